@@ -1,0 +1,66 @@
+"""Endpoint `telemetry`: what a device model sends, mapped to the common format of a `reading`.
+
+A device model is one row of master data (`device_model`) that says where its value stands and what
+it is measured in:
+
+    {"value_field": "temp_f", "unit": "celsius", "scale": 0.5555555555555556, "offset": -17.7777778}
+
+common value = raw value * scale + offset.
+"""
+
+from math import isfinite
+from typing import Any
+
+from shared.model import Arrival, Draft, Fields, MasterData, MissingMasterData, Rejected
+from shared.timestamps import from_rfc3339
+
+
+def to_reading(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
+    device = _row(master, "device", arrival.entity_id)
+    model = _row(master, "device_model", device["model"])
+    value_field = model["value_field"]
+    raw = _number(payload, value_field)
+    value = raw * model.get("scale", 1) + model.get("offset", 0)
+    if not isfinite(value):
+        raise Rejected("out_of_range", f"{value_field}: {raw} is too large to convert")
+    return Draft(
+        type="reading",
+        time_ms=_time_ms(payload, arrival),
+        data={
+            "value": value,
+            "unit": model.get("unit"),
+            "area": device["area"],
+            "model": device["model"],
+            "attributes": device.get("attributes", {}),
+            "rest": {k: v for k, v in payload.items() if k not in (value_field, "at")},
+        },
+    )
+
+
+def _row(master: MasterData, table: str, key: str) -> Fields:
+    row = master.find(table, key)
+    if row is None:
+        raise MissingMasterData(table, key)
+    return row
+
+
+def _number(payload: Fields, name: str) -> int | float:
+    if name not in payload:
+        raise Rejected("field_missing", f"{name}: this device model sends it, the payload does not")
+    value: Any = payload[name]
+    # bool is an int to Python, never to a device
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Rejected("wrong_type", f"{name}: a number is expected, not {type(value).__name__}")
+    return value
+
+
+def _time_ms(payload: Fields, arrival: Arrival) -> int:
+    if "at" not in payload:
+        return arrival.arrived_ms
+    at = payload["at"]
+    if not isinstance(at, str):
+        raise Rejected("wrong_type", f"at: RFC 3339 text is expected, not {type(at).__name__}")
+    try:
+        return from_rfc3339(at)
+    except (ValueError, OverflowError) as error:
+        raise Rejected("bad_time", f"at: not an RFC 3339 time: {error}") from error

@@ -1,0 +1,34 @@
+"""The flow: which event ignites what next. Read this first.
+
+A row here is all that a new endpoint, event type or entity needs beside its own file. The table
+makes the topics, tells each job what to read and write, and prints the picture.
+"""
+
+import importlib
+from functools import cache
+
+from shared.domain import device, telemetry
+from shared.model import Endpoint, Entity, EventType, Flow
+
+FLOW = Flow(
+    endpoints=(
+        Endpoint(
+            "telemetry",
+            enrich=telemetry.to_reading,
+            emits=("reading",),
+            master=("device", "device_model"),
+        ),
+    ),
+    event_types=(EventType("reading"),),
+    entities=(Entity("device", folds=("reading",), initial=device.initial, fold=device.fold),),
+)
+
+
+@cache
+def load_flow(reference: str = "shared.flow:FLOW") -> Flow:
+    """The flow that `module:attribute` names (setting HEADRACE_FLOW)."""
+    module_name, _, attribute = reference.partition(":")
+    flow = getattr(importlib.import_module(module_name), attribute or "FLOW")
+    if not isinstance(flow, Flow):
+        raise TypeError(f"HEADRACE_FLOW={reference!r} names {type(flow).__name__}, not a Flow")
+    return flow

@@ -1,0 +1,28 @@
+"""Event ids: fresh and sortable (UUIDv7), or derived from what the sender says."""
+
+import os
+import time
+from hashlib import sha256
+from uuid import UUID
+
+_VARIANT = 0x8 << 60
+
+
+def fresh_event_id() -> str:
+    """A UUIDv7: 48 bits of time, 74 random bits."""
+    time_ms = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10))
+    high = (time_ms << 16) | 0x7000 | (random >> 68)
+    low = _VARIANT | (random & ((1 << 62) - 1))
+    return str(UUID(int=(high << 64) | low))
+
+
+def derived_event_id(*parts: str) -> str:
+    """The same parts give the same id at whichever gateway or job: a UUIDv8 from a hash."""
+    # each part goes in with its length, so that no two lists of parts run together
+    joined = b"".join(len(raw).to_bytes(4) + raw for raw in map(str.encode, parts))
+    digest = sha256(joined).digest()[:16]
+    number = int.from_bytes(digest)
+    high = (number >> 64) & ~0xF000 | 0x8000
+    low = number & ((1 << 62) - 1) | _VARIANT
+    return str(UUID(int=(high << 64) | low))

@@ -1,0 +1,48 @@
+"""Every setting, read once from the environment (HEADRACE_…). Units stand last in the names."""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_CONFIG = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True)
+
+
+class Settings(BaseSettings):
+    """What every part needs."""
+
+    model_config = _CONFIG
+
+    kafka_bootstrap: str = "127.0.0.1:9092"
+    postgres_url: SecretStr = SecretStr("postgresql://headrace@127.0.0.1:5432/headrace")
+    state_dir: Path = Path(".headrace/state")
+    flow: str = "shared.flow:FLOW"
+    partitions: int = Field(4, ge=1, description="partitions of each topic that is created")
+    replication: int = Field(1, ge=1, description="replicas of each topic that is created")
+
+
+class GatewaySettings(Settings):
+    gateway_host: str = "127.0.0.1"
+    gateway_port: int = 8080
+    body_bytes_max: int = Field(1024 * 1024, ge=1)
+    produce_deadline_s: float = Field(10.0, gt=0, description="a POST's outcome is told by then")
+    in_flight_requests_max: int = Field(4096, ge=1)
+    in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)
+    shutdown_grace_s: float = Field(10.0, gt=0)
+
+
+class JobSettings(Settings):
+    spark_jars: Path | None = None
+    spark_master: str = "local[2]"
+    spark_memory: str = "1g"
+    checkpoint_dir: Path | None = None  # default: <state_dir>/checkpoints
+    state_partitions: int = Field(2, ge=1, description="fixed for the life of a checkpoint")
+    fold_buckets: int = Field(64, ge=1)
+    trigger_ms: int = Field(100, ge=0)
+    batch_records_max: int = Field(200_000, ge=1)
+    id_ring_size: int = Field(64, ge=0)
+    master_age_max_s: float = Field(3600.0, gt=0)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.checkpoint_dir or self.state_dir / "checkpoints"
