@@ -1,0 +1,117 @@
+"""PostgreSQL: how to connect, how to bring the schema up, and what its errors mean to a job."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from alembic import command
+from alembic.config import Config
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import NullPool, create_engine
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_CONNECT_TIMEOUT_S = 5
+_SERVER_SETTINGS = "-c statement_timeout=60s -c lock_timeout=10s -c TimeZone=UTC"
+# a peer that vanished without a word is noticed in seconds, not in hours
+_KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+# classes of SQLSTATE: what the data is to blame for
+_DATA_EXCEPTION, _CONSTRAINT, _PROGRAM_LIMIT = "22", "23", "54"
+_SCHEMA_MISSING = ("3F000", "42P01", "42703", "42883")
+
+
+class StoreAwayError(Exception):
+    """The store cannot do it now; nothing is wrong with the data."""
+
+
+class RowRefusedError(Exception):
+    """The store will never take this row."""
+
+    def __init__(self, sqlstate: str, detail: str) -> None:
+        super().__init__(f"{sqlstate}: {detail}")
+        self.sqlstate = sqlstate
+        self.detail = detail
+
+
+def connect(url: str, application: str) -> Connection:
+    """A connection in autocommit mode: a transaction is where one is written out."""
+    with judged_errors():
+        return psycopg.connect(
+            url,
+            autocommit=True,
+            application_name=f"headrace-{application}",
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            options=_SERVER_SETTINGS,
+            **_KEEPALIVE,
+        )
+
+
+@contextmanager
+def judged_errors() -> Iterator[None]:
+    """A driver's error becomes one of the two that a job tells apart; a bug stays a bug."""
+    try:
+        yield
+    except psycopg.Error as error:
+        state = error.sqlstate or ""
+        sentence = one_line(error)
+        if state[:2] in (_DATA_EXCEPTION, _CONSTRAINT, _PROGRAM_LIMIT):
+            raise RowRefusedError(state, sentence) from error
+        if state in _SCHEMA_MISSING:
+            raise StoreAwayError(f"no schema yet (run migrate): {sentence}") from error
+        if _is_passing(error, state):
+            raise StoreAwayError(sentence) from error
+        raise
+
+
+def _is_passing(error: psycopg.Error, state: str) -> bool:
+    # 25006: this server has become a read-only replica. InterfaceError: the connection is closed.
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or state == "25006"
+
+
+def one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def migrate(url: str, wait_s: float = 30.0) -> None:
+    """Brings the schema to the newest revision; StoreAwayError if no server answers in time."""
+    _wait_for_server(url, wait_s)
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    engine = create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(url, application_name="headrace-migrate"),
+        poolclass=NullPool,
+    )
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _wait_for_server(url: str, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            connect(url, "migrate").close()
+            return
+        except StoreAwayError as error:
+            if time.monotonic() >= deadline:
+                raise StoreAwayError(
+                    f"PostgreSQL at {_address(url)} did not answer within {wait_s:.0f} s: {error}"
+                ) from error
+        time.sleep(0.2)
+
+
+def _address(url: str) -> str:
+    """Where the server should be; never the password."""
+    parts = conninfo_to_dict(url)
+    return f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
