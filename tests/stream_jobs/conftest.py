@@ -1,0 +1,49 @@
+"""Real PostgreSQL and Kafka for the tests that are marked `stack`."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from local_stack.stack import Stack
+from shared.settings import JobSettings
+from stream_jobs import store
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder: Path = tmp_path_factory.mktemp("parts")
+    with Stack(folder, random_ports=True, services=("kafka", "postgres")) as stack:
+        yield stack
+
+
+@pytest.fixture
+def postgres_url(parts: Stack) -> str:
+    """A fresh database with the schema in it."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(parts.postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    url = psycopg.conninfo.make_conninfo(parts.postgres_url, dbname=name)
+    store.migrate(url)
+    return url
+
+
+@pytest.fixture
+def connection(postgres_url: str) -> Iterator[store.Connection]:
+    with store.connect(postgres_url, "test") as connection:
+        yield connection
+
+
+@pytest.fixture
+def job_settings(parts: Stack, postgres_url: str, tmp_path: Path) -> JobSettings:
+    return JobSettings(
+        kafka_bootstrap=parts.kafka_bootstrap,
+        postgres_url=SecretStr(postgres_url),
+        state_dir=tmp_path,
+        partitions=4,
+    )
