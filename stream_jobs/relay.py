@@ -1,0 +1,161 @@
+"""The outbox in PostgreSQL -> its topics. A row leaves the outbox when the broker has it.
+
+A crash between the two sends the row again under the same id. One relay works, the others wait.
+Order holds per key: a topic that refuses a record is held back until it takes that record.
+"""
+
+import logging
+import threading
+import time
+from typing import Any, NamedTuple, Protocol
+
+from shared.settings import Settings
+from stream_jobs import store
+from stream_jobs.acked_producer import AckedProducer, DeadProducerError
+from stream_jobs.outbox import Outbox, OutboxRow
+from stream_jobs.status import StatusReporter
+
+_log = logging.getLogger(__name__)
+_BATCH_ROWS_MAX = 5_000
+_POLL_S = 0.5
+_REPORT_EVERY_S = 2.0
+_KAFKA_SLOW_S = 2.0
+_HOLD_S = 5.0
+
+
+class Status(Protocol):
+    def report(self, state: str, detail: str = "", **numbers: Any) -> None: ...
+
+
+class Hold(NamedTuple):
+    """A topic that refused a record."""
+
+    retry_at_s: float
+    reason: str
+
+
+def run(settings: Settings, stop: threading.Event) -> None:
+    """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
+    relay = Relay(settings, stop, StatusReporter(settings, "relay"))
+    while not stop.is_set():
+        try:
+            relay.work()
+        except store.StoreAwayError as away:
+            relay.say("waiting", f"PostgreSQL: {away}")
+        except DeadProducerError as dead:
+            relay.say("waiting", f"Kafka: {dead}")
+            relay.renew_producer()
+        stop.wait(_POLL_S)
+
+
+class Relay:
+    def __init__(self, settings: Settings, stop: threading.Event, status: Status) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._status = status
+        self._held: dict[str, Hold] = {}
+        self._sent = 0
+        self._said = ("", "")
+        self._said_at_s = time.monotonic()
+        self.renew_producer()
+
+    def renew_producer(self) -> None:
+        self._producer = AckedProducer(self._settings.kafka_bootstrap)
+
+    def work(self) -> None:
+        """Until the stop, or until an error ends the connection."""
+        with store.connect(self._settings.postgres_url.get_secret_value(), "relay") as connection:
+            outbox = Outbox(connection)
+            if not self._lead(outbox):
+                return
+            outbox.listen()
+            while not self._stop.is_set():
+                if not self.send_batch(outbox):
+                    outbox.wait(_POLL_S)
+                self._report(outbox)
+
+    def _lead(self, outbox: Outbox) -> bool:
+        while not outbox.take_lead():
+            # no report: the status topic has the one who works
+            self._log_change("waiting", "another relay is at work")
+            if self._stop.wait(_POLL_S):
+                return False
+        return True
+
+    def send_batch(self, outbox: Outbox) -> bool:
+        """False where there was nothing to send."""
+        rows = self._next_rows(outbox)
+        if not rows:
+            return False
+        asked_s = time.monotonic()
+        refusals = self._producer.send(rows, lambda: self._keep_waiting(asked_s))
+        if self._stop.is_set() and refusals:
+            return False  # whoever comes next sends them again, under the same ids
+        for topic in {row.topic for row in rows}:
+            self._held.pop(topic, None)
+        for row in rows:
+            if row.seq in refusals and row.topic not in self._held:
+                self._held[row.topic] = Hold(time.monotonic() + _HOLD_S, refusals[row.seq])
+        sent = removable(rows, set(refusals))
+        outbox.remove(sent)
+        self._sent += len(sent)
+        return True
+
+    def _next_rows(self, outbox: Outbox) -> list[OutboxRow]:
+        """A topic that was held back proves itself with its oldest record alone."""
+        now_s = time.monotonic()
+        for topic in [topic for topic, hold in self._held.items() if hold.retry_at_s <= now_s]:
+            rows = outbox.first_of(topic)
+            if rows:
+                return rows
+            del self._held[topic]
+        return outbox.pending(_BATCH_ROWS_MAX, except_topics=list(self._held))
+
+    def _keep_waiting(self, asked_s: float) -> bool:
+        if time.monotonic() - asked_s > _KAFKA_SLOW_S:
+            self.say("waiting", "Kafka does not acknowledge")
+        return not self._stop.is_set()
+
+    def _report(self, outbox: Outbox) -> None:
+        state = "waiting" if self._held else "running"
+        detail = "; ".join(f"{topic}: {hold.reason}" for topic, hold in sorted(self._held.items()))
+        if self._is_news(state, detail):
+            depth = outbox.depth()
+            elapsed_s = time.monotonic() - self._said_at_s
+            self.say(
+                state,
+                detail,
+                lag_records=depth.records,
+                lag_s=round(depth.oldest_s, 3),
+                rows_per_s=round(self._sent / max(elapsed_s, 0.1), 1),
+            )
+            self._sent = 0
+
+    def say(self, state: str, detail: str, **numbers: float) -> None:
+        if self._is_news(state, detail):
+            self._log_change(state, detail)
+            self._status.report(state, detail, **numbers)
+            self._said_at_s = time.monotonic()
+
+    def _is_news(self, state: str, detail: str) -> bool:
+        return (
+            self._said != (state, detail) or time.monotonic() - self._said_at_s >= _REPORT_EVERY_S
+        )
+
+    def _log_change(self, state: str, detail: str) -> None:
+        if state != self._said[0]:
+            _log.info("relay is %s%s", state, f": {detail}" if detail else "")
+        self._said = (state, detail)
+
+
+def removable(rows: list[OutboxRow], refused: set[int]) -> list[int]:
+    """What was taken, but for what came after a refusal in the same topic: that goes again, so
+    that the last record of a key is the newest."""
+    done: list[int] = []
+    held: set[str] = set()
+    for row in rows:
+        if row.seq in refused:
+            held.add(row.topic)
+        elif row.topic not in held:
+            done.append(row.seq)
+    return done

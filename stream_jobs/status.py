@@ -1,0 +1,42 @@
+"""What a job says of itself, on the status topic; never in the job's way."""
+
+import time
+from typing import Any
+
+import orjson
+from confluent_kafka import Producer
+
+from shared.model import JOB_STATUS_TOPIC
+from shared.settings import Settings
+
+
+class StatusReporter:
+    def __init__(self, settings: Settings, job: str) -> None:
+        self._job = job
+        self._producer = Producer(
+            {
+                "bootstrap.servers": settings.kafka_bootstrap,
+                "partitioner": "murmur2_random",
+                "message.timeout.ms": 5_000,  # older news is no news
+                "queue.buffering.max.messages": 1_000,
+                "log_level": 0,
+            }
+        )
+
+    def report(self, state: str, detail: str = "", **numbers: Any) -> None:
+        said = {
+            "job": self._job,
+            "state": state,
+            "detail": detail,
+            "at_ms": time.time_ns() // 1_000_000,
+            "lag_records": None,
+            "lag_s": None,
+            "batch_id": None,
+            "rows_per_s": None,
+            **numbers,
+        }
+        try:
+            self._producer.produce(JOB_STATUS_TOPIC, orjson.dumps(said), self._job)
+            self._producer.poll(0)
+        except BufferError:  # the broker is away and the queue is full
+            pass
