@@ -1,0 +1,1 @@
+"""Everything Headrace needs on one machine: Kafka, PostgreSQL, the gateway and the jobs."""

@@ -1,0 +1,88 @@
+"""First start: makes the hash-locked Python environment. Later starts: runs it at once.
+
+Standard library only, because nothing else is installed yet.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from local_stack.locks import only_one_at_a_time
+from local_stack.paths import CHECKOUT, cache_dir
+from local_stack.progress import Progress, say
+
+LOCKED = CHECKOUT / "requirements" / "local.txt"
+
+
+def main() -> None:
+    cache = cache_dir()
+    folder = cache / f"venv-{_fingerprint()}"
+    python = folder / "bin" / "python"
+    if not _complete(folder):
+        try:
+            with only_one_at_a_time(cache / "venv.lock", "the Python environment"):
+                if not _complete(folder):
+                    _make(folder)
+        except (OSError, subprocess.CalledProcessError) as error:
+            sys.exit(f"headrace: the Python environment could not be made: {error}")
+        except KeyboardInterrupt:
+            sys.exit("\nheadrace: stopped; the next start begins the environment again.")
+    # The checkout alone: a package from elsewhere must not stand in for a locked one.
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "HEADRACE_CACHE_DIR": str(cache)}
+    os.execve(python, [str(python), "-m", "local_stack", *sys.argv[1:]], environment)
+
+
+def _fingerprint() -> str:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return hashlib.sha256(LOCKED.read_bytes() + version.encode()).hexdigest()[:12]
+
+
+def _complete(folder: Path) -> bool:
+    # The interpreter is a link: it dangles once the Python it was made from is uninstalled.
+    return (folder / ".complete").exists() and (folder / "bin" / "python").exists()
+
+
+def _make(folder: Path) -> None:
+    say(f"First start: making the Python environment in {folder}")
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    log = folder / "pip.log"
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--require-hashes"]
+    command += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+    command += ["-r", str(LOCKED)]
+    if not _install(command, log):
+        raise OSError(f"pip failed: {_last_error(log)} (all of it: {log})")
+    (folder / ".complete").touch()
+
+
+def _install(command: list[str], log: Path) -> bool:
+    total = len(re.findall(r"^[a-z0-9].*==", LOCKED.read_text(), re.MULTILINE))
+    progress = Progress("Python packages")
+    seen = 0
+    pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert pip.stdout is not None
+    with log.open("w") as file:
+        for line in pip.stdout:
+            file.write(line)
+            if line.startswith("Collecting "):
+                seen += 1
+                progress.show(f"{seen} of {total}, {line.split()[1]}")
+            elif line.startswith("Installing collected"):
+                progress.show(f"all {seen} fetched, unpacking ...")
+    if pip.wait() == 0:
+        progress.done(f"{seen} installed")
+    return pip.returncode == 0
+
+
+def _last_error(log: Path) -> str:
+    errors = [line for line in log.read_text().splitlines() if line.startswith("ERROR")]
+    return errors[-1] if errors else "no reason given"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""`./headrace test`: the quick checks first, then pytest, whose own line comes last."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from local_stack.downloads import fetch_downloads
+from local_stack.java import find_java
+from local_stack.paths import CHECKOUT
+from local_stack.progress import say
+
+TOOLS = Path(sys.executable).parent
+CHECKS = {
+    "ruff check": ["ruff", "check"],
+    "ruff format": ["ruff", "format", "--check"],
+    "mypy": ["mypy"],
+    "import walls": ["lint-imports"],
+}
+
+
+def run_checks_and_tests(arguments: Sequence[str]) -> int:
+    """Zero only if every check and every test passed."""
+    fetch_downloads(find_java())  # here it shows its progress, inside pytest it could not
+    failed = [name for name, command in CHECKS.items() if not _passes(name, command)]
+    if failed:
+        say(f"FAILED before the tests: {', '.join(failed)} (so this run fails, whatever follows)")
+    tests = subprocess.run([TOOLS / "pytest", *arguments], cwd=CHECKOUT, check=False)
+    return tests.returncode or bool(failed)
+
+
+def _passes(name: str, command: Sequence[str]) -> bool:
+    tool, *arguments = command
+    result = subprocess.run(
+        [TOOLS / tool, *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    passed = result.returncode == 0
+    say(f"{name}: {'ok' if passed else 'FAILED'}")
+    if not passed:
+        say(result.stdout + result.stderr)
+    return passed

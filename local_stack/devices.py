@@ -1,0 +1,121 @@
+"""`./headrace devices`: the master data of the running stack."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from local_stack.errors import StackError
+from local_stack.options import StateDir
+from local_stack.paths import state_dir as default_state_dir
+from local_stack.progress import say
+from local_stack.status import read_status
+
+if TYPE_CHECKING:
+    from stream_jobs.store import Connection
+
+app = typer.Typer(no_args_is_help=True, help="Devices: which there are, where, of which model.")
+
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option("--attribute", help="NAME=VALUE, as often as needed; VALUE may be JSON."),
+]
+
+
+@app.command()
+def add(
+    device: str,
+    area: Annotated[str, typer.Option(help="The code of its area.")],
+    model: Annotated[str, typer.Option(help="The name of its model.")],
+    attribute: Attributes = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Add a device.
+
+    Example: ./headrace devices add device-2001 --area area-01 --model thermo-c
+    """
+    from stream_jobs.master_data import add_device
+
+    with _master_data(state_dir) as connection:
+        added = add_device(connection, device, area, model, parse_attributes(attribute) or {})
+    say(_line(added._asdict()))
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[int, typer.Option(help="How many at most.")] = 20,
+    state_dir: StateDir = None,
+) -> None:
+    """One line of JSON per device.
+
+    Example: ./headrace devices list --limit 5
+    """
+    from stream_jobs.master_data import list_devices
+
+    with _master_data(state_dir) as connection:
+        for device in list_devices(connection, limit):
+            say(_line(device._asdict()))
+
+
+@app.command("set")
+def set_(
+    device: str,
+    area: Annotated[str | None, typer.Option(help="The code of its new area.")] = None,
+    model: Annotated[str | None, typer.Option(help="The name of its new model.")] = None,
+    attribute: Attributes = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Change what is given; attributes replace those before.
+
+    Example: ./headrace devices set device-0001 --area area-02
+    """
+    from stream_jobs.master_data import set_device
+
+    with _master_data(state_dir) as connection:
+        changed = set_device(connection, device, area, model, parse_attributes(attribute))
+    say(_line(changed._asdict()))
+
+
+def parse_attributes(pairs: list[str] | None) -> dict[str, object] | None:
+    """`floor=3` is a number, `room=lab` a text; nothing given is no change."""
+    if not pairs:
+        return None
+    wrong = [pair for pair in pairs if "=" not in pair]
+    if wrong:
+        raise StackError(f"{wrong[0]!r} is no attribute", "write it as NAME=VALUE")
+    return {name: _value(text) for name, text in (pair.split("=", 1) for pair in pairs)}
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _line(device: dict[str, object]) -> str:
+    return json.dumps(device, default=str)
+
+
+@contextmanager
+def _master_data(state_dir: Path | None) -> Iterator["Connection"]:
+    from stream_jobs.master_data import MasterDataError
+    from stream_jobs.store import StoreAwayError, connect
+
+    own = os.environ.get("HEADRACE_POSTGRES_URL")
+    url = own or read_status((state_dir or default_state_dir()).absolute())["postgres_url"]
+    if not url:
+        raise StackError("there is no database yet", "start the stack with: ./headrace up")
+    try:
+        with connect(url, "devices") as connection:
+            yield connection
+    except StoreAwayError as error:
+        raise StackError(
+            f"PostgreSQL cannot do it now: {error}", "look at: ./headrace status"
+        ) from error
+    except MasterDataError as error:
+        raise StackError(str(error), "nothing was changed") from error

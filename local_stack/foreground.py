@@ -1,0 +1,46 @@
+"""`./headrace up`: runs the stack in front of you until Ctrl-C, `stop` or the terminal's end."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+from local_stack.block import ready_block
+from local_stack.preflight import preflight
+from local_stack.progress import say
+from local_stack.stack import Stack
+
+
+def run_in_foreground(state_dir: Path, *, random_ports: bool) -> None:
+    began = time.monotonic()
+    stack = Stack(state_dir, random_ports=random_ports)
+    _stop_on_signals(stack)
+    try:
+        say("Headrace: checking this machine")
+        preflight(stack.state_dir, say)
+        say("Headrace: starting")
+        with stack:
+            say(ready_block(stack, time.monotonic() - began))
+            while True:
+                signal.pause()
+    except KeyboardInterrupt:
+        say("Headrace has stopped; its data stays in " + str(stack.state_dir))
+
+
+def _stop_on_signals(stack: Stack) -> None:
+    """The first signal stops all in order, the second one at once."""
+    asked = False
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            stack.kill()
+            say("Headrace was stopped at once.")
+            os._exit(130)
+        asked = True
+        say("\nStopping; once more stops at once.")
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, on_signal)

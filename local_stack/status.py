@@ -1,0 +1,54 @@
+"""The stack's own account of itself, `<state>/stack.json`, and whether it still holds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from local_stack.health import ask_gateway
+from local_stack.locks import running_launcher
+
+
+def write_status(state_dir: Path, status: dict[str, Any]) -> None:
+    """A reader sees the old file or the new one, never half of either."""
+    target = state_dir / "stack.json"
+    half = target.with_suffix(".partial")
+    half.touch(mode=0o600)  # the PostgreSQL URL holds a password
+    half.write_text(json.dumps(status, indent=2) + "\n")
+    half.replace(target)
+
+
+def read_status(state_dir: Path) -> dict[str, Any]:
+    """What the launcher wrote last, corrected by what is true now."""
+    empty = {"ready": False, "gateway_url": None, "kafka_bootstrap": None, "postgres_url": None}
+    status = {**empty, "state_dir": str(state_dir), "jobs": {}, "services": {}, **_read(state_dir)}
+    launcher = running_launcher(state_dir)
+    status["running"] = launcher is not None
+    status["launcher_pid"] = launcher
+    if launcher is None:
+        stopped = {name: {"state": "stopped", "pid": None} for name in status["services"]}
+        return {**status, "ready": False, "services": stopped, "jobs": {}}
+    return _with_health(status)
+
+
+def service_state(state_dir: Path, name: str) -> str | None:
+    service = _read(state_dir).get("services", {}).get(name)
+    return service["state"] if service else None
+
+
+def _with_health(status: dict[str, Any]) -> dict[str, Any]:
+    """Ready is asked anew: a job may have died since the launcher looked."""
+    services = status["services"]
+    ready = bool(services) and all(s["state"] == "running" for s in services.values())
+    if "gateway" in services:
+        health = ask_gateway(status["gateway_url"])
+        status["jobs"] = health.jobs
+        ready = ready and health.accepts and (health.all_jobs_pass or "spark" not in services)
+    return {**status, "ready": bool(status["ready"] and ready)}
+
+
+def _read(state_dir: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((state_dir / "stack.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
