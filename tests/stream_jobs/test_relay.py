@@ -71,13 +71,14 @@ def _read(settings: JobSettings, topic: str) -> list[tuple[str, int]]:
     partitions = [TopicPartition(topic, p, 0) for p in range(4)]
     missing = sum(consumer.get_watermark_offsets(p, timeout=10)[1] for p in partitions)
     consumer.assign(partitions)
-    found = []
+    found: list[tuple[int, str, int]] = []
     while len(found) < missing:
         for message in consumer.consume(missing, timeout=1):
-            headers = dict(message.headers() or [])
-            found.append((message.partition() or 0, headers["ce_id"], message.value() or b""))
+            event_id = dict(message.headers() or [])["ce_id"]
+            assert isinstance(event_id, bytes)
+            found.append((message.partition() or 0, event_id.decode(), int(message.value() or 0)))
     consumer.close()
-    return [(i.decode(), int(v)) for _, i, v in sorted(found, key=lambda record: record[0])]
+    return [(i, value) for _, i, value in sorted(found, key=lambda record: record[0])]
 
 
 @contextmanager

@@ -1,0 +1,168 @@
+"""Records of event and state topics -> rows for PostgreSQL, or the reason why they can be none."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+import orjson
+
+from shared import envelope, snapshot
+from shared.envelope import Header, Position
+from shared.ids import derived_event_id
+from shared.model import Flow
+
+# \u0000 is legal JSON and illegal text in PostgreSQL; \\u0000 is a backslash and five characters
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class LogRecord(NamedTuple):
+    """A record as the log has it; anyone may have written it."""
+
+    position: Position
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+class EventRow(NamedTuple):
+    record: LogRecord
+    event_id: str
+    type: str
+    entity_id: str
+    time_ms: int
+    arrived_ms: int
+    origin: str
+    data: str
+    completion_topic: str
+    completion_headers: list[Header]  # but for its time, which is when the row was stored
+
+
+class StateRow(NamedTuple):
+    record: LogRecord
+    entity: str
+    id: str
+    version: int
+    event_time_ms: int | None
+    state: str
+
+
+class DeadLetter(NamedTuple):
+    record: LogRecord
+    reason: str
+    detail: str
+
+    @property
+    def id(self) -> str:
+        """The same for the same record, whenever it is parked again."""
+        digest = sha256(self.record.value or b"").hexdigest()
+        return derived_event_id("parked", "persist", str(self.record.position), digest)
+
+
+Row = EventRow | StateRow | DeadLetter
+
+
+class _UnfitError(Exception):
+    """args: reason, detail."""
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    type_by_topic: Mapping[str, str]
+    completion_by_type: Mapping[str, str]
+    entity_by_topic: Mapping[str, str]
+
+    @classmethod
+    def of(cls, flow: Flow) -> "RowMaker":
+        return cls(
+            type_by_topic={t.topic: t.name for t in flow.event_types},
+            completion_by_type={t.name: t.completion_topic for t in flow.event_types},
+            entity_by_topic={e.topic: e.name for e in flow.entities},
+        )
+
+    @property
+    def topics(self) -> list[str]:
+        return [*self.type_by_topic, *self.entity_by_topic]
+
+    def make(self, record: LogRecord) -> Row | None:
+        """None for a tombstone: the row that its `deleted` snapshot left keeps guarding the id."""
+        topic = record.position.topic
+        try:
+            if topic in self.entity_by_topic:
+                return _state_row(record, self.entity_by_topic[topic])
+            return self._event_row(record, self.type_by_topic[topic])
+        except _UnfitError as unfit:
+            reason, detail = unfit.args
+            return DeadLetter(record, reason, detail)
+
+    def _event_row(self, record: LogRecord, topic_type: str) -> EventRow:
+        value = _json_value(record)
+        try:
+            event = envelope.read_event(record.position, value)
+        except ValueError as error:
+            raise _UnfitError("no_event", str(error)) from error
+        if event.type != topic_type:
+            # its completion would go to a topic that nobody declared
+            raise _UnfitError("wrong_type", f"{event.type!r} on the topic of {topic_type!r}")
+        row = EventRow(
+            record=record,
+            event_id=event.id,
+            type=event.type,
+            entity_id=event.entity_id,
+            time_ms=event.time_ms,
+            arrived_ms=event.arrived_ms,
+            origin=str(event.origin),
+            data=orjson.dumps(event.data).decode(),
+            completion_topic=self.completion_by_type[event.type],
+            completion_headers=_completion_headers(event, record.headers),
+        )
+        if "\0" in row.event_id + row.entity_id + row.origin:
+            raise _UnfitError("nul_in_text", "an id or the origin holds a NUL character")
+        return row
+
+
+def _state_row(record: LogRecord, entity: str) -> StateRow | None:
+    key = _key(record)
+    if record.value is None:
+        return None
+    value = _json_value(record)
+    try:
+        entity_id, decoded = key.decode(), snapshot.decode(value)
+        state = orjson.dumps(decoded.state).decode()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _UnfitError("no_snapshot", f"{type(error).__name__}: {error}") from error
+    if "\0" in entity_id:
+        raise _UnfitError("nul_in_text", "the key holds a NUL character")
+    return StateRow(record, entity, entity_id, decoded.version, decoded.event_time_ms, state)
+
+
+def _key(record: LogRecord) -> bytes:
+    if record.key is None:
+        raise _UnfitError("no_key", "the key is the entity's id, this record has none")
+    return record.key
+
+
+def _json_value(record: LogRecord) -> bytes:
+    if record.value is None:
+        raise _UnfitError("no_value", "the value is null")
+    try:
+        orjson.loads(record.value)
+    except ValueError as error:
+        raise _UnfitError("no_json", str(error)) from error
+    if _ESCAPED_NUL.search(record.value):
+        raise _UnfitError("nul_in_text", r"the value holds \u0000, which no row can")
+    return record.value
+
+
+def _completion_headers(event: envelope.EventRecord, headers: list[Header]) -> list[Header]:
+    trace_parent = envelope.find(headers, envelope.TRACE_PARENT)
+    return [
+        (envelope.SPEC_VERSION, b"1.0"),
+        (envelope.ID, derived_event_id("completion", event.id).encode()),
+        (envelope.TYPE, f"completion.{event.type}".encode()),
+        (envelope.SOURCE, b"/persist"),
+        (envelope.SUBJECT, event.entity_id.encode()),
+        (envelope.CONTENT_TYPE, b"application/json"),
+        *([(envelope.TRACE_PARENT, trace_parent)] if trace_parent else []),
+    ]

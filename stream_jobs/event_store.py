@@ -1,0 +1,229 @@
+"""Writes rows and the messages about them in one transaction: both are there, or neither.
+
+Everything here may run again: what is stored already is passed over.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from shared.envelope import ID, TIME, failure_headers
+from shared.model import dead_letter_topic
+from stream_jobs import store
+from stream_jobs.event_rows import DeadLetter, EventRow, Row, StateRow
+from stream_jobs.outbox import header_rows
+from stream_jobs.store import Connection, RowRefusedError, StoreAwayError, judged_errors
+
+CHUNK_ROWS_MAX = 2_000
+CHUNK_BYTES_MAX = 8 * 1024 * 1024
+_ATTEMPTS = 3
+_RETRY_AFTER_S = 0.2
+
+_INSERT_EVENTS = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(
+            %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[],
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
+        ) AS given (event_id, type, entity_id, time_ms, arrived_ms,
+                    origin, position, data, topic, headers)
+    ), inserted AS (
+        INSERT INTO headrace.event
+            (event_id, type, entity_id, event_time, arrived_at, origin, position, data)
+        SELECT event_id, type, entity_id,
+               'epoch'::timestamptz + time_ms * interval '1 millisecond',
+               'epoch'::timestamptz + arrived_ms * interval '1 millisecond',
+               origin, position, data::jsonb
+        FROM given
+        ON CONFLICT (event_id) DO NOTHING
+        RETURNING event_id, row_key, headrace.rfc3339(stored_at) AS stored_at
+    )
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT topic, convert_to(entity_id, 'UTF8'),
+           convert_to(json_build_object(
+               'row_key', row_key, 'event_id', event_id, 'type', type,
+               'entity_id', entity_id, 'stored_at', stored_at)::text, 'UTF8'),
+           headers::jsonb || jsonb_build_array(jsonb_build_array('{TIME}', stored_at))
+    FROM inserted JOIN given USING (event_id) ORDER BY row_key
+"""
+_UPSERT_STATES = """
+    INSERT INTO headrace.entity_state AS stored
+        (entity, id, version, event_time, state, position)
+    SELECT entity, id, version, 'epoch'::timestamptz + time_ms * interval '1 millisecond',
+           state::jsonb, position
+    FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::text[])
+        AS given (entity, id, version, time_ms, state, position)
+    ORDER BY entity, id
+    ON CONFLICT (entity, id) DO UPDATE SET
+        version = excluded.version, event_time = excluded.event_time, state = excluded.state,
+        deleted = excluded.deleted, position = excluded.position, updated_at = now()
+    WHERE excluded.version > stored.version
+"""
+_PARK = """
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::text[]
+        ) AS given (id, position, reason, detail, key, value, headers)
+    ), first_time AS (
+        INSERT INTO headrace.parked (id, stage, position, reason, detail)
+        SELECT id, 'persist', position, reason, detail FROM given
+        ON CONFLICT DO NOTHING RETURNING id
+    )
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT %b::text, key, value, headers::jsonb FROM first_time JOIN given USING (id)
+"""
+
+
+class Written(NamedTuple):
+    """What was new. A row that was there already counts nowhere."""
+
+    events: int = 0
+    states: int = 0
+    parked: int = 0
+
+    def __add__(self, other: object) -> "Written":
+        assert isinstance(other, Written)
+        return Written(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Few enough rows and bytes for one statement."""
+    chunk: list[Row] = []
+    size_bytes = 0
+    for row in rows:
+        chunk.append(row)
+        size_bytes += len(row.record.value or b"")
+        if len(chunk) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk
+
+
+class EventStore:
+    """One connection, made when it is needed and again when it is lost."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Connection | None = None
+
+    def write(self, rows: Sequence[Row]) -> Written:
+        """StoreAwayError after a few attempts: nothing is lost by calling it again later."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._write_or_split(rows)
+            except StoreAwayError:
+                # also where the connection broke in COMMIT: whatever became of it, again is right
+                self.close()
+                if attempt == _ATTEMPTS:
+                    raise
+            time.sleep(_RETRY_AFTER_S * attempt)
+        raise AssertionError
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _write_or_split(self, rows: Sequence[Row]) -> Written:
+        try:
+            return self._write_together(rows)
+        except RowRefusedError as refusal:
+            if len(rows) == 1:
+                record = rows[0].record
+                letter = DeadLetter(record, "refused_by_store", str(refusal))
+                return self._write_together([letter])
+        half = len(rows) // 2
+        return self._write_or_split(rows[:half]) + self._write_or_split(rows[half:])
+
+    def _write_together(self, rows: Sequence[Row]) -> Written:
+        if self._connection is None:
+            self._connection = store.connect(self._url, "persist")
+        events: dict[str, EventRow] = {}
+        states: dict[tuple[str, str], StateRow] = {}
+        letters: dict[str, DeadLetter] = {}
+        for row in rows:
+            match row:
+                case EventRow():
+                    events.setdefault(row.event_id, row)
+                case StateRow():
+                    _keep_newest(states, row)
+                case DeadLetter():
+                    letters.setdefault(row.id, row)
+        with judged_errors(), self._connection.transaction():
+            return Written(
+                events=self._insert_events(events.values()),
+                states=self._upsert_states(states.values()),
+                parked=self._park(letters.values()),
+            )
+
+    def _insert_events(self, rows: Iterable[EventRow]) -> int:
+        columns = [
+            (
+                row.event_id,
+                row.type,
+                row.entity_id,
+                row.time_ms,
+                row.arrived_ms,
+                row.origin,
+                str(row.record.position),
+                row.data,
+                row.completion_topic,
+                json.dumps(header_rows(row.completion_headers)),
+            )
+            for row in rows
+        ]
+        return self._execute(_INSERT_EVENTS, columns)
+
+    def _upsert_states(self, rows: Iterable[StateRow]) -> int:
+        columns = [
+            (
+                row.entity,
+                row.id,
+                row.version,
+                row.event_time_ms,
+                row.state,
+                str(row.record.position),
+            )
+            for row in rows
+        ]
+        return self._execute(_UPSERT_STATES, columns)
+
+    def _park(self, letters: Iterable[DeadLetter]) -> int:
+        columns = [
+            (
+                letter.id,
+                str(letter.record.position),
+                letter.reason,
+                letter.detail.replace("\0", "\\0"),
+                letter.record.key,
+                letter.record.value,
+                _letter_headers(letter),
+            )
+            for letter in letters
+        ]
+        return self._execute(_PARK, columns, dead_letter_topic("persist"))
+
+    def _execute(self, statement: str, rows: list[tuple[Any, ...]], *more: Any) -> int:
+        if not rows:
+            return 0
+        assert self._connection is not None
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return self._connection.execute(statement.encode(), [*columns, *more]).rowcount
+
+
+def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None:
+    """One statement must not touch a row twice."""
+    known = states.get((row.entity, row.id))
+    if known is None or row.version > known.version:
+        states[row.entity, row.id] = row
+
+
+def _letter_headers(letter: DeadLetter) -> str:
+    record = letter.record
+    headers = failure_headers(
+        record.headers, "persist", record.position, letter.reason, letter.detail
+    )
+    if not any(name == ID for name, _ in headers):
+        headers.append((ID, letter.id.encode()))
+    return json.dumps(header_rows(headers))

@@ -1,0 +1,78 @@
+import orjson
+import pytest
+
+from shared import snapshot
+from shared.envelope import Header, Position, event_headers
+from shared.flow import FLOW
+from shared.ids import derived_event_id
+from shared.snapshot import Snapshot
+from stream_jobs.event_rows import DeadLetter, EventRow, LogRecord, RowMaker, StateRow
+
+_MAKER = RowMaker.of(FLOW)
+_ORIGIN = Position("ingest.telemetry.v1", 2, 7)
+
+
+def _headers(event_id: str = "e1", event_type: str = "reading") -> list[Header]:
+    return event_headers(event_id, event_type, "device-0001", 1_000, 2_000, _ORIGIN)
+
+
+def _event(value: bytes | None = b'{"value": 1}', headers: list[Header] | None = None) -> LogRecord:
+    position = Position("event.reading.v1", 0, 5)
+    return LogRecord(position, b"device-0001", value, _headers() if headers is None else headers)
+
+
+def _state(value: bytes | None) -> LogRecord:
+    return LogRecord(Position("state.device.v1", 0, 5), b"device-0001", value, [])
+
+
+def test_an_event_becomes_a_row_and_its_completion() -> None:
+    row = _MAKER.make(_event())
+    assert isinstance(row, EventRow)
+    assert (row.event_id, row.type, row.entity_id) == ("e1", "reading", "device-0001")
+    assert (row.time_ms, row.arrived_ms, row.origin) == (1_000, 2_000, str(_ORIGIN))
+    assert row.completion_topic == "completion.reading.v1"
+    headers = dict(row.completion_headers)
+    assert headers["ce_id"].decode() == derived_event_id("completion", "e1")
+    assert headers["ce_type"] == b"completion.reading"
+
+
+def test_a_snapshot_becomes_a_row_without_its_bookkeeping() -> None:
+    taken = Snapshot({"count": 3}, version=9, event_time_ms=1_000)
+    row = _MAKER.make(_state(snapshot.encode(taken, "f")))
+    assert isinstance(row, StateRow)
+    assert (row.entity, row.id, row.version) == ("device", "device-0001", 9)
+    assert orjson.loads(row.state) == {"count": 3}
+
+
+def test_a_tombstone_leaves_the_row_that_guards_the_version() -> None:
+    assert _MAKER.make(_state(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (_event(headers=[]), "no_event"),
+        (_event(headers=[("ce_id", b"\xff")]), "no_event"),
+        (_event(headers=_headers(event_type="other")), "wrong_type"),
+        (_event(headers=_headers(event_id="e\0")), "nul_in_text"),
+        (_event(None), "no_value"),
+        (_event(b"{"), "no_json"),
+        (_event(b'{"a": "\xff"}'), "no_json"),
+        (_event(rb'{"a": "x\u0000"}'), "nul_in_text"),
+        (_event(rb'{"a": "\\\u0000"}'), "nul_in_text"),
+        (_event()._replace(key=None), "no_key"),
+        (_event()._replace(key=b"\xff"), "no_event"),
+        (_state(b"[]"), "no_snapshot"),
+        (_state(b'{"count": 1}'), "no_snapshot"),
+        (_state(b'{"_meta": 1}'), "no_snapshot"),
+    ],
+)
+def test_what_can_be_no_row_is_parked_with_the_reason(record: LogRecord, reason: str) -> None:
+    letter = _MAKER.make(record)
+    assert isinstance(letter, DeadLetter)
+    assert letter.reason == reason
+    assert letter.record is record
+
+
+def test_an_escaped_backslash_before_u0000_is_text() -> None:
+    assert isinstance(_MAKER.make(_event(rb'{"a": "\\u0000"}')), EventRow)

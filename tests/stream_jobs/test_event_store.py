@@ -1,0 +1,169 @@
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared.envelope import Header, Position
+from shared.ids import derived_event_id
+from stream_jobs import event_store, store
+from stream_jobs.event_rows import DeadLetter, EventRow, LogRecord, Row, StateRow
+from stream_jobs.event_store import CHUNK_BYTES_MAX, EventStore, Written, chunks
+from stream_jobs.outbox import Outbox
+from stream_jobs.store import StoreAwayError
+
+
+def _event(number: int, data: str = '{"value": 1}', event_id: str | None = None) -> EventRow:
+    record = LogRecord(
+        Position("event.reading.v1", 0, number), b"d", data.encode(), [("ce_id", b"e%d" % number)]
+    )
+    event_id = event_id or f"e{number}"
+    headers: list[Header] = [("ce_id", derived_event_id("completion", event_id).encode())]
+    return EventRow(
+        record,
+        event_id,
+        "reading",
+        f"device-{number % 7}",
+        1_000,
+        2_123,
+        "ingest.telemetry.v1/0/1",
+        data,
+        "completion.reading.v1",
+        headers,
+    )
+
+
+def _state(version: int, entity_id: str = "d", state: str = "{}") -> StateRow:
+    record = LogRecord(Position("state.device.v1", 0, version), b"d", state.encode(), [])
+    return StateRow(record, "device", entity_id, version, None, state)
+
+
+def test_a_chunk_is_bounded_in_rows_and_bytes() -> None:
+    assert [len(c) for c in chunks(_event(n) for n in range(4_500))] == [2_000, 2_000, 500]
+    large = "x" * (CHUNK_BYTES_MAX // 2)
+    assert [len(c) for c in chunks([_event(n, large) for n in range(3)])] == [2, 1]
+
+
+@pytest.fixture
+def writer(postgres_url: str) -> Iterator[EventStore]:
+    writer = EventStore(postgres_url)
+    yield writer
+    writer.close()
+
+
+def _one(connection: store.Connection, query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    return row[0] if row and len(row) == 1 else row
+
+
+@pytest.mark.stack
+def test_a_row_and_its_completion_are_written_once(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    rows: Sequence[Row] = [_event(n) for n in range(10)]
+    assert writer.write([*rows, *rows]) == Written(events=10)
+    assert writer.write(rows) == Written()
+    sent = Outbox(connection).pending(100)
+    assert len(sent) == 10
+    row_key, stored_at = connection.execute(
+        "SELECT row_key, headrace.rfc3339(stored_at) FROM headrace.event WHERE event_id = 'e3'"
+    ).fetchone() or (None, None)
+    assert json.loads(sent[3].value or b"") == {
+        "row_key": row_key,
+        "event_id": "e3",
+        "type": "reading",
+        "entity_id": "device-3",
+        "stored_at": stored_at,
+    }
+    assert (sent[3].topic, sent[3].key) == ("completion.reading.v1", b"device-3")
+    assert dict(sent[3].headers) == {
+        "ce_id": derived_event_id("completion", "e3").encode(),
+        "ce_time": stored_at.encode(),
+    }
+    assert _one(connection, "SELECT headrace.rfc3339(min(arrived_at)) FROM headrace.event") == (
+        "1970-01-01T00:00:02.123Z"
+    )
+
+
+@pytest.mark.stack
+def test_rows_that_the_store_refuses_are_parked_once_and_the_others_stay(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    bad = {
+        3: _event(3, '{"value": 1e200000}'),
+        500: _event(500, deep),
+        777: _event(777, event_id="".join(map(str, range(50_000)))),
+    }
+    rows: list[Row] = [bad.get(n) or _event(n) for n in range(1_000)]
+    assert writer.write(rows) == Written(events=997, parked=3)
+    assert writer.write(rows) == Written()
+    letters = [row for row in Outbox(connection).pending(2_000) if row.topic == "dlq.persist.v1"]
+    assert [row.value for row in letters] == [row.record.value for row in bad.values()]
+    headers = dict(letters[0].headers)
+    assert headers["ce_id"] == b"e3"
+    assert headers["ce_reason"] == b"refused_by_store"
+    assert headers["ce_origin"] == b"event.reading.v1/0/3"
+
+
+@pytest.mark.stack
+def test_a_dead_letter_keeps_the_bytes_it_came_with(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    record = LogRecord(Position("event.reading.v1", 1, 2), None, b"\x00\xff", [("x", b"\xff\x00")])
+    letter = DeadLetter(record, "no_json", "odd \0 detail")
+    assert writer.write([letter]) == Written(parked=1)
+    (row,) = Outbox(connection).pending(10)
+    assert (row.key, row.value, dict(row.headers)["x"]) == (None, b"\x00\xff", b"\xff\x00")
+
+
+@pytest.mark.stack
+def test_an_older_state_never_takes_the_place_of_a_newer(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    writer.write([_state(1), _state(3, state='{"n": 3}'), _state(2), _state(1, "other")])
+    assert writer.write([_state(2), _state(3)]) == Written()
+    query = "SELECT version, state, position FROM headrace.entity_state WHERE id = 'd'"
+    assert _one(connection, query) == (3, {"n": 3}, "state.device.v1/0/3")
+    assert writer.write([_state(4)]) == Written(states=1)
+
+
+@pytest.mark.stack
+def test_a_connection_that_breaks_around_the_commit_leaves_one_row_each(
+    writer: EventStore, connection: store.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write([_event(0)])
+    broken = writer._connection
+    assert broken is not None
+    monkeypatch.setattr(broken, "transaction", lambda: _BreaksAfterCommit(broken))
+    assert writer.write([_event(1)]) == Written()  # its first try had committed
+    assert _one(connection, "SELECT count(*) FROM headrace.event") == 2
+    assert Outbox(connection).depth().records == 2
+
+
+class _BreaksAfterCommit:
+    def __init__(self, connection: store.Connection) -> None:
+        self._transaction = psycopg.Transaction(connection)
+
+    def __enter__(self) -> None:
+        self._transaction.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._transaction.__exit__(*error)
+        raise psycopg.OperationalError("the connection broke")
+
+
+@pytest.mark.stack
+def test_an_absent_store_is_told_and_the_next_try_goes_through(
+    writer: EventStore, connection: store.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_store, "_RETRY_AFTER_S", 0.01)
+    away = EventStore("postgresql://headrace@127.0.0.1:1/headrace")
+    with pytest.raises(StoreAwayError):
+        away.write([_event(1)])
+    connection.execute("ALTER TABLE headrace.event RENAME TO hidden")
+    with pytest.raises(StoreAwayError, match="run migrate"):
+        writer.write([_event(1)])
+    connection.execute("ALTER TABLE headrace.hidden RENAME TO event")
+    assert writer.write([_event(1)]) == Written(events=1)
