@@ -70,4 +70,6 @@ def running_launcher(state_dir: Path) -> int | None:
 
 
 def _read_pid(path: Path) -> int:
-    return int(path.read_text() or 0)
+    while not (text := path.read_text()):  # its owner is about to write
+        time.sleep(0.01)
+    return int(text)

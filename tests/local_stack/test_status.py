@@ -1,0 +1,61 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from local_stack import chaos
+from local_stack.errors import StackError
+from local_stack.health import job_statuses
+from local_stack.locks import InstanceLock, running_launcher
+from local_stack.stack import Stack
+from local_stack.status import read_status, write_status
+
+KEYS = {"ready", "gateway_url", "kafka_bootstrap", "postgres_url", "state_dir", "jobs"}
+
+
+def test_before_the_first_start_nothing_is_ready(tmp_path: Path) -> None:
+    status = read_status(tmp_path / "none")
+    assert status.keys() >= KEYS
+    assert not status["ready"]
+
+
+def test_a_dead_launcher_is_not_ready_whatever_its_file_says(tmp_path: Path) -> None:
+    services = {"kafka": {"state": "running", "pid": 1}}
+    write_status(tmp_path, {"ready": True, "services": services, "jobs": {"fold": "pass"}})
+    (tmp_path / "launcher.pid").write_text("1")
+    status = read_status(tmp_path)
+    assert (status["ready"], status["running"], status["jobs"]) == (False, False, {})
+    assert status["services"] == {"kafka": {"state": "stopped", "pid": None}}
+
+
+def test_the_status_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    write_status(tmp_path, {})
+    assert (tmp_path / "stack.json").stat().st_mode & 0o077 == 0
+
+
+def test_one_launcher_per_state_folder(tmp_path: Path) -> None:
+    (tmp_path / "launcher.pid").write_text("999999")  # left by a killed one: no obstacle
+    lock = InstanceLock(tmp_path)
+    assert lock.acquire() is None
+    try:
+        assert running_launcher(tmp_path) == os.getpid()
+        with pytest.raises(StackError, match=f"already runs on .*pid {os.getpid()}"):
+            Stack(tmp_path).start()
+    finally:
+        lock.release()
+    assert running_launcher(tmp_path) is None
+
+
+def test_chaos_without_a_stack_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="no stack runs"):
+        chaos.hold(tmp_path, "kafka")
+
+
+def test_jobs_are_read_from_the_health_checks() -> None:
+    checks = {
+        "kafka:connection": [{"status": "pass"}],
+        "job:fold": [{"status": "warn"}],
+        "job:enrich": [],
+    }
+    assert job_statuses({"checks": checks}) == {"fold": "warn", "enrich": "fail"}
+    assert job_statuses(None) == {}
