@@ -17,9 +17,8 @@ def run_in_foreground(state_dir: Path, *, random_ports: bool) -> None:
     stack = Stack(state_dir, random_ports=random_ports)
     _stop_on_signals(stack)
     try:
-        say("Headrace: checking this machine")
+        say("Headrace starts on this machine:")
         preflight(stack.state_dir, say)
-        say("Headrace: starting")
         with stack:
             say(ready_block(stack, time.monotonic() - began))
             while True:
@@ -42,5 +41,7 @@ def _stop_on_signals(stack: Stack) -> None:
         say("\nStopping; once more stops at once.")
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGTERM, on_signal)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup leaves it
+        signal.signal(signal.SIGHUP, on_signal)

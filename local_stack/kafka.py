@@ -41,6 +41,7 @@ broker.session.timeout.ms=5000
 broker.heartbeat.interval.ms=500
 group.initial.rebalance.delay.ms=0
 message.max.bytes=2097152
+log.cleaner.dedupe.buffer.size=33554432
 """
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
 LOGGING = [

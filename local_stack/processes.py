@@ -117,10 +117,10 @@ class Child:
         self._end_group()
         self.deaths += 1
         self.state, self._start_at = "restarting", now + self._backoff
-        self._report(
-            f"{self.service.name} ended by itself ({_how(code)}): {self.last_words}; "
-            f"starting it again in {self._backoff:.1f} s"
-        )
+        # Who was killed had no time for last words.
+        why = f"exit {code}: {self.last_words}" if code >= 0 else _how(code)
+        again = f"starting it again in {self._backoff:.1f} s"
+        self._report(f"{self.service.name} ended by itself ({why}); {again}")
         self._backoff = min(self._backoff * 2, BACKOFF_LONGEST_S)
 
     def ask_to_stop(self) -> None:

@@ -141,6 +141,7 @@ class Stack:
         self._await_kafka(deadline)
         if applications:
             self._init_step("topics", environment)
+            self._report("  tables and topics are there; the gateway and the jobs start")
         for service in self._applications(environment):
             self._supervisor.add(service)
         self._wait_until(self._all_well, deadline)
@@ -155,6 +156,8 @@ class Stack:
         for name in CUSTOMARY_PORTS:
             self.ports[name] = self._choose_port(name)
         self.ports["controller"] = free_port(self.ports.values())
+        started = [f"{name} {port}" for name, port in self.ports.items() if self._embedded(name)]
+        self._report(f"  ports    {', '.join(started)}")
 
     def _choose_port(self, name: str) -> int:
         wanted = CUSTOMARY_PORTS[name]
@@ -245,6 +248,9 @@ class Stack:
         if not all(self._runs(name) for name in self._supervisor.children):
             return False
         health = ask_gateway(self.gateway_url) if "gateway" in self._services else Health(True)
+        for name in sorted(health.jobs):
+            if health.jobs[name] == "pass" != self.jobs.get(name):
+                self._report(f"  job {name} is up")
         self.jobs = health.jobs
         return health.accepts and (health.all_jobs_pass or "spark" not in self._services)
 
