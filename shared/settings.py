@@ -28,6 +28,7 @@ class GatewaySettings(Settings):
     produce_deadline_s: float = Field(10.0, gt=0, description="a POST's outcome is told by then")
     in_flight_requests_max: int = Field(4096, ge=1)
     in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)
+    docs: bool = Field(True, description="serve /docs and /openapi.json")
     shutdown_grace_s: float = Field(10.0, gt=0)
 
 
@@ -35,13 +36,18 @@ class JobSettings(Settings):
     spark_jars: Path | None = None
     spark_master: str = "local[2]"
     spark_memory: str = "1g"
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict, description="further Spark configuration, as JSON"
+    )
     checkpoint_dir: Path | None = None  # default: <state_dir>/checkpoints
     state_partitions: int = Field(2, ge=1, description="fixed for the life of a checkpoint")
     fold_buckets: int = Field(64, ge=1)
     trigger_ms: int = Field(100, ge=0)
     batch_records_max: int = Field(200_000, ge=1)
     id_ring_size: int = Field(64, ge=0)
-    master_age_max_s: float = Field(3600.0, gt=0)
+    master_age_max_s: float = Field(
+        86_400.0, gt=0, description="older last-known master data pauses enrich"
+    )
 
     @property
     def checkpoints(self) -> Path:

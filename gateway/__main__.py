@@ -1,0 +1,70 @@
+"""`python -m gateway`: the gateway as its environment (HEADRACE_…) says."""
+
+import logging
+import math
+import sys
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+
+from gateway.app import create_app
+from gateway.health import Health
+from gateway.raw_log import RawLog
+from gateway.state_view import StateView
+from gateway.view_process import ViewProcess
+from shared.flow import load_flow
+from shared.settings import GatewaySettings
+
+
+def build(settings: GatewaySettings) -> FastAPI:
+    flow = load_flow(settings.flow)
+    raw_log = RawLog(settings, [endpoint.topic for endpoint in flow.endpoints])
+    state_view = StateView(settings.state_dir)
+    health = Health(settings, flow, raw_log, state_view)
+    return create_app(
+        settings,
+        flow,
+        raw_log,
+        state_view,
+        health,
+        background=(ViewProcess(settings), raw_log, health),
+    )
+
+
+def main() -> int:
+    try:
+        settings = GatewaySettings()
+        app = build(settings)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        name = "_".join(str(part) for part in wrong["loc"]).upper()
+        print(f"gateway: HEADRACE_{name}: {wrong['msg']}", file=sys.stderr)
+        return 2
+    except (ImportError, AttributeError, TypeError) as error:
+        print(f"gateway: HEADRACE_FLOW: {error}", file=sys.stderr)
+        return 2
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # during an outage it writes several lines a second; what matters is said by raw_log
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    uvicorn.run(
+        app,
+        host=settings.gateway_host,
+        port=settings.gateway_port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        log_config=None,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""How much a gateway holds at once. What does not fit is refused before it costs anything."""
+
+
+class Admission:
+    """Bytes count from the moment they are received: a body that is still being read is memory
+    too. Requests count while they are written, so that idle clients take no one's place."""
+
+    def __init__(self, requests_max: int, bytes_max: int) -> None:
+        self.requests_max = requests_max
+        self.bytes_max = bytes_max
+        self.requests = 0
+        self.bytes = 0
+
+    def hold(self, size_bytes: int) -> bool:
+        if self.bytes + size_bytes > self.bytes_max:
+            return False
+        self.bytes += size_bytes
+        return True
+
+    def let_go(self, size_bytes: int) -> None:
+        self.bytes -= size_bytes
+
+    def enter(self) -> bool:
+        if self.requests >= self.requests_max:
+            return False
+        self.requests += 1
+        return True
+
+    def leave(self) -> None:
+        self.requests -= 1

@@ -1,0 +1,133 @@
+"""GET /livez, /readyz and /health. Answered from memory: no request ever waits for a server."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import orjson
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from gateway.health_report import Observation, report
+from gateway.outcomes import Log
+from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
+from gateway.problems import Problem, retry_after
+from gateway.state_view import StateView
+from shared.model import JOB_STATUS_TOPIC, Flow, dead_letter_topic, retry_topic
+from shared.settings import GatewaySettings
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/health+json"
+RELAY = "relay"
+_LOOK_EVERY_S = 1.5
+_STALE_S = 5.0
+_NOT_LOOKED = Seen(False, 0.0, "not looked at yet")
+
+
+class Health:
+    def __init__(
+        self, settings: GatewaySettings, flow: Flow, raw_log: Log, state_view: StateView
+    ) -> None:
+        self.jobs = (*(job.name for job in flow.jobs()), RELAY)
+        self.lanes = (
+            retry_topic("enrich"),
+            *(dead_letter_topic(job.name) for job in flow.jobs()),
+        )
+        self._topics = [topic.name for topic in flow.topics()]
+        self._settings = settings
+        self._raw_log = raw_log
+        self._view = state_view
+        self._kafka = KafkaSeen(_NOT_LOOKED)
+        self._postgres = _NOT_LOOKED
+        self._kafka_seen_s = self._postgres_seen_s = 0.0
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        probe = KafkaProbe(self._settings.kafka_bootstrap, self._topics, self.lanes)
+        # two loops: a server that does not answer must not make the other's news old
+        self._loops = [
+            asyncio.create_task(self._look_at_kafka(probe)),
+            asyncio.create_task(self._look_at_postgres()),
+        ]
+
+    async def stop(self) -> None:
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+
+    def report(self) -> dict[str, Any]:
+        now_s = time.monotonic()
+        return report(
+            Observation(
+                at_ms=time.time_ns() // 1_000_000,
+                kafka=self._kafka._replace(
+                    server=_fresh(self._kafka.server, self._kafka_seen_s, now_s)
+                ),
+                postgres=_fresh(self._postgres, self._postgres_seen_s, now_s),
+                accepts=self._raw_log.is_healthy(),
+                view=self._view.progress(),
+                job_statuses=self._view.values(JOB_STATUS_TOPIC),
+            ),
+            self.jobs,
+            self.lanes,
+        )
+
+    async def _look_at_kafka(self, probe: KafkaProbe) -> None:
+        while True:
+            try:
+                self._kafka = await asyncio.to_thread(probe.look)
+                self._kafka_seen_s = time.monotonic()
+            except Exception:
+                log.exception("could not look at Kafka")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _look_at_postgres(self) -> None:
+        url = self._settings.postgres_url.get_secret_value()
+        while True:
+            try:
+                self._postgres = await asyncio.to_thread(look_at_postgres, url)
+                self._postgres_seen_s = time.monotonic()
+            except Exception:
+                log.exception("could not look at PostgreSQL")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def _fresh(seen: Seen, seen_s: float, now_s: float) -> Seen:
+    """A look that has not come back is no good news."""
+    if seen.works and now_s - seen_s > _STALE_S:
+        return seen._replace(works=False, output="it was not seen for some seconds")
+    return seen
+
+
+def health_routes(health: Health, raw_log: Log) -> list[BaseRoute]:
+    async def livez(_: Request) -> Response:
+        return _answer({"status": "pass"}, 200)
+
+    async def readyz(_: Request) -> Response:
+        if not raw_log.is_healthy():
+            raise Problem(
+                503,
+                "not_ready",
+                "Kafka is away: the gateway answers, but takes no payloads",
+                headers=retry_after(1),
+            )
+        return _answer({"status": "pass"}, 200)
+
+    async def whole(_: Request) -> Response:
+        document = health.report()
+        return _answer(document, 503 if document["status"] == "fail" else 200)
+
+    paths = {"/livez": livez, "/readyz": readyz, "/health": whole}
+    return [
+        APIRoute(path, answer, methods=["GET"], response_model=None)
+        for path, answer in paths.items()
+    ]
+
+
+def _answer(document: dict[str, Any], status: int) -> Response:
+    headers = {"cache-control": "no-store"}
+    return Response(orjson.dumps(document), status, headers, MEDIA_TYPE)

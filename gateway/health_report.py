@@ -1,0 +1,125 @@
+"""What was seen -> the health document (application/health+json). Pure."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from gateway import VERSION
+from gateway.probes import KafkaSeen, Seen
+from gateway.state_view import Progress
+from shared.model import JOB_STATUS_TOPIC
+from shared.timestamps import to_rfc3339
+
+SILENT_MAX_MS = 15_000
+_VIEW_LAG_MAX_MS = 5_000
+_MASTER_AGE_MAX_S = 300.0
+
+Check = dict[str, Any]
+
+
+class Observation(NamedTuple):
+    """Everything the report is made from, as of `at_ms`."""
+
+    at_ms: int
+    kafka: KafkaSeen
+    postgres: Seen
+    accepts: bool
+    view: Mapping[str, Progress]
+    job_statuses: Mapping[bytes, bytes]
+
+
+def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
+    statuses = {job: _status_of(job, seen) for job in jobs}
+    checks: dict[str, Check] = {
+        "kafka:connection": _kafka(seen),
+        "postgres:connection": _server(seen.postgres, "warn"),
+        **_master_data(statuses.get("enrich")),
+        "state_view:lag": _view(seen),
+        **{f"job:{job}": _job(status, seen.at_ms) for job, status in statuses.items()},
+        **{f"lane:{lane}": _lane(lane, seen.kafka) for lane in lanes},
+    }
+    time = to_rfc3339(seen.at_ms)
+    return {
+        "status": worst(check["status"] for check in checks.values()),
+        "version": VERSION,
+        "checks": {name: [{**check, "time": time}] for name, check in checks.items()},
+    }
+
+
+def worst(statuses: Any) -> str:
+    found = set(statuses)
+    return next(status for status in ("fail", "warn", "pass") if status in found)
+
+
+def _server(seen: Seen, otherwise: str) -> Check:
+    return _check("pass" if seen.works else otherwise, seen.took_ms, "ms", seen.output)
+
+
+def _kafka(seen: Observation) -> Check:
+    check = _server(seen.kafka.server, "fail")
+    if check["status"] == "pass" and not seen.accepts:
+        return {**check, "status": "fail", "output": "the gateway has no producer yet"}
+    if check["status"] == "pass" and seen.kafka.missing_topics:
+        missing = "topics are missing: " + ", ".join(seen.kafka.missing_topics)
+        return {**check, "status": "warn", "output": missing}
+    return check
+
+
+def _master_data(enrich: Mapping[str, Any] | None) -> dict[str, Check]:
+    age_s = (enrich or {}).get("master_age_s")
+    if age_s is None:
+        return {}
+    old = "master data was not refreshed lately" if age_s > _MASTER_AGE_MAX_S else ""
+    return {"master_data:age": _check("warn" if old else "pass", age_s, "s", old)}
+
+
+def _view(seen: Observation) -> Check:
+    states = [p for topic, p in seen.view.items() if topic != JOB_STATUS_TOPIC]
+    if not states or not all(p.warm and p.caught_up_ms is not None for p in states):
+        return _check("warn", None, "ms", "the state view is still being read")
+    lag_ms = max(0, seen.at_ms - min(p.caught_up_ms or 0 for p in states))
+    skipped = sum(p.skipped for p in states)
+    output = "the state view is behind" if lag_ms > _VIEW_LAG_MAX_MS else ""
+    if skipped:
+        output = "; ".join(filter(None, (output, f"{skipped} unreadable state records skipped")))
+    return _check("warn" if output else "pass", lag_ms, "ms", output)
+
+
+def _status_of(job: str, seen: Observation) -> Mapping[str, Any] | None:
+    try:
+        status = orjson.loads(seen.job_statuses[job.encode()])
+    except (KeyError, ValueError):
+        return None
+    return status if isinstance(status, dict) and isinstance(status.get("at_ms"), int) else None
+
+
+def _job(status: Mapping[str, Any] | None, at_ms: int) -> Check:
+    if status is None:
+        return _check("warn", None, "s", "no sign of life yet")
+    lag = status.get("lag_s"), "s"
+    if lag[0] is None and status.get("lag_records") is not None:
+        lag = status["lag_records"], "records"
+    silent_ms = at_ms - status["at_ms"]
+    if silent_ms > SILENT_MAX_MS:
+        return _check("warn", *lag, f"no sign of life for {silent_ms // 1000} s")
+    state, detail = str(status.get("state")), str(status.get("detail") or "")
+    if state == "running":
+        return _check("pass", *lag, detail)
+    return _check("warn", *lag, f"{state}: {detail}" if detail else state)
+
+
+def _lane(lane: str, kafka: KafkaSeen) -> Check:
+    records = kafka.lane_records.get(lane)
+    if records is None:
+        return _check("warn", None, "records", "not known: the topic or Kafka is away")
+    return _check("warn" if records else "pass", records, "records", "")
+
+
+def _check(status: str, value: float | None, unit: str, output: str) -> Check:
+    check: Check = {"status": status}
+    if value is not None:
+        check |= {"observedValue": value, "observedUnit": unit}
+    if output:
+        check["output"] = output
+    return check

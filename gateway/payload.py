@@ -1,0 +1,110 @@
+"""A request's body, byte for byte and never more of it than the cap."""
+
+import asyncio
+
+from starlette.types import Message, Receive, Send
+
+from gateway.admission import Admission
+from gateway.problems import MEDIA_TYPE, Problem, retry_after
+
+# a client that is told 413 in the middle of its body gets so much time and room to hear it
+_LINGER_S = 2.0
+_LINGER_BYTES_MAX = 16 * 1024 * 1024
+
+
+class ClientGone(Exception):  # noqa: N818 - it is what happened
+    """There is nobody left to answer, and nothing was written."""
+
+
+class Payload:
+    """What has been received so far; it takes its place in memory until `release`."""
+
+    def __init__(self, receive: Receive, admission: Admission, bytes_max: int) -> None:
+        self._receive = receive
+        self._admission = admission
+        self._bytes_max = bytes_max
+        self._held_bytes = 0
+
+    async def read(self, declared_bytes: int | None) -> bytes:
+        if declared_bytes is not None and declared_bytes > self._bytes_max:
+            raise self._too_large()
+        chunks: list[bytes] = []
+        more = True
+        while more:
+            message = await self._receive()
+            more = message.get("more_body", False)
+            chunk = self._take(message)
+            if chunk:
+                chunks.append(chunk)
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if declared_bytes is not None and len(body) != declared_bytes:
+            raise Problem(
+                400,
+                "body_incomplete",
+                f"Content-Length says {declared_bytes} bytes, {len(body)} came; send it again",
+                outcome="definite",
+                ends_connection=True,
+            )
+        return body
+
+    def release(self) -> None:
+        self._admission.let_go(self._held_bytes)
+        self._held_bytes = 0
+
+    def _take(self, message: Message) -> bytes:
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk: bytes = message.get("body", b"")
+        if self._held_bytes + len(chunk) > self._bytes_max:
+            raise self._too_large()
+        if not self._admission.hold(len(chunk)):
+            raise Problem(
+                503,
+                "too_many_bytes_in_flight",
+                "the gateway holds as many bytes as it may; send it again later",
+                outcome="definite",
+                headers=retry_after(1),
+                ends_connection=True,
+            )
+        self._held_bytes += len(chunk)
+        return chunk
+
+    def _too_large(self) -> Problem:
+        return Problem(
+            413,
+            "body_too_large",
+            f"a body has at most {self._bytes_max} bytes here; send less, or ask the operator to "
+            "raise HEADRACE_BODY_BYTES_MAX",
+            outcome="definite",
+            ends_connection=True,
+        )
+
+
+async def send_problem(problem: Problem, instance: str, receive: Receive, send: Send) -> None:
+    body = problem.body(instance)
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+        *((name.encode(), value.encode()) for name, value in problem.headers.items()),
+    ]
+    if problem.ends_connection:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": problem.ends_connection})
+    if problem.ends_connection:
+        # closing a socket that still receives resets it, and the client loses the answer
+        await _discard(receive)
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _discard(receive: Receive) -> None:
+    seen_bytes = 0
+    more = True
+    try:
+        async with asyncio.timeout(_LINGER_S):
+            while more and seen_bytes < _LINGER_BYTES_MAX:
+                message = await receive()
+                more = message.get("more_body", False)
+                seen_bytes += len(message.get("body", b""))
+    except TimeoutError:
+        return

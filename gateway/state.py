@@ -1,0 +1,116 @@
+"""GET /state/{id}: the newest snapshot that the view has, and how old it is."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from gateway.problems import Problem, retry_after
+from gateway.state_view import Found, Progress, StateView
+from shared.model import Entity, Flow
+from shared.snapshot import META
+from shared.timestamps import to_rfc3339
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    304: {"description": "Nothing newer than what If-None-Match names."},
+    404: {"description": "Unknown entity or id."},
+    503: {"description": "The view has not caught up yet since its first start."},
+}
+
+
+def state_routes(flow: Flow, view: StateView) -> list[BaseRoute]:
+    async def state_of(
+        entity: str, entity_id: str, request: Request, meta: bool = False
+    ) -> Response:
+        found = flow.entity(entity)
+        if found is None:
+            known = ", ".join(e.name for e in flow.entities)
+            raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
+        return _answer(view, found, entity_id, request, meta)
+
+    async def state(entity_id: str, request: Request, meta: bool = False) -> Response:
+        return _answer(view, flow.entities[0], entity_id, request, meta)
+
+    paths: dict[str, Callable[..., Any]] = {
+        "/state/{entity_id}": state,
+        "/state/{entity}/{entity_id}": state_of,
+    }
+    return [
+        APIRoute(path, answer, methods=["GET"], responses=_RESPONSES, response_model=None)
+        for path, answer in paths.items()
+        if flow.entities
+    ]
+
+
+def _answer(
+    view: StateView, entity: Entity, entity_id: str, request: Request, with_meta: bool
+) -> Response:
+    progress, found = view.find(entity.topic, entity_id.encode())
+    now_ms = time.time_ns() // 1_000_000
+    if not progress.warm or progress.caught_up_ms is None:
+        raise Problem(
+            503,
+            "warming",
+            f"the view of {entity.name} is still being read from Kafka; ask again",
+            headers=retry_after(1),
+        )
+    if found is None:
+        raise Problem(
+            404,
+            "unknown_id",
+            f"no {entity.name} has this id; its state begins with its first event, so POST one, "
+            "or look at GET /health for a job that is behind",
+        )
+    state = orjson.loads(found.value)
+    meta = state.pop(META)
+    if meta.get("deleted"):
+        raise Problem(404, "deleted", f"this {entity.name} was deleted")
+    tag = f'W/"{meta["version"]}-{found.partition}-{found.offset}{"-meta" if with_meta else ""}"'
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if _has(request.headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers=headers)
+    body = _body(entity, entity_id, state, meta, found, progress, now_ms)
+    if with_meta:
+        body[META] = meta
+    return Response(orjson.dumps(body), headers=headers, media_type="application/json")
+
+
+def _body(
+    entity: Entity,
+    entity_id: str,
+    state: dict[str, Any],
+    meta: dict[str, Any],
+    found: Found,
+    progress: Progress,
+    now_ms: int,
+) -> dict[str, Any]:
+    event_time_ms = meta.get("event_time_ms")
+    caught_up_ms = progress.caught_up_ms or 0
+    return {
+        "entity": entity.name,
+        "id": entity_id,
+        "version": meta["version"],
+        "event_time": None if event_time_ms is None else to_rfc3339(event_time_ms),
+        "updated_at": to_rfc3339(found.timestamp_ms),
+        "age_ms": max(0, now_ms - found.timestamp_ms),
+        "view": {
+            "caught_up_at": to_rfc3339(caught_up_ms),
+            "lag_ms": max(0, now_ms - caught_up_ms),
+        },
+        "state": state,
+    }
+
+
+def _has(if_none_match: str | None, tag: str) -> bool:
+    if if_none_match is None:
+        return False
+    wanted = tag.removeprefix("W/")
+    return any(
+        given.strip() == "*" or given.strip().removeprefix("W/") == wanted
+        for given in if_none_match.split(",")
+    )

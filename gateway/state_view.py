@@ -1,0 +1,95 @@
+"""Reads the view. A read takes tens of microseconds, so it runs in the event loop."""
+
+import logging
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gateway.view_store import view_path
+
+log = logging.getLogger(__name__)
+
+_BUSY_S = 0.05
+_LOOK_AT_FILE_EVERY_S = 1.0
+_FIND = """
+SELECT t.warm, t.caught_up_ms, r.value, r.timestamp_ms, r.partition, r.offset
+FROM topic t LEFT JOIN record r ON r.topic = t.name AND r.key = ? WHERE t.name = ?
+"""
+
+
+class Found(NamedTuple):
+    value: bytes
+    timestamp_ms: int
+    partition: int
+    offset: int
+
+
+class Progress(NamedTuple):
+    warm: bool
+    caught_up_ms: int | None
+    skipped: int = 0
+
+
+class StateView:
+    def __init__(self, state_dir: Path) -> None:
+        self._path = view_path(state_dir)
+        self._db: sqlite3.Connection | None = None
+        self._inode = 0
+        self._file_due_s = 0.0
+
+    def find(self, topic: str, key: bytes) -> tuple[Progress, Found | None]:
+        rows = self._query(_FIND, (key, topic))
+        if not rows:
+            return Progress(False, None), None
+        warm, caught_up_ms, *found = rows[0]
+        progress = Progress(bool(warm), caught_up_ms)
+        return progress, Found(*found) if found[0] is not None else None
+
+    def progress(self) -> dict[str, Progress]:
+        rows = self._query("SELECT name, warm, caught_up_ms, skipped FROM topic", ())
+        return {name: Progress(bool(warm), at_ms, skipped) for name, warm, at_ms, skipped in rows}
+
+    def values(self, topic: str) -> dict[bytes, bytes]:
+        """Of a topic that has few records."""
+        return dict(self._query("SELECT key, value FROM record WHERE topic = ?", (topic,)))
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _query(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """Nothing where there is no view yet."""
+        try:
+            db = self._connection()
+            return [] if db is None else db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            log.warning("cannot read the view, opening it again: %s", error)
+            self.close()
+            self._file_due_s = 0.0
+            return []
+
+    def _connection(self) -> sqlite3.Connection | None:
+        if time.monotonic() >= self._file_due_s:
+            self._file_due_s = time.monotonic() + _LOOK_AT_FILE_EVERY_S
+            self._notice_new_file()
+        return self._db
+
+    def _notice_new_file(self) -> None:
+        # a file that was removed and made again is another file under the same name
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
+            inode = 0
+        if inode != self._inode or self._db is None:
+            self.close()
+            self._inode = inode
+            if inode:
+                self._db = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        address = f"{self._path.absolute().as_uri()}?mode=rw"
+        db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S)
+        db.execute("PRAGMA query_only = ON")
+        return db

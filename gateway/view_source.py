@@ -1,0 +1,125 @@
+"""The topics of the view, as Kafka has them: who they are, where they end, what comes next."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from gateway.kafka_offsets import QUIET, Partition, end_offsets, start_offsets
+from shared.envelope import Position
+
+_ANSWER_S = 2.0
+_BATCH_RECORDS = 5000
+
+
+class KafkaAway(Exception):  # noqa: N818 - a state of the world
+    pass
+
+
+class TopicFacts(NamedTuple):
+    topic_id: str
+    starts: dict[int, int]
+    ends: dict[int, int]
+
+
+class ViewSource:
+    def __init__(self, bootstrap: str, on_damage: Callable[[], None]) -> None:
+        common: dict[str, Any] = {"bootstrap.servers": bootstrap, "logger": QUIET}
+        self._admin = AdminClient({**common, "reconnect.backoff.max.ms": 1000})
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": "headrace-view",  # asked for, never joined: offsets stand in the view
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "fetch.error.backoff.ms": 100,
+                "reconnect.backoff.max.ms": 1000,
+            }
+        )
+        self._on_damage = on_damage
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def facts(self, topics: Collection[str]) -> dict[str, TopicFacts]:
+        """Of those topics that exist."""
+        found: dict[str, tuple[str, list[int]]] = {}
+        asked = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=_ANSWER_S
+        )
+        for topic, answer in asked.items():
+            try:
+                description = answer.result(_ANSWER_S + 1)
+            except TimeoutError as error:
+                raise KafkaAway(str(error)) from None
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise KafkaAway(str(error)) from None
+                continue
+            found[topic] = (str(description.topic_id), [p.id for p in description.partitions])
+        partitions = [(topic, p) for topic, (_, ids) in found.items() for p in ids]
+        try:
+            starts = start_offsets(self._admin, partitions, _ANSWER_S)
+            ends = end_offsets(self._admin, partitions, _ANSWER_S)
+        except (KafkaException, TimeoutError) as error:
+            raise KafkaAway(str(error)) from None
+        return {
+            topic: TopicFacts(
+                topic_id, {p: starts[topic, p] for p in ids}, {p: ends[topic, p] for p in ids}
+            )
+            for topic, (topic_id, ids) in found.items()
+        }
+
+    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        try:
+            return end_offsets(self._admin, partitions, _ANSWER_S)
+        except (KafkaException, TimeoutError) as error:
+            raise KafkaAway(str(error)) from None
+
+    def follow(self, positions: Mapping[Partition, int]) -> None:
+        self._consumer.assign(
+            [TopicPartition(topic, p, offset) for (topic, p), offset in positions.items()]
+        )
+
+    def take(self, wait_s: float) -> list[Message]:
+        """What is there. Waits only for the first record."""
+        first: list[Message] = self._consumer.consume(1, wait_s)
+        if not first:
+            return first
+        rest = first + self._consumer.consume(_BATCH_RECORDS - 1, 0)
+        for message in rest:
+            error = message.error()
+            if error is not None and error.code() in _DAMAGE:
+                self._on_damage()
+        return rest
+
+
+def place_of(message: Message) -> Position:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or offset is None:
+        raise ValueError("the message has no place in a log")
+    return Position(topic, partition, offset)
+
+
+def reached_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
+
+
+_DAMAGE = {
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+}
