@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 Fields = dict[str, Any]
 
 
-class Rejected(Exception):
+class Rejected(Exception):  # noqa: N818 - it is what happened to the payload
     """This payload can never become an event; it goes to the dead letters with this reason."""
 
     def __init__(self, code: str, detail: str) -> None:
@@ -16,7 +16,7 @@ class Rejected(Exception):
         self.detail = detail
 
 
-class MissingMasterData(Exception):
+class MissingMasterData(Exception):  # noqa: N818
     """This payload cannot become an event yet: it waits in the retry lane for this row."""
 
     def __init__(self, table: str, key: str) -> None:
@@ -225,6 +225,9 @@ class Flow:
 
 
 JOB_STATUS_TOPIC = "job.status.v1"
+# on each master topic: "everything committed until this record's time is on the topic". No row has
+# this key, ids start with a letter or a digit
+RELAY_HEARTBEAT_KEY = "_relay"
 
 
 def master_topic(table: str) -> str:

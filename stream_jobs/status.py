@@ -1,6 +1,7 @@
 """What a job says of itself, on the status topic; never in the job's way."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -8,6 +9,10 @@ from confluent_kafka import Producer
 
 from shared.model import JOB_STATUS_TOPIC
 from shared.settings import Settings
+
+
+# state and detail, as a job says them from within
+Say = Callable[[str, str], None]
 
 
 class StatusReporter:
@@ -40,3 +45,7 @@ class StatusReporter:
             self._producer.poll(0)
         except BufferError:  # the broker is away and the queue is full
             pass
+
+    def flush(self) -> None:
+        """Gives the last word a moment to leave."""
+        self._producer.flush(1)

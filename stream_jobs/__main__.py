@@ -1,0 +1,92 @@
+"""`python -m stream_jobs JOB…`: the jobs by name, or `all` of them in one Spark process."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.flow import load_flow
+from shared.model import Flow
+from shared.settings import JobSettings
+from stream_jobs import enrich, fold, master_data, persist, relay, store, topics
+from stream_jobs.session import open_session
+from stream_jobs.status import Say
+from stream_jobs.supervisor import JobRun, supervise
+
+Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
+
+# a job reads what the flow's table says ignites it
+SPARK_JOBS: dict[str, Build] = {
+    "enrich": enrich.build,
+    "fold": fold.build,
+    "persist": persist.build,
+}
+USAGE = f"""usage: python -m stream_jobs {"|".join(SPARK_JOBS)}|all|relay|topics|migrate
+
+  {", ".join(SPARK_JOBS)}   one Spark application; several names run in one process, `all` runs all
+  relay                   PostgreSQL's outbox -> Kafka, a plain process
+  topics                  makes the flow's topics and ends
+  migrate                 brings the schema up, seeds the sample master data and ends"""
+
+
+def main(names: Sequence[str]) -> int:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    known = {*SPARK_JOBS, "all", "relay", "topics", "migrate"}
+    if not names or not known.issuperset(names):
+        print(USAGE, file=sys.stderr)
+        return 2
+    try:
+        settings = JobSettings()
+        flow = load_flow(settings.flow)
+    except (ValidationError, ImportError, AttributeError, TypeError, ValueError) as error:
+        print(f"The settings do not work: {error}", file=sys.stderr)
+        return 2
+    if names == ["topics"]:
+        for topic in topics.ensure_topics(flow, settings):
+            print(f"created {topic}")
+        return 0
+    if names == ["migrate"]:
+        url = settings.postgres_url.get_secret_value()
+        store.migrate(url)
+        with store.connect(url, "migrate") as connection:
+            master_data.seed(connection)
+        return 0
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if names == ["relay"]:
+        relay.run(settings, stop)
+        return 0
+    return _run(list(SPARK_JOBS) if "all" in names else list(names), settings, flow, stop)
+
+
+def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
+    spark = open_session(settings)
+    ignited_by = {job.name: job.ignited_by for job in flow.jobs()}
+    runs = [
+        JobRun(
+            name,
+            list(ignited_by[name]),
+            partial(SPARK_JOBS[name], spark, settings, flow),
+            spark,
+            settings,
+        )
+        for name in names
+    ]
+    supervise(runs, stop)
+    # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""ingest topics -> event topics; what cannot be an event goes to the lanes.
+
+Stateless: a batch that is run again writes its records again, under the same ids and origins.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.flow import load_flow
+from shared.model import Flow
+from shared.settings import JobSettings
+from stream_jobs import arrow_records
+from stream_jobs.enrichment import STAGE, Enrich, Payload, enricher
+from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.master_view import MasterView
+from stream_jobs.status import Say
+
+
+class EnrichTask(NamedTuple):
+    """What a worker process needs to know; it builds the rest once and keeps it."""
+
+    flow: str
+    bootstrap: str
+    master_age_max_s: float
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        enrich = _enricher(self.flow)
+        master = _master_view(self)
+        for batch in batches:
+            master.refresh()
+            yield arrow_records.outgoing_batch([enrich(p, master) for p in _payloads(batch)])
+
+
+@cache
+def _enricher(flow: str) -> Enrich:
+    return enricher(load_flow(flow))
+
+
+@cache
+def _master_view(task: EnrichTask) -> MasterView:
+    return MasterView(task.bootstrap, load_flow(task.flow).master_tables, task.master_age_max_s)
+
+
+def _payloads(batch: pa.RecordBatch) -> Iterator[Payload]:
+    return map(
+        Payload,
+        arrow_records.positions(batch),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        arrow_records.headers(batch.column("headers")),
+        batch.column("arrived_ms").to_pylist(),
+    )
+
+
+def transform(payloads: DataFrame, task: EnrichTask) -> DataFrame:
+    columns = ("topic", "partition", "offset", "key", "value", "headers")
+    return payloads.selectExpr(*columns, "unix_millis(timestamp) AS arrived_ms").mapInArrow(
+        task.run, arrow_records.OUTGOING_DDL
+    )
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+    task = EnrichTask(settings.flow, settings.kafka_bootstrap, settings.master_age_max_s)
+    topics = [endpoint.topic for endpoint in flow.endpoints]
+    payloads = read_topics(spark, settings, topics, with_headers=True)
+    return write_topics(transform(payloads, task), settings, STAGE)

@@ -1,0 +1,127 @@
+"""A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
+
+import re
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+import orjson
+
+from shared import envelope
+from shared.envelope import EventRecord, Header, Position
+from shared.model import (
+    Arrival,
+    Draft,
+    Endpoint,
+    Fields,
+    Flow,
+    MasterData,
+    MissingMasterData,
+    Rejected,
+    dead_letter_topic,
+    retry_topic,
+)
+
+STAGE = "enrich"
+# legal JSON that PostgreSQL cannot hold as text; an escaped backslash before u0000 is harmless
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Payload(NamedTuple):
+    """A record of an ingest topic; anyone may have written it."""
+
+    position: Position
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    arrived_ms: int
+
+
+class Outgoing(NamedTuple):
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+Enrich = Callable[[Payload, MasterData], Outgoing]
+
+
+def enricher(flow: Flow) -> Enrich:
+    endpoints = {endpoint.topic: endpoint for endpoint in flow.endpoints}
+
+    def enrich(payload: Payload, master: MasterData) -> Outgoing:
+        try:
+            record = _event(endpoints[payload.position.topic], payload, master)
+            topic = flow.event_type(record.type).topic
+            value = envelope.event_value(record)
+        except Rejected as rejected:
+            return _failure(dead_letter_topic(STAGE), payload, rejected.code, rejected.detail)
+        except MissingMasterData as missing:
+            return _failure(retry_topic(STAGE), payload, f"missing_{missing.table}", missing.key)
+        except Exception as error:  # an endpoint's enrichment is a user's code
+            detail = f"{type(error).__name__}: {error}"
+            return _failure(dead_letter_topic(STAGE), payload, "enrich_failed", detail)
+        headers = envelope.event_headers(record, payload.headers)
+        return Outgoing(topic, record.entity_id.encode(), value, headers)
+
+    return enrich
+
+
+def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRecord:
+    entity_id = _entity_id(payload)
+    fields = _fields(payload)
+    draft = endpoint.enrich(fields, Arrival(entity_id, payload.arrived_ms), master)
+    if draft.type not in endpoint.emits:
+        raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
+    return _record(payload, draft, entity_id)
+
+
+def _record(payload: Payload, draft: Draft, entity_id: str) -> EventRecord:
+    headers = payload.headers
+    origin = envelope.text(headers, envelope.ORIGIN)  # a retried payload brings its first one
+    return EventRecord(
+        position=payload.position,
+        entity_id=draft.entity_id or entity_id,
+        id=envelope.text(headers, envelope.ID) or str(payload.position),
+        type=draft.type,
+        time_ms=draft.time_ms,
+        arrived_ms=payload.arrived_ms,
+        origin=Position.parse(origin) if origin else payload.position,
+        attempt=int(envelope.find(headers, envelope.ATTEMPT) or 0),
+        data=draft.data,
+    )
+
+
+def _entity_id(payload: Payload) -> str:
+    if not payload.key:
+        raise Rejected("no_key", "the record has no key: whose payload is it?")
+    try:
+        return payload.key.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected("bad_key", f"the key is not UTF-8: {error}") from error
+
+
+def _fields(payload: Payload) -> Fields:
+    value = payload.value
+    if not value:
+        raise Rejected("empty", "the record has no value")
+    sent_sha256 = envelope.find(payload.headers, envelope.PAYLOAD_SHA256)
+    if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
+        raise Rejected("corrupt", "the bytes are not those that the gateway took (sha256 differs)")
+    try:
+        fields = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        encoding = envelope.text(payload.headers, "content-encoding")
+        hint = f" (content-encoding {encoding!r} is not undone)" if encoding else ""
+        raise Rejected("not_json", f"{error}{hint}") from error
+    if not isinstance(fields, dict):
+        raise Rejected("not_an_object", f"a JSON object is expected, not {type(fields).__name__}")
+    if b"\\u0000" in value and _ESCAPED_NUL.search(value):
+        raise Rejected("nul_in_text", r"\u0000 can be stored nowhere as text")
+    return fields
+
+
+def _failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:
+    headers = envelope.failure_headers(payload.headers, STAGE, payload.position, reason, detail)
+    return Outgoing(topic, payload.key, payload.value, headers)

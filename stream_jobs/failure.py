@@ -1,0 +1,42 @@
+"""What the end of a query means: try again, or stop by name. Pure."""
+
+import re
+from typing import NamedTuple
+
+# Damage that a restart cannot mend, or that it would make worse: a person has to look.
+_STOPPING = (
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+    "STREAMING_STATEFUL_OPERATOR",
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_PROVIDER_CLASS",
+    "CANNOT_LOAD_STATE_STORE.CANNOT_READ",
+    "CANNOT_LOAD_STATE_STORE.INVALID",
+    "KAFKA_DATA_LOSS",
+)
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_NAMED = re.compile(r"(StaleMasterDataError|StoreAwayError): (.+)")
+
+
+class Failure(NamedTuple):
+    stops: bool
+    waits: bool  # for something outside that will come back
+    reason: str
+
+
+def judge(message: str) -> Failure:
+    named = _NAMED.search(message)
+    if named:
+        return Failure(stops=False, waits=True, reason=named.group(2).strip())
+    conditions = _CONDITION.findall(message)
+    for condition in conditions:
+        if condition.startswith(_STOPPING):
+            return Failure(stops=True, waits=False, reason=condition)
+    return Failure(stops=False, waits=False, reason=_last_telling_line(message))
+
+
+def _last_telling_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines()]
+    telling = [line for line in lines if line and not line.startswith(("at ", "===", "Caused by"))]
+    return telling[0][:300] if telling else "no reason given"

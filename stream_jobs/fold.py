@@ -1,0 +1,165 @@
+"""event topics -> state topics: folds each entity's events onto its snapshot.
+
+Entities are grouped by a hash bucket, many a call, and their records travel packed: one row of the
+shuffle is all that one Arrow batch had for a bucket. Spark may reorder rows on their way (a sort
+that spills does), so each entity's records are put in event-log order here, before they are folded.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from shared import envelope, snapshot
+from shared.applier import Applier, fold_fingerprint
+from shared.envelope import EventRecord, Position
+from shared.flow import load_flow
+from shared.model import Entity, Flow, dead_letter_topic
+from shared.settings import JobSettings
+from stream_jobs import arrow_records
+from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.status import Say
+
+STAGE = "fold"
+_PACKED_DDL = "bucket int, packed binary"
+_PACKED = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+def pack_by_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of (bucket, record) -> a row of (bucket, all its records) for each bucket of a batch."""
+    for batch in batches:
+        buckets = batch.column("bucket").to_numpy()
+        order = np.argsort(buckets, kind="stable")
+        records = batch.select(_PACKED.names).take(pa.array(order)).cast(_PACKED)
+        names, starts = np.unique(buckets[order], return_index=True)
+        ends = [*starts[1:].tolist(), len(buckets)]
+        slices = [
+            records.slice(start, end - start).serialize().to_pybytes()
+            for start, end in zip(starts.tolist(), ends, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(names, pa.int32()), pa.array(slices, pa.binary())], ["bucket", "packed"]
+        )
+
+
+class BucketFold(StatefulProcessor):
+    """The fold of all entities whose ids fall into one bucket."""
+
+    def __init__(self, flow: str, ring_size: int) -> None:
+        self._flow_reference = flow
+        self._ring_size = ring_size
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._snapshots = handle.getMapState(
+            "snapshots", "entity string, id string", "snapshot binary"
+        )
+
+    def close(self) -> None:
+        pass
+
+    @cached_property
+    def _appliers(self) -> dict[str, list[tuple[Applier, str]]]:
+        """By event type: who folds it, with the fold's fingerprint."""
+        by_type = defaultdict(list)
+        for entity in load_flow(self._flow_reference).entities:
+            applier = Applier(entity, self._ring_size)
+            for event_type in entity.folds:
+                by_type[event_type].append((applier, fold_fingerprint(entity.fold)))
+        return by_type
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self, _bucket: Any, rows: Iterator[Any], _timers: Any
+    ) -> Iterator[Row]:
+        records: dict[str, list[EventRecord]] = defaultdict(list)
+        for row in rows:
+            for position, key, value in _unpack(row.packed):
+                try:
+                    record = envelope.read_event(position, value)
+                except ValueError as error:
+                    yield _dead_letter(position, key, value, "no_event", str(error))
+                else:
+                    records[record.entity_id].append(record)
+        for entity_id, unordered in records.items():
+            yield from self._fold(entity_id, sorted(unordered))
+
+    def _fold(self, entity_id: str, records: list[EventRecord]) -> Iterator[Row]:
+        by_applier: dict[tuple[Applier, str], list[EventRecord]] = defaultdict(list)
+        for record in records:
+            for folder in self._appliers[record.type]:
+                by_applier[folder].append(record)
+        for (applier, fingerprint), own in by_applier.items():
+            yield from self._fold_entity(applier, fingerprint, entity_id, own)
+
+    def _fold_entity(
+        self, applier: Applier, fingerprint: str, entity_id: str, records: list[EventRecord]
+    ) -> Iterator[Row]:
+        key = (applier.entity.name, entity_id)
+        stored = self._snapshots.getValue(key)
+        before = snapshot.decode(bytes(stored[0])) if stored else None
+        applied = applier.apply(entity_id, before, records)
+        for record, reason, detail in applied.parked:
+            value = envelope.event_value(record)
+            yield _dead_letter(record.position, entity_id.encode(), value, reason, detail)
+        if applied.snapshot is not None:
+            value = snapshot.encode(applied.snapshot, fingerprint)
+            self._snapshots.updateValue(key, (value,))
+            yield _state_row(applier.entity, entity_id, value)
+
+
+def _unpack(packed: bytes) -> Iterator[tuple[Position, bytes, bytes]]:
+    batch = pa.ipc.read_record_batch(pa.py_buffer(packed), _PACKED)
+    return zip(
+        arrow_records.positions(batch),
+        batch.column("key").to_pylist(),
+        (value or b"" for value in batch.column("value").to_pylist()),
+        strict=True,
+    )
+
+
+def _state_row(entity: Entity, entity_id: str, value: bytes) -> Row:
+    return Row(topic=entity.topic, key=entity_id.encode(), value=value, headers=None)
+
+
+def _dead_letter(
+    position: Position, key: bytes | None, value: bytes, reason: str, detail: str
+) -> Row:
+    failure = envelope.failure_headers((), STAGE, position, reason, detail)
+    headers = [Row(key=name, value=text) for name, text in failure]
+    return Row(topic=dead_letter_topic(STAGE), key=key, value=value, headers=headers)
+
+
+def transform(events: DataFrame, settings: JobSettings) -> DataFrame:
+    bucket = F.pmod(F.xxhash64("key"), F.lit(settings.fold_buckets)).cast("int").alias("bucket")
+    return (
+        events.select(bucket, *_PACKED.names)
+        .mapInArrow(pack_by_bucket, _PACKED_DDL)
+        .groupBy("bucket")
+        .transformWithState(
+            BucketFold(settings.flow, settings.id_ring_size),
+            arrow_records.OUTGOING_DDL,
+            outputMode="update",
+            timeMode="none",
+        )
+    )
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+    types = dict.fromkeys(event_type for entity in flow.entities for event_type in entity.folds)
+    topics = [flow.event_type(name).topic for name in types]
+    events = read_topics(spark, settings, topics, with_headers=False)
+    return write_topics(transform(events, settings), settings, STAGE)

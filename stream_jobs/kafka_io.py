@@ -1,0 +1,46 @@
+"""The only file that says format("kafka")."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.settings import JobSettings
+
+
+def read_topics(
+    spark: SparkSession, settings: JobSettings, topics: Iterable[str], *, with_headers: bool
+) -> DataFrame:
+    """key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
+        .option("subscribe", ",".join(topics))
+        .option("includeHeaders", with_headers)
+        # a query that has lost its checkpoint must not skip what is there ("latest", the default)
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", True)
+        .option("maxOffsetsPerTrigger", settings.batch_records_max)
+        # the default, 500 ms, is what a micro-batch would sometimes wait for nothing
+        .option("kafka.fetch.max.wait.ms", 20)
+        .option("kafka.max.partition.fetch.bytes", 4 * 1024 * 1024)
+        .load()
+    )
+
+
+def write_topics(frame: DataFrame, settings: JobSettings, job: str) -> DataStreamWriter:
+    """Each row goes to the topic in its column `topic`. At least once, in order per partition."""
+    return (
+        frame.writeStream.format("kafka")
+        .queryName(job)
+        .outputMode("update")
+        .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
+        .option("kafka.acks", "all")
+        .option("kafka.enable.idempotence", True)
+        .option("kafka.compression.type", "lz4")
+        .option("kafka.batch.size", 256 * 1024)
+        .option("kafka.max.request.size", 8 * 1024 * 1024)
+        .option("includeHeaders", True)
+        .option("checkpointLocation", str(settings.checkpoints / job))
+        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+    )

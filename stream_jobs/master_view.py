@@ -1,0 +1,100 @@
+"""Last known master data, followed from its compacted topics. One a worker process.
+
+It loads whole before the first look-up, then takes in changes between batches without waiting.
+"""
+
+import time
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from shared.model import RELAY_HEARTBEAT_KEY, Fields, master_topic
+
+_LOAD_DEADLINE_S = 60.0
+_CHUNK_RECORDS = 10_000
+
+
+class StaleMasterDataError(Exception):
+    """What is known is older than the settings allow, or is not known at all."""
+
+
+class MasterView:
+    def __init__(self, bootstrap: str, tables: tuple[str, ...], age_max_s: float) -> None:
+        self._age_max_s = age_max_s
+        self._table_by_topic = {master_topic(table): table for table in tables}
+        # values stay bytes until they are asked for: a million parsed rows would not fit
+        self._rows: dict[str, dict[str, bytes]] = {table: {} for table in tables}
+        self._as_of_ms = dict.fromkeys(tables, 0)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "headrace-master-view",  # never joined: partitions are assigned
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 100,
+                "log_level": 2,
+            }
+        )
+        if tables:
+            self._load()
+
+    def find(self, table: str, key: str) -> Fields | None:
+        raw = self._rows[table].get(key)
+        return None if raw is None else orjson.loads(raw)
+
+    def refresh(self) -> None:
+        """Takes in what has come since; raises where what is known has grown too old."""
+        while self._take(timeout_s=0):
+            pass
+        for table, as_of_ms in self._as_of_ms.items():
+            age_s = time.time() - as_of_ms / 1000
+            if age_s > self._age_max_s:
+                raise StaleMasterDataError(
+                    f"master data of {table!r} was last confirmed "
+                    f"{f'{age_s:.0f} s ago' if as_of_ms else 'never'}, "
+                    f"HEADRACE_MASTER_AGE_MAX_S allows {self._age_max_s:.0f}"
+                )
+
+    def _load(self) -> None:
+        deadline = time.monotonic() + _LOAD_DEADLINE_S
+        missing = self._assign()
+        while missing:
+            if time.monotonic() > deadline:
+                raise StaleMasterDataError(f"master data did not load in {_LOAD_DEADLINE_S:.0f} s")
+            self._take(timeout_s=0.2, missing=missing)
+
+    def _assign(self) -> set[tuple[str, int]]:
+        try:
+            known = self._consumer.list_topics(timeout=10).topics
+        except KafkaException as error:
+            raise StaleMasterDataError(f"Kafka is away: {error.args[0].str()}") from error
+        partitions = [
+            TopicPartition(topic, partition, OFFSET_BEGINNING)
+            for topic in self._table_by_topic
+            if topic in known
+            for partition in known[topic].partitions
+        ]
+        absent = [topic for topic in self._table_by_topic if topic not in known]
+        if absent:
+            raise StaleMasterDataError(f"topic {absent[0]} is missing: make the flow's topics")
+        self._consumer.assign(partitions)
+        return {(place.topic, place.partition) for place in partitions}
+
+    def _take(self, timeout_s: float, missing: set[tuple[str, int]] | None = None) -> int:
+        messages = self._consumer.consume(_CHUNK_RECORDS, timeout_s)
+        for message in messages:
+            topic = str(message.topic())
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF and missing is not None:
+                    missing.discard((topic, message.partition()))
+                continue
+            table = self._table_by_topic[topic]
+            key, value = (message.key() or b"").decode(errors="replace"), message.value()
+            if key == RELAY_HEARTBEAT_KEY:
+                self._as_of_ms[table] = max(self._as_of_ms[table], message.timestamp()[1])
+            elif value is None:
+                self._rows[table].pop(key, None)
+            else:
+                self._rows[table][key] = value
+        return len(messages)

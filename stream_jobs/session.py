@@ -1,0 +1,64 @@
+"""One Spark session, with the settings that the promises rest on written out."""
+
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from shared.settings import JobSettings
+
+_ROOT = Path(__file__).parent.parent
+_STREAMING = "spark.sql.streaming"
+_STATE = f"{_STREAMING}.stateStore"
+_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+_ALWAYS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.scheduler.mode": "FAIR",  # one job's backlog must not starve the others
+    f"{_STREAMING}.stopTimeout": "20s",  # the default waits for ever
+    f"{_STATE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
+    f"{_STATE}.rocksdb.maxMemoryUsageMB": "256",
+    f"{_STATE}.checkpointFormatVersion": "2",
+    f"{_STATE}.rowChecksum.enabled": "true",
+    # on a local disk Spark would fork a chmod for every checkpoint file: 60 to 300 ms a batch
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        f"{_LOCAL_FILES}.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def open_session(settings: JobSettings) -> SparkSession:
+    _let_workers_import_us()
+    scratch = settings.state_dir.absolute() / "spark"
+    scratch.mkdir(parents=True, exist_ok=True)
+    config = {
+        **_ALWAYS,
+        "spark.driver.memory": settings.spark_memory,
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}"
+        ),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": str(settings.state_partitions),
+        **settings.spark_conf,
+    }
+    if settings.spark_jars:
+        config["spark.driver.extraClassPath"] = f"{settings.spark_jars}/*"
+        config["spark.executor.extraClassPath"] = f"{settings.spark_jars}/*"
+    builder = SparkSession.builder.master(settings.spark_master).appName("headrace")
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _let_workers_import_us() -> None:
+    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

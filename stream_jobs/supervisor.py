@@ -1,0 +1,158 @@
+"""Runs queries in one Spark session, restarts what can go on, and tells how each is doing."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.settings import JobSettings
+from stream_jobs.failure import judge
+from stream_jobs.group_offsets import GroupOffsets, Offsets
+from stream_jobs.status import Say, StatusReporter
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.25
+_REPORT_EVERY_S = 2.0
+_BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+_WELL_AFTER_S = 60.0
+
+Build = Callable[[Say], DataStreamWriter]
+
+
+class JobRun:
+    """One job's query: at most one is active, whatever happens to it."""
+
+    def __init__(
+        self, job: str, topics: list[str], build: Build, spark: SparkSession, settings: JobSettings
+    ) -> None:
+        self.job = job
+        self._topics = topics
+        self._build = build
+        self._spark = spark
+        self._query: StreamingQuery | None = None
+        self._state, self._detail = "restarting", "starting"
+        self._failures = 0
+        self._start_at_s = 0.0
+        self._started_at_s = 0.0
+        self._report_at_s = 0.0
+        self._batch_id = -1
+        self._numbers: dict[str, Any] = {}
+        self._offsets = GroupOffsets(settings, job)
+        self._status = StatusReporter(settings, job)
+
+    def say(self, state: str, detail: str = "") -> None:
+        """May be called from within the job, by whoever knows that it waits."""
+        if (state, detail) != (self._state, self._detail):
+            _log.info("%s is %s%s", self.job, state, f": {detail}" if detail else "")
+            self._state, self._detail = state, detail
+            self._report_at_s = 0.0
+
+    def tick(self) -> None:
+        now_s = time.monotonic()
+        if self._query is None:
+            if self._state != "failed" and now_s >= self._start_at_s:
+                self._begin(now_s)
+        elif not self._query.isActive:
+            self._judge_end(now_s)
+        else:
+            if self._failures and now_s - self._started_at_s > _WELL_AFTER_S:
+                self._failures = 0
+            self._publish_progress()
+        if now_s >= self._report_at_s:
+            self._report_at_s = now_s + _REPORT_EVERY_S
+            self._report()
+
+    def _begin(self, now_s: float) -> None:
+        self._started_at_s = now_s
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
+        try:
+            self._query = self._build(self.say).start()
+        except Exception as error:  # whatever Spark raises here, the others go on
+            self._fail(str(error), now_s)
+        else:
+            self.say("running")
+
+    def _judge_end(self, now_s: float) -> None:
+        query, self._query = self._query, None
+        error = query.exception() if query else None
+        self._fail(str(error) if error else "the query ended by itself", now_s)
+
+    def _fail(self, message: str, now_s: float) -> None:
+        failure = judge(message)
+        _log.warning("%s ended:\n%s", self.job, message)
+        if failure.stops:
+            self.say("failed", failure.reason)
+            return
+        delay_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
+        self._failures += 1
+        self._start_at_s = now_s + delay_s
+        self.say("waiting" if failure.waits else "restarting", failure.reason)
+
+    def _publish_progress(self) -> None:
+        progress = self._query.lastProgress if self._query else None
+        if progress is None or progress["batchId"] <= self._batch_id:
+            return
+        if progress["numInputRows"] == 0:
+            return  # of an idle query: the batch that it names has yet to run
+        offsets = _end_offsets(progress)
+        try:
+            self._offsets.commit(offsets)
+        except KafkaException as error:
+            _log.warning("%s could not publish its offsets: %s", self.job, error)
+            return
+        self._batch_id = progress["batchId"]
+        self._numbers["batch_id"] = self._batch_id
+        self._numbers["rows_per_s"] = round(progress["processedRowsPerSecond"], 1)
+
+    def _report(self) -> None:
+        try:
+            self._numbers["lag_records"] = self._offsets.lag_records(self._topics)
+        except KafkaException:
+            self._numbers["lag_records"] = None
+        self._status.report(self._state, self._detail, **self._numbers)
+
+    def stop(self) -> None:
+        query, self._query = self._query, None
+        if query is not None and query.isActive:
+            query.stop()
+        self._status.report("stopped")
+        self._status.flush()
+
+
+def _end_offsets(progress: Any) -> Offsets:
+    merged: Offsets = {}
+    for source in progress["sources"]:
+        end = source["endOffset"]
+        found = orjson.loads(end) if isinstance(end, str) else end
+        for topic, partitions in (found or {}).items():
+            merged[topic] = {int(partition): offset for partition, offset in partitions.items()}
+    return merged
+
+
+def supervise(runs: list[JobRun], stop: threading.Event, stop_deadline_s: float = 8.0) -> None:
+    """Until `stop` is set; then every query is stopped, within the deadline."""
+    threads = [threading.Thread(target=_watch, args=(run, stop), daemon=True) for run in runs]
+    for thread in threads:
+        thread.start()
+    stop.wait()
+    deadline = time.monotonic() + stop_deadline_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _watch(run: JobRun, stop: threading.Event) -> None:
+    # one thread a job: a broker that is slow to answer one must not keep the others from restarting
+    while not stop.is_set():
+        try:
+            run.tick()
+        except Exception:
+            _log.exception("%s could not be looked after, trying again", run.job)
+        stop.wait(_TICK_S)
+    run.stop()
