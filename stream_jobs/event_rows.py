@@ -16,6 +16,9 @@ from shared.model import Flow
 # \u0000 is legal JSON and illegal text in PostgreSQL; \\u0000 is a backslash and five characters
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
+_TIME_MS_MAX = 253_402_300_799_999  # the last millisecond of year 9999
+_BIGINT_END = 1 << 63
+
 
 class LogRecord(NamedTuple):
     """A record as the log has it; anyone may have written it."""
@@ -81,10 +84,6 @@ class RowMaker:
             entity_by_topic={e.topic: e.name for e in flow.entities},
         )
 
-    @property
-    def topics(self) -> list[str]:
-        return [*self.type_by_topic, *self.entity_by_topic]
-
     def make(self, record: LogRecord) -> Row | None:
         """None for a tombstone: the row that its `deleted` snapshot left keeps guarding the id."""
         topic = record.position.topic
@@ -102,10 +101,15 @@ class RowMaker:
             event = envelope.read_event(record.position, value)
         except ValueError as error:
             raise _UnfitError("no_event", str(error)) from error
+        texts = (event.id, event.type, event.entity_id, event.origin.topic)
+        if not all(isinstance(text, str) for text in texts):
+            raise _UnfitError("no_event", "an id, the type or the origin is no text")
+        if not (_is_time(event.time_ms) and _is_time(event.arrived_ms)):
+            raise _UnfitError("no_event", "a time is no number of milliseconds before year 10000")
         if event.type != topic_type:
             # its completion would go to a topic that nobody declared
             raise _UnfitError("wrong_type", f"{event.type!r} on the topic of {topic_type!r}")
-        row = EventRow(
+        return EventRow(
             record=record,
             event_id=event.id,
             type=event.type,
@@ -117,9 +121,6 @@ class RowMaker:
             completion_topic=self.completion_by_type[event.type],
             completion_headers=_completion_headers(event, record.headers),
         )
-        if "\0" in row.event_id + row.entity_id + row.origin:
-            raise _UnfitError("nul_in_text", "an id or the origin holds a NUL character")
-        return row
 
 
 def _state_row(record: LogRecord, entity: str) -> StateRow | None:
@@ -132,9 +133,17 @@ def _state_row(record: LogRecord, entity: str) -> StateRow | None:
         state = orjson.dumps(decoded.state).decode()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _UnfitError("no_snapshot", f"{type(error).__name__}: {error}") from error
+    if type(decoded.version) is not int or abs(decoded.version) >= _BIGINT_END:
+        raise _UnfitError("no_snapshot", "the version is no whole number")
+    if decoded.event_time_ms is not None and not _is_time(decoded.event_time_ms):
+        raise _UnfitError("no_snapshot", "the event time is no number of milliseconds")
     if "\0" in entity_id:
         raise _UnfitError("nul_in_text", "the key holds a NUL character")
     return StateRow(record, entity, entity_id, decoded.version, decoded.event_time_ms, state)
+
+
+def _is_time(time_ms: object) -> bool:
+    return type(time_ms) is int and 0 <= time_ms <= _TIME_MS_MAX
 
 
 def _key(record: LogRecord) -> bytes:

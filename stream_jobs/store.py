@@ -55,6 +55,15 @@ def connect(url: str, application: str) -> Connection:
         )
 
 
+def trouble(url: str) -> str | None:
+    """Why the store cannot be reached, if it cannot."""
+    try:
+        connect(url, "probe").close()
+    except StoreAwayError as away:
+        return str(away)
+    return None
+
+
 @contextmanager
 def judged_errors() -> Iterator[None]:
     """A driver's error becomes one of the two that a job tells apart; a bug stays a bug."""

@@ -1,8 +1,10 @@
+from typing import Any
+
 import orjson
 import pytest
 
 from shared import snapshot
-from shared.envelope import Header, Position, event_headers
+from shared.envelope import Position
 from shared.flow import FLOW
 from shared.ids import derived_event_id
 from shared.snapshot import Snapshot
@@ -12,13 +14,26 @@ _MAKER = RowMaker.of(FLOW)
 _ORIGIN = Position("ingest.telemetry.v1", 2, 7)
 
 
-def _headers(event_id: str = "e1", event_type: str = "reading") -> list[Header]:
-    return event_headers(event_id, event_type, "device-0001", 1_000, 2_000, _ORIGIN)
+_PLACE = Position("event.reading.v1", 0, 5)
+_TRACE = ("traceparent", b"00-1-2-01")
 
 
-def _event(value: bytes | None = b'{"value": 1}', headers: list[Header] | None = None) -> LogRecord:
-    position = Position("event.reading.v1", 0, 5)
-    return LogRecord(position, b"device-0001", value, _headers() if headers is None else headers)
+def _event(**changes: Any) -> LogRecord:
+    fields = {
+        "entity_id": "device-0001",
+        "id": "e1",
+        "type": "reading",
+        "time_ms": 1_000,
+        "arrived_ms": 2_000,
+        "origin": list(_ORIGIN),
+        "data": {"value": 1},
+        **changes,
+    }
+    return LogRecord(_PLACE, b"device-0001", orjson.dumps(fields), [_TRACE])
+
+
+def _raw_event(value: bytes | None) -> LogRecord:
+    return LogRecord(_PLACE, b"device-0001", value, [])
 
 
 def _state(value: bytes | None) -> LogRecord:
@@ -34,6 +49,8 @@ def test_an_event_becomes_a_row_and_its_completion() -> None:
     headers = dict(row.completion_headers)
     assert headers["ce_id"].decode() == derived_event_id("completion", "e1")
     assert headers["ce_type"] == b"completion.reading"
+    assert headers["traceparent"] == _TRACE[1]
+    assert row.data == '{"value":1}'
 
 
 def test_a_snapshot_becomes_a_row_without_its_bookkeeping() -> None:
@@ -51,20 +68,23 @@ def test_a_tombstone_leaves_the_row_that_guards_the_version() -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        (_event(headers=[]), "no_event"),
-        (_event(headers=[("ce_id", b"\xff")]), "no_event"),
-        (_event(headers=_headers(event_type="other")), "wrong_type"),
-        (_event(headers=_headers(event_id="e\0")), "nul_in_text"),
-        (_event(None), "no_value"),
-        (_event(b"{"), "no_json"),
-        (_event(b'{"a": "\xff"}'), "no_json"),
-        (_event(rb'{"a": "x\u0000"}'), "nul_in_text"),
-        (_event(rb'{"a": "\\\u0000"}'), "nul_in_text"),
-        (_event()._replace(key=None), "no_key"),
-        (_event()._replace(key=b"\xff"), "no_event"),
+        (_raw_event(None), "no_value"),
+        (_raw_event(b"{"), "no_json"),
+        (_raw_event(b'{"a": "\xff"}'), "no_json"),
+        (_raw_event(rb'{"a": "x\u0000"}'), "nul_in_text"),
+        (_raw_event(rb'{"a": "\\\u0000"}'), "nul_in_text"),
+        (_raw_event(b"{}"), "no_event"),
+        (_raw_event(b"7"), "no_event"),
+        (_event(id=5), "no_event"),
+        (_event(time_ms="1"), "no_event"),
+        (_event(arrived_ms=10**18), "no_event"),
+        (_event(id="e\0"), "nul_in_text"),
+        (_event(type="other"), "wrong_type"),
         (_state(b"[]"), "no_snapshot"),
         (_state(b'{"count": 1}'), "no_snapshot"),
         (_state(b'{"_meta": 1}'), "no_snapshot"),
+        (_state(snapshot.encode(Snapshot({}, version=1.5), "f")), "no_snapshot"),  # type: ignore
+        (_state(b"{}")._replace(key=None), "no_key"),
     ],
 )
 def test_what_can_be_no_row_is_parked_with_the_reason(record: LogRecord, reason: str) -> None:
@@ -75,4 +95,4 @@ def test_what_can_be_no_row_is_parked_with_the_reason(record: LogRecord, reason:
 
 
 def test_an_escaped_backslash_before_u0000_is_text() -> None:
-    assert isinstance(_MAKER.make(_event(rb'{"a": "\\u0000"}')), EventRow)
+    assert isinstance(_MAKER.make(_event(data={"a": "\\u0000"})), EventRow)
