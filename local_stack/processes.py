@@ -59,6 +59,7 @@ class Child:
         self.service = service
         self.state = "stopped"  # stopped, starting, running, held or restarting
         self.deaths = 0
+        self.last_words = ""
         self.process: subprocess.Popen[bytes] | None = None
         self._log = log_path(state_dir, service.name)
         self._log_offset = 0
@@ -72,10 +73,6 @@ class Child:
     def pid(self) -> int | None:
         return self.process.pid if self.process else None
 
-    @property
-    def last_words(self) -> str:
-        return telling_line(self._log, self._log_offset)
-
     def tick(self, now: float) -> None:
         held = self._held.exists()
         if self.process:
@@ -88,7 +85,10 @@ class Child:
         if held and not self.process:
             self.state, self._start_at = "held", now
         elif not self.process and now >= self._start_at:
-            self._start(now)
+            try:
+                self._start(now)
+            except (OSError, StackError) as error:
+                self._try_later(now, str(error))
 
     def _start(self, now: float) -> None:
         service = self.service
@@ -115,10 +115,14 @@ class Child:
         assert self.process
         code = self.process.returncode
         self._end_group()
-        self.deaths += 1
-        self.state, self._start_at = "restarting", now + self._backoff
         # Who was killed had no time for last words.
-        why = f"exit {code}: {self.last_words}" if code >= 0 else _how(code)
+        last_words = telling_line(self._log, self._log_offset)
+        self._try_later(now, f"exit {code}: {last_words}" if code >= 0 else _how(code))
+
+    def _try_later(self, now: float, why: str) -> None:
+        self.deaths += 1
+        self.last_words = why
+        self.state, self._start_at = "restarting", now + self._backoff
         again = f"starting it again in {self._backoff:.1f} s"
         self._report(f"{self.service.name} ended by itself ({why}); {again}")
         self._backoff = min(self._backoff * 2, BACKOFF_LONGEST_S)
@@ -163,6 +167,7 @@ class Supervisor:
         self.on_change: Callable[[], None] = lambda: None
         self._state_dir = state_dir
         self._report = report
+        self._published: object = None
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
@@ -190,25 +195,23 @@ class Supervisor:
                     os.killpg(child.pid, child.service.crash_signal)
 
     def _run(self) -> None:
-        seen: object = None
         while not self._stopping:
-            for child in self.children.values():
-                self._tick(child)
-            now = [(child.state, child.pid) for child in self.children.values()]
-            if now != seen:
-                seen = now
-                self.on_change()
+            try:
+                self._look_at_all()
+            except Exception as error:  # a full disk, say: the children die with this thread
+                self._report(f"supervision is hindered: {error}")
+                self._wake.wait(BACKOFF_LONGEST_S)
             self._wake.wait(LOOK_EVERY_S)
             self._wake.clear()
         self._stop_in_order()
 
-    def _tick(self, child: Child) -> None:
-        try:
+    def _look_at_all(self) -> None:
+        for child in self.children.values():
             child.tick(time.monotonic())
-        except Exception as error:  # the thread must live on: all children die with it
-            child.state = "restarting"
-            self._report(f"{child.service.name} cannot be started: {error}")
-            time.sleep(BACKOFF_FIRST_S)
+        seen = [(child.state, child.pid) for child in self.children.values()]
+        if seen != self._published:
+            self.on_change()
+            self._published = seen
 
     def _stop_in_order(self) -> None:
         for stage in sorted({c.service.stage for c in self.children.values()}, reverse=True):

@@ -2,12 +2,14 @@
 
 import sys
 import time
+from contextlib import suppress
 
 SECONDS_BETWEEN_LINES_IN_A_LOG = 10.0
 
 
 def say(line: str) -> None:
-    print(line, flush=True)
+    with suppress(OSError):  # a reader that went away must not take the stack down
+        print(line, flush=True)
 
 
 class Progress:

@@ -127,8 +127,9 @@ class Stack:
 
     def _start(self) -> None:
         deadline = time.monotonic() + self._start_timeout_s
-        chaos.release_all(self.state_dir)
         self._choose_ports()
+        self._publish()  # nothing of the last run counts from here on
+        chaos.release_all(self.state_dir)
         java = find_java()
         downloads = fetch_downloads(java)
         applications = not {"gateway", "spark", "relay"}.isdisjoint(self._services)

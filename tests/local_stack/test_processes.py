@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from local_stack.errors import StackError
 from local_stack.paths import CHECKOUT
 from local_stack.processes import Service, Supervisor
 
@@ -126,3 +127,16 @@ def test_no_orphan_after_a_hard_kill_of_the_launcher(tmp_path: Path) -> None:
         assert is_alive(pid)
         launcher.kill()
     eventually(lambda: not is_alive(pid))
+
+
+def test_a_child_that_cannot_even_start_is_named_and_hinders_nobody(
+    supervisor: Supervisor, said: list[str]
+) -> None:
+    def refuse() -> None:
+        raise StackError("its folder is in use")
+
+    command = ["sleep", "1000"]
+    supervisor.add(Service("refused", command, dict(os.environ), stage=0, before_start=refuse))
+    started(supervisor, sleeper())
+    eventually(lambda: supervisor.children["refused"].deaths >= 2)
+    assert "refused ended by itself (its folder is in use)" in said[0]
