@@ -40,7 +40,7 @@ class Health:
         self._topics = [topic.name for topic in flow.topics()]
         self._settings = settings
         self._raw_log = raw_log
-        self._view = state_view
+        self.view = state_view
         self._kafka = KafkaSeen(_NOT_LOOKED)
         self._postgres = _NOT_LOOKED
         self._kafka_seen_s = self._postgres_seen_s = 0.0
@@ -69,8 +69,8 @@ class Health:
                 ),
                 postgres=_fresh(self._postgres, self._postgres_seen_s, now_s),
                 accepts=self._raw_log.is_healthy(),
-                view=self._view.progress(),
-                job_statuses=self._view.values(JOB_STATUS_TOPIC),
+                view=self.view.progress(),
+                job_statuses=self.view.values(JOB_STATUS_TOPIC),
             ),
             self.jobs,
             self.lanes,

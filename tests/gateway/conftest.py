@@ -1,0 +1,81 @@
+"""A gateway in the test's own process, on a log that a test can make fail, and a real one."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from gateway.app import create_app
+from gateway.health import Health
+from gateway.state_view import StateView
+from gateway.view_store import Changes, Row, ViewStore, view_path
+from local_stack.stack import Stack
+from shared.flow import FLOW
+from shared.settings import GatewaySettings
+from tests.gateway.support import FakeLog, Gateway, Served
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> GatewaySettings:
+    return GatewaySettings(state_dir=tmp_path, body_bytes_max=1000, in_flight_bytes_max=3000)
+
+
+@pytest.fixture
+def gateway(settings: GatewaySettings) -> Iterator[Gateway]:
+    log, view = FakeLog(), StateView(settings.state_dir)
+    health = Health(settings, FLOW, log, view)
+    yield Gateway(create_app(settings, FLOW, log, view, health), log, health, settings)
+    view.close()
+
+
+@pytest.fixture
+def store(settings: GatewaySettings) -> Iterator[ViewStore]:
+    store = ViewStore(view_path(settings.state_dir))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def put(store: ViewStore) -> Callable[[Row], None]:
+    def put(row: Row) -> None:
+        changes = Changes()
+        changes.put(row)
+        store.apply(changes)
+
+    return put
+
+
+@pytest.fixture
+def served(gateway: Gateway) -> Iterator[Served]:
+    """The gateway behind real uvicorn, configured as in production, on a fake log."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        gateway.app, loop="uvloop", http="httptools", ws="none", log_config=None, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    yield Served(*listener.getsockname())
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder: Path = tmp_path_factory.mktemp("gateway-broker")
+    with Stack(folder, random_ports=True, services=("kafka",)) as stack:
+        admin = AdminClient({"bootstrap.servers": stack.kafka_bootstrap})
+        made = admin.create_topics([NewTopic(t.name, 4, 1, config=t.config) for t in FLOW.topics()])
+        for future in made.values():
+            future.result(30)
+        yield stack

@@ -1,0 +1,127 @@
+import json
+from typing import Any
+
+import pytest
+
+from gateway.health_report import Observation, report
+from gateway.probes import KafkaSeen, Seen
+from gateway.state_view import Progress
+from tests.gateway.support import Gateway
+
+NOW_MS = 1_800_000_000_000
+JOBS = ("enrich", "fold", "persist", "relay")
+LANES = ("retry.enrich.v1", "dlq.enrich.v1")
+UP = Seen(True, 1.5)
+DOWN = Seen(False, 2000.0, "does not answer")
+
+
+def test_all_is_well_when_all_was_seen_well() -> None:
+    document = _report()
+    assert document["status"] == "pass"
+    assert {check[0]["status"] for check in document["checks"].values()} == {"pass"}
+    assert document["checks"]["lane:dlq.enrich.v1"][0]["observedValue"] == 0
+
+
+@pytest.mark.parametrize("seen", [{"kafka": KafkaSeen(DOWN)}, {"accepts": False}])
+def test_without_kafka_the_gateway_fails(seen: dict[str, Any]) -> None:
+    document = _report(**seen)
+    assert document["status"] == document["checks"]["kafka:connection"][0]["status"] == "fail"
+
+
+def test_without_postgresql_it_warns_and_lives() -> None:
+    document = _report(postgres=DOWN)
+    assert document["status"] == document["checks"]["postgres:connection"][0]["status"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected", "output"),
+    [
+        ({"state": "running"}, "pass", ""),
+        ({"state": "waiting", "detail": "PostgreSQL"}, "warn", "waiting: PostgreSQL"),
+        ({"state": "restarting", "detail": ""}, "warn", "restarting"),
+        ({"state": "failed", "detail": "offset 7"}, "warn", "failed: offset 7"),
+        ({"state": "running", "at_ms": NOW_MS - 16_500}, "warn", "no sign of life for 16 s"),
+        ({"state": "running", "at_ms": "noon"}, "warn", "no sign of life yet"),
+        (["not an object"], "warn", "no sign of life yet"),
+        (None, "warn", "no sign of life yet"),
+    ],
+)
+def test_a_job_is_as_well_as_its_last_sign_of_life(status: Any, expected: str, output: str) -> None:
+    (check,) = _report(persist=status)["checks"]["job:persist"]
+    assert (check["status"], check.get("output", "")) == (expected, output)
+
+
+def test_a_job_says_how_far_it_is_behind() -> None:
+    (check,) = _report(fold={"state": "running", "lag_s": 1.25})["checks"]["job:fold"]
+    assert (check["observedValue"], check["observedUnit"]) == (1.25, "s")
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(3.0, "pass"), (4000.0, "warn")])
+def test_old_master_data_is_a_warning(age_s: float, expected: str) -> None:
+    document = _report(enrich={"state": "running", "master_age_s": age_s})
+    (check,) = document["checks"]["master_data:age"]
+    assert (check["status"], check["observedValue"]) == (expected, age_s)
+
+
+def test_records_in_a_lane_are_a_warning() -> None:
+    document = _report(kafka=KafkaSeen(UP, (), {"retry.enrich.v1": 0, "dlq.enrich.v1": 3}))
+    (check,) = document["checks"]["lane:dlq.enrich.v1"]
+    assert (check["status"], check["observedValue"]) == ("warn", 3)
+
+
+def test_missing_topics_are_named() -> None:
+    document = _report(kafka=KafkaSeen(UP, ("event.reading.v1",), dict.fromkeys(LANES, 0)))
+    assert "event.reading.v1" in document["checks"]["kafka:connection"][0]["output"]
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        {},
+        {"state.device.v1": Progress(False, None)},
+        {"state.device.v1": Progress(True, NOW_MS - 6_000)},
+        {"state.device.v1": Progress(True, NOW_MS, 2)},
+    ],
+)
+def test_a_view_that_is_cold_behind_or_has_skipped_is_a_warning(progress: Any) -> None:
+    assert _report(view=progress)["checks"]["state_view:lag"][0]["status"] == "warn"
+
+
+def test_the_process_lives_whatever_else_is_down(gateway: Gateway) -> None:
+    gateway.log.healthy = False
+    assert gateway.ask("GET", "/livez").status_code == 200
+
+
+def test_it_is_ready_when_the_log_takes_records(gateway: Gateway) -> None:
+    assert gateway.ask("GET", "/readyz").status_code == 200
+    gateway.log.healthy = False
+    answer = gateway.ask("GET", "/readyz")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_before_the_first_look_health_fails_as_health_json(gateway: Gateway) -> None:
+    answer = gateway.ask("GET", "/health")
+    assert (answer.status_code, answer.json()["status"]) == (503, "fail")
+    assert answer.headers["content-type"] == "application/health+json"
+    assert {f"job:{job}" for job in JOBS} <= answer.json()["checks"].keys()
+
+
+def _report(**changes: Any) -> dict[str, Any]:
+    statuses = {job: {"state": "running"} for job in JOBS}
+    statuses |= {job: changes.pop(job) for job in JOBS if job in changes}
+    signs = {
+        job.encode(): json.dumps(
+            {"at_ms": NOW_MS - 1000, **status} if isinstance(status, dict) else status
+        ).encode()
+        for job, status in statuses.items()
+        if status is not None
+    }
+    seen = Observation(
+        at_ms=NOW_MS,
+        kafka=KafkaSeen(UP, (), dict.fromkeys(LANES, 0)),
+        postgres=UP,
+        accepts=True,
+        view={"state.device.v1": Progress(True, NOW_MS - 500)},
+        job_statuses=signs,
+    )
+    return report(seen._replace(**changes), JOBS, LANES)
