@@ -9,6 +9,10 @@ import threading
 import time
 from typing import Any, NamedTuple, Protocol
 
+import orjson
+
+from shared.flow import load_flow
+from shared.model import RELAY_HEARTBEAT_KEY, master_topic
 from shared.settings import Settings
 from stream_jobs import store
 from stream_jobs.acked_producer import AckedProducer, DeadProducerError
@@ -36,7 +40,8 @@ class Hold(NamedTuple):
 
 def run(settings: Settings, stop: threading.Event) -> None:
     """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
-    relay = Relay(settings, stop, StatusReporter(settings, "relay"))
+    status = StatusReporter(settings, "relay")
+    relay = Relay(settings, stop, status)
     while not stop.is_set():
         try:
             relay.work()
@@ -46,6 +51,9 @@ def run(settings: Settings, stop: threading.Event) -> None:
             relay.say("waiting", f"Kafka: {dead}")
             relay.renew_producer()
         stop.wait(_POLL_S)
+    if relay.leads:
+        status.report("stopped")
+        status.flush()
 
 
 class Relay:
@@ -53,6 +61,8 @@ class Relay:
         self._settings = settings
         self._stop = stop
         self._status = status
+        self._master_topics = [master_topic(t) for t in load_flow(settings.flow).master_tables]
+        self.leads = False
         self._held: dict[str, Hold] = {}
         self._sent = 0
         self._said = ("", "")
@@ -66,7 +76,8 @@ class Relay:
         """Until the stop, or until an error ends the connection."""
         with store.connect(self._settings.postgres_url.get_secret_value(), "relay") as connection:
             outbox = Outbox(connection)
-            if not self._lead(outbox):
+            self.leads = self._lead(outbox)
+            if not self.leads:
                 return
             outbox.listen()
             while not self._stop.is_set():
@@ -120,7 +131,9 @@ class Relay:
         state = "waiting" if self._held else "running"
         detail = "; ".join(f"{topic}: {hold.reason}" for topic, hold in sorted(self._held.items()))
         if self._is_news(state, detail):
+            asked_ms = time.time_ns() // 1_000_000
             depth = outbox.depth()
+            self._beat(asked_ms - round(depth.oldest_s * 1000))
             elapsed_s = time.monotonic() - self._said_at_s
             self.say(
                 state,
@@ -130,6 +143,16 @@ class Relay:
                 rows_per_s=round(self._sent / max(elapsed_s, 0.1), 1),
             )
             self._sent = 0
+
+    def _beat(self, as_of_ms: int) -> None:
+        """Says on each master topic up to when it holds what PostgreSQL has committed."""
+        value = orjson.dumps({"as_of_ms": as_of_ms})
+        key = RELAY_HEARTBEAT_KEY.encode()
+        beats = [
+            OutboxRow(seq, topic, key, value, []) for seq, topic in enumerate(self._master_topics)
+        ]
+        asked_s = time.monotonic()
+        self._producer.send(beats, lambda: self._keep_waiting(asked_s))
 
     def say(self, state: str, detail: str, **numbers: float) -> None:
         if self._is_news(state, detail):

@@ -2,9 +2,14 @@ import logging
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+)
 
 from shared.flow import FLOW
+from shared.model import EventType
 from shared.settings import JobSettings, Settings
 from stream_jobs.topics import BrokerAwayError, ensure_topics
 
@@ -13,6 +18,16 @@ def test_an_absent_broker_is_told_in_one_sentence() -> None:
     settings = Settings(kafka_bootstrap="127.0.0.1:1")
     with pytest.raises(BrokerAwayError, match=r"Kafka at 127\.0\.0\.1:1 did not answer within 0 s"):
         ensure_topics(FLOW, settings, wait_s=0.1)
+
+
+@pytest.mark.stack
+def test_a_topic_that_somebody_made_by_hand_gets_what_it_lacks(job_settings: JobSettings) -> None:
+    admin = AdminClient({"bootstrap.servers": job_settings.kafka_bootstrap})
+    flow = replace(FLOW, event_types=(*FLOW.event_types, EventType("by_hand")))
+    admin.create_topics([NewTopic("event.by_hand.v1", 4, 1)])["event.by_hand.v1"].result()
+    assert "event.by_hand.v1" not in ensure_topics(flow, job_settings)
+    assert _config(admin, "event.by_hand.v1", "retention.ms") == "-1"
+    assert _config(admin, "event.by_hand.v1", "message.timestamp.type") == "LogAppendTime"
 
 
 @pytest.mark.stack

@@ -1,0 +1,161 @@
+"""event and state topics -> rows in PostgreSQL, with their completions in its outbox.
+
+The store being away is no event's fault: the batch waits and runs again. Any batch may run again,
+in part or whole: what is stored already is passed over.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.flow import load_flow
+from shared.model import Flow
+from shared.settings import JobSettings
+from stream_jobs import arrow_records, store
+from stream_jobs.event_rows import LogRecord, Row, RowMaker
+from stream_jobs.event_store import EventStore, Written, chunks
+from stream_jobs.kafka_io import read_topics
+from stream_jobs.status import Say
+
+STAGE = "persist"
+_WAIT_S_MIN = 0.25
+_WAIT_S_MAX = 5.0
+_OUTCOME_DDL = "events long, states long, parked long, away string"
+_OUTCOME = pa.schema([*((name, pa.int64()) for name in Written._fields), ("away", pa.string())])
+
+
+class Outcome(NamedTuple):
+    written: Written
+    away: str | None  # why the store did not take all
+
+
+@dataclass(frozen=True)
+class PersistTask:
+    """What a worker process needs to know; it keeps its connection from batch to batch."""
+
+    flow: str
+    url: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written, away = Written(), None
+        try:
+            for chunk in chunks(_rows(batches, _row_maker(self.flow))):
+                written += _event_store(self.url).write(chunk)
+        except store.StoreAwayError as error:
+            # told, not raised: a failed task would take the query with it
+            away = str(error)
+            for _ in batches:  # Spark does not use a worker again that leaves its input unread
+                pass
+        yield pa.RecordBatch.from_pylist([{**written._asdict(), "away": away}], _OUTCOME)
+
+
+@cache
+def _row_maker(flow: str) -> RowMaker:
+    return RowMaker.of(load_flow(flow))
+
+
+@cache
+def _event_store(url: str) -> EventStore:
+    return EventStore(url)
+
+
+def _rows(batches: Iterator[pa.RecordBatch], maker: RowMaker) -> Iterator[Row]:
+    for batch in batches:
+        records = map(
+            LogRecord,
+            arrow_records.positions(batch),
+            batch.column("key").to_pylist(),
+            batch.column("value").to_pylist(),
+            arrow_records.headers(batch.column("headers")),
+        )
+        yield from (row for row in map(maker.make, records) if row is not None)
+
+
+def write(frame: DataFrame, task: PersistTask) -> Outcome:
+    """One action. As many tasks as cores, so that a small batch is few transactions."""
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    columns = frame.select("topic", "partition", "offset", "key", "value", "headers")
+    totals = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in Written._fields]
+    row = (
+        columns.coalesce(cores)
+        .mapInArrow(task, _OUTCOME_DDL)
+        .agg(*totals, F.max("away").alias("away"))
+        .collect()[0]
+    )
+    return Outcome(Written(*(row[name] for name in Written._fields)), row["away"])
+
+
+def write_until_stored(
+    write_batch: Callable[[], Outcome],
+    trouble: Callable[[], str | None],
+    report: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> Written:
+    """Between two tries of a batch the store alone is asked, which costs it next to nothing."""
+    total, wait_s = Written(), _WAIT_S_MIN
+    while True:
+        outcome = write_batch()
+        total += outcome.written
+        away = outcome.away
+        if away is None:
+            return total
+        while away is not None:
+            report(away)
+            sleep(wait_s)
+            wait_s = min(wait_s * 2, _WAIT_S_MAX)
+            away = trouble()
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+    task = PersistTask(settings.flow, settings.postgres_url.get_secret_value())
+
+    def persist_batch(frame: DataFrame, _batch_id: int) -> None:
+        with _stop_as_spark_knows_it():
+            write_until_stored(
+                lambda: write(frame, task),
+                lambda: store.trouble(task.url),
+                lambda reason: say("waiting", f"PostgreSQL: {reason}"),
+                lambda duration_s: _sleep(spark, duration_s),
+            )
+        say("running", "")
+
+    topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.entities]
+    return (
+        read_topics(spark, settings, topics, with_headers=True)
+        .writeStream.queryName(STAGE)
+        .option("checkpointLocation", str(settings.checkpoints / STAGE))
+        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+        .foreachBatch(persist_batch)
+    )
+
+
+class InterruptedByStopError(Exception):
+    """The batch is not done; it comes again at the next start."""
+
+
+@contextmanager
+def _stop_as_spark_knows_it() -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        if "InterruptedException" not in str(error.java_exception):
+            raise
+        # Spark tells a stop from a failure by these words; in the whole trace, which is long, its
+        # search for them overflows the stack.
+        words = "py4j.protocol.Py4JJavaError: An error occurred while calling persist: "
+        raise InterruptedByStopError(f"{words}java.lang.InterruptedException") from None
+
+
+def _sleep(spark: SparkSession, duration_s: float) -> None:
+    # In the query's own JVM thread: stopping the query wakes it, and Spark knows this way to end.
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.Thread.sleep(int(duration_s * 1000))
