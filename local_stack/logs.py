@@ -6,7 +6,7 @@ from typing import IO
 
 LARGE_BYTES = 10_000_000
 TAIL_BYTES = 60_000
-TELLING = re.compile(r"error|exception|fatal|cannot|failed|refused", re.IGNORECASE)
+TELLING = re.compile(r"error|exception|assertion|fatal|cannot|failed|refused", re.IGNORECASE)
 
 
 def log_path(state_dir: Path, name: str) -> Path:

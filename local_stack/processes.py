@@ -115,9 +115,10 @@ class Child:
         assert self.process
         code = self.process.returncode
         self._end_group()
-        # Who was killed had no time for last words.
-        last_words = telling_line(self._log, self._log_offset)
-        self._try_later(now, f"exit {code}: {last_words}" if code >= 0 else _how(code))
+        # Who was killed from outside had no time for last words.
+        killed = -code in (signal.SIGKILL, signal.SIGTERM)
+        last_words = "" if killed else f": {telling_line(self._log, self._log_offset)}"
+        self._try_later(now, _how(code) + last_words)
 
     def _try_later(self, now: float, why: str) -> None:
         self.deaths += 1
