@@ -32,6 +32,23 @@ def build(settings: GatewaySettings) -> FastAPI:
     )
 
 
+def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=settings.gateway_host,
+        port=settings.gateway_port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        log_config=None,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+    )
+
+
 def main() -> int:
     try:
         settings = GatewaySettings()
@@ -49,20 +66,7 @@ def main() -> int:
     )
     # during an outage it writes several lines a second; what matters is said by raw_log
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    uvicorn.run(
-        app,
-        host=settings.gateway_host,
-        port=settings.gateway_port,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        log_config=None,
-        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
-    )
+    uvicorn.Server(server_config(app, settings)).run()
     return 0
 
 

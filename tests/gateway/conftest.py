@@ -10,6 +10,7 @@ import pytest
 import uvicorn
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from gateway.__main__ import server_config
 from gateway.app import create_app
 from gateway.health import Health
 from gateway.state_view import StateView
@@ -55,10 +56,7 @@ def served(gateway: Gateway) -> Iterator[Served]:
     """The gateway behind real uvicorn, configured as in production, on a fake log."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        gateway.app, loop="uvloop", http="httptools", ws="none", log_config=None, lifespan="on"
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(gateway.app, gateway.settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     deadline = time.monotonic() + 10
@@ -73,7 +71,8 @@ def served(gateway: Gateway) -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder: Path = tmp_path_factory.mktemp("gateway-broker")
-    with Stack(folder, random_ports=True, services=("kafka",)) as stack:
+    nowhere = {"HEADRACE_POSTGRES_URL": "postgresql://headrace@127.0.0.1:1/headrace"}
+    with Stack(folder, random_ports=True, services=("kafka",), settings=nowhere) as stack:
         admin = AdminClient({"bootstrap.servers": stack.kafka_bootstrap})
         made = admin.create_topics([NewTopic(t.name, 4, 1, config=t.config) for t in FLOW.topics()])
         for future in made.values():

@@ -1,8 +1,14 @@
 """A gateway in the test's own process, on a log that a test can make fail."""
 
 import asyncio
+import os
 import socket
-from typing import Any, NamedTuple
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import httpx
 from fastapi import FastAPI
@@ -78,3 +84,73 @@ class Served(NamedTuple):
         connection = socket.create_connection((self.host, self.port), timeout=10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
+
+
+class GatewayProcess:
+    """`python -m gateway`, as an operator starts it."""
+
+    def __init__(self, bootstrap: str, state_dir: Path, **settings: object) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._environment = {
+            **os.environ,
+            "HEADRACE_KAFKA_BOOTSTRAP": bootstrap,
+            "HEADRACE_STATE_DIR": str(state_dir),
+            "HEADRACE_GATEWAY_PORT": str(self.port),
+            "HEADRACE_POSTGRES_URL": "postgresql://headrace@127.0.0.1:1/headrace",
+            **{f"HEADRACE_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.client.close()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "gateway"]
+        self.process = subprocess.Popen(command, env=self._environment)
+        until(lambda: self.status("/livez") == 200, 15)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def status(self, path: str) -> int | None:
+        try:
+            return self.client.get(path).status_code
+        except httpx.TransportError:
+            return None
+
+    def post(self, entity_id: str = "device-0001", body: bytes = b"{}") -> httpx.Response:
+        return self.client.post(f"/v1/telemetry/{entity_id}", content=body)
+
+    def view_writers(self) -> list[int]:
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def resident_mib(self) -> float:
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def until(reached: Callable[[], object], deadline_s: float) -> float:
+    """How long it took."""
+    begun_s = time.monotonic()
+    while not reached():
+        assert time.monotonic() - begun_s < deadline_s, f"not within {deadline_s} s"
+        time.sleep(0.05)
+    return time.monotonic() - begun_s

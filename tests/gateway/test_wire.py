@@ -1,0 +1,136 @@
+"""What clients do with their sockets, against the real server."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from tests.gateway.support import Gateway, Served
+
+PATH = "/v1/telemetry/device-0001"
+
+
+def _head(*headers: str) -> bytes:
+    lines = [f"POST {PATH} HTTP/1.1", "Host: gateway", *headers, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def _answer(connection: socket.socket) -> tuple[int, bytes, dict[str, object]]:
+    """Status, head and JSON body of one answer."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += _some(connection)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = next(
+        int(line.split(b":")[1])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length")
+    )
+    while len(body) < length:
+        body += _some(connection)
+    return int(head.split()[1]), head, json.loads(body)
+
+
+def _some(connection: socket.socket) -> bytes:
+    data = connection.recv(65536)
+    assert data, "the connection ended before the answer"
+    return data
+
+
+def _ends(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket", "anything"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_behind_an_upgrade_is_never_taken_for_an_empty_one(
+    gateway: Gateway, served: Served, protocol: str, chunked: bool
+) -> None:
+    framing = "Transfer-Encoding: chunked" if chunked else "Content-Length: 9"
+    body = b'9\r\n{"a": 12}\r\n0\r\n\r\n' if chunked else b'{"a": 12}'
+    with served.connect() as connection:
+        head = _head("Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}", framing)
+        connection.sendall(head + body)
+        status, _, problem = _answer(connection)
+        assert (status, problem["code"], problem["outcome"]) == (400, "upgrade_refused", "definite")
+        assert _ends(connection)
+    assert gateway.log.records == []
+
+
+def test_a_declared_body_over_the_cap_is_refused_before_it_is_sent(
+    gateway: Gateway, served: Served
+) -> None:
+    with served.connect() as connection:
+        connection.sendall(_head("Content-Length: 1001", "Expect: 100-continue"))
+        status, _, problem = _answer(connection)
+        assert (status, problem["outcome"]) == (413, "definite")
+    assert gateway.log.records == []
+
+
+def test_a_client_that_sends_a_huge_declared_body_hears_the_refusal(served: Served) -> None:
+    body = b"x" * 5_000_000
+    with served.connect() as connection:
+        connection.sendall(_head(f"Content-Length: {len(body)}") + body)
+        assert _answer(connection)[0] == 413
+        assert _ends(connection)
+
+
+def test_a_chunked_body_is_refused_at_the_cap_and_the_client_hears_it(
+    gateway: Gateway, served: Served
+) -> None:
+    chunk = b"200\r\n" + b"x" * 512 + b"\r\n"
+    with served.connect() as connection:
+        connection.sendall(_head("Transfer-Encoding: chunked"))
+        for _ in range(200):
+            connection.sendall(chunk)
+        connection.sendall(b"0\r\n\r\n")
+        status, head, _ = _answer(connection)
+        assert status == 413
+        assert b"connection: close" in head.lower()
+        assert _ends(connection)
+    assert gateway.log.records == []
+
+
+def test_a_chunked_body_that_never_ends_is_cut_off(served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(_head("Transfer-Encoding: chunked") + b"500\r\n" + b"x" * 0x500)
+        assert _answer(connection)[0] == 413
+        assert _ends(connection)
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_has_written_nothing(
+    gateway: Gateway, served: Served
+) -> None:
+    with served.connect() as connection:
+        connection.sendall(_head("Content-Length: 9") + b'{"a"')
+        time.sleep(0.1)
+    with served.connect() as connection:
+        connection.sendall(_head("Content-Length: 4") + b"next")
+        assert _answer(connection)[0] == 202
+    assert [record.value for record in gateway.log.records] == [b"next"]
+
+
+def test_a_refusal_does_not_spoil_the_next_request_on_the_connection(
+    gateway: Gateway, served: Served
+) -> None:
+    bad = _head("Content-Length: 9").replace(b"device-0001", b"-bad-") + b'{"a": 12}'
+    with served.connect() as connection:
+        connection.sendall(bad)
+        assert _answer(connection)[0] == 400
+        connection.sendall(_head("Content-Length: 4") + b"next")
+        assert _answer(connection)[0] == 202
+    assert [record.value for record in gateway.log.records] == [b"next"]
+
+
+def test_a_slow_body_in_pieces_arrives_whole(gateway: Gateway, served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(_head("Content-Length: 6"))
+        for piece in (b"a", b"\0b", b"\xff\xfec"):
+            connection.sendall(piece)
+            time.sleep(0.05)
+        assert _answer(connection)[0] == 202
+    assert gateway.log.records[0].value == b"a\0b\xff\xfec"
