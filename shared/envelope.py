@@ -80,7 +80,7 @@ def event_value(record: EventRecord) -> bytes:
         "entity_id": record.entity_id,
         "time_ms": record.time_ms,
         "arrived_ms": record.arrived_ms,
-        "origin": record.origin,
+        "origin": tuple(record.origin),  # orjson takes no named one
         "data": record.data,
     }
     if record.attempt:

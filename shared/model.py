@@ -118,6 +118,7 @@ class Job(NamedTuple):
     ignited_by: tuple[str, ...]
     emits: tuple[str, ...]
     does: str
+    looks_up: tuple[str, ...] = ()
 
 
 _FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -178,9 +179,10 @@ class Flow:
         return (
             Job(
                 "enrich",
-                ingest + masters,
+                ingest,
                 (*events, retry_topic("enrich"), dead_letter_topic("enrich")),
                 "looks master data up, writes the common format",
+                looks_up=masters,
             ),
             Job(
                 "fold",
@@ -225,8 +227,8 @@ class Flow:
 
 
 JOB_STATUS_TOPIC = "job.status.v1"
-# on each master topic: "everything committed until this record's time is on the topic". No row has
-# this key, ids start with a letter or a digit
+# on each master topic: "what was committed until then is here". No row has this key: ids start with
+# a letter or a digit
 RELAY_HEARTBEAT_KEY = "_relay"
 
 

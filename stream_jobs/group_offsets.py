@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from shared.settings import Settings
 
 _TIMEOUT_S = 5.0
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 Offsets = dict[str, dict[int, int]]
 
@@ -40,8 +42,8 @@ class GroupOffsets:
             for answer in answers.values()
             for place in answer.result().topic_partitions
         }
-        ends = self._offsets(topics, OffsetSpec.latest())
-        starts = self._offsets(topics, OffsetSpec.earliest())
+        ends = self._offsets(topics, _LATEST)
+        starts = self._offsets(topics, _EARLIEST)
         return sum(end - max(done.get(place, 0), starts[place]) for place, end in ends.items())
 
     def _offsets(self, topics: list[str], spec: OffsetSpec) -> dict[tuple[str, int], int]:

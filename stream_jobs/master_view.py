@@ -92,7 +92,7 @@ class MasterView:
             table = self._table_by_topic[topic]
             key, value = (message.key() or b"").decode(errors="replace"), message.value()
             if key == RELAY_HEARTBEAT_KEY:
-                self._as_of_ms[table] = max(self._as_of_ms[table], message.timestamp()[1])
+                self._as_of_ms[table] = orjson.loads(value or b"{}").get("as_of_ms", 0)
             elif value is None:
                 self._rows[table].pop(key, None)
             else:

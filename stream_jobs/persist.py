@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
@@ -83,14 +82,10 @@ def write(frame: DataFrame, task: PersistTask) -> Outcome:
     """One action. As many tasks as cores, so that a small batch is few transactions."""
     cores = frame.sparkSession.sparkContext.defaultParallelism
     columns = frame.select("topic", "partition", "offset", "key", "value", "headers")
-    totals = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in Written._fields]
-    row = (
-        columns.coalesce(cores)
-        .mapInArrow(task, _OUTCOME_DDL)
-        .agg(*totals, F.max("away").alias("away"))
-        .collect()[0]
-    )
-    return Outcome(Written(*(row[name] for name in Written._fields)), row["away"])
+    # a row for each task: adding them up in Spark would cost a shuffle
+    rows = columns.coalesce(cores).mapInArrow(task, _OUTCOME_DDL).collect()
+    written = sum((Written(row.events, row.states, row.parked) for row in rows), Written())
+    return Outcome(written, next((row.away for row in rows if row.away is not None), None))
 
 
 def write_until_stored(

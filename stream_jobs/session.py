@@ -14,6 +14,8 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 _ALWAYS = {
     "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",

@@ -10,7 +10,6 @@ from confluent_kafka import Producer
 from shared.model import JOB_STATUS_TOPIC
 from shared.settings import Settings
 
-
 # state and detail, as a job says them from within
 Say = Callable[[str, str], None]
 
