@@ -32,24 +32,27 @@ class TopicFacts(NamedTuple):
 
 class ViewSource:
     def __init__(self, bootstrap: str, on_damage: Callable[[], None]) -> None:
-        common: dict[str, Any] = {"bootstrap.servers": bootstrap, "logger": QUIET}
-        self._admin = AdminClient({**common, "reconnect.backoff.max.ms": 1000})
+        self._common: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "logger": QUIET,
+            "reconnect.backoff.max.ms": 1000,
+        }
+        self._on_damage = on_damage
+        self._connect()
+
+    def _connect(self) -> None:
+        self._admin = AdminClient(self._common)
         self._consumer = Consumer(
             {
-                **common,
+                **self._common,
                 "group.id": "headrace-view",  # asked for, never joined: offsets stand in the view
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "check.crcs": True,
                 "fetch.error.backoff.ms": 100,
-                "reconnect.backoff.max.ms": 1000,
             }
         )
-        self._on_damage = on_damage
-
-    def close(self) -> None:
-        self._consumer.close()
 
     def facts(self, topics: Collection[str]) -> dict[str, TopicFacts]:
         """Of those topics that exist."""
@@ -83,10 +86,18 @@ class ViewSource:
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         try:
             return end_offsets(self._admin, partitions, _ANSWER_S)
-        except (KafkaException, TimeoutError) as error:
+        except KafkaException as error:
+            if error.args[0].code() in _DAMAGE:
+                self._on_damage()
+            raise KafkaAway(str(error)) from None
+        except TimeoutError as error:
             raise KafkaAway(str(error)) from None
 
     def follow(self, positions: Mapping[Partition, int]) -> None:
+        # librdkafka holds on to the leader epochs of a topic: with clients that have known an
+        # earlier topic of the same name, the new one is never read
+        self._consumer.close()
+        self._connect()
         self._consumer.assign(
             [TopicPartition(topic, p, offset) for (topic, p), offset in positions.items()]
         )
@@ -119,6 +130,8 @@ def reached_end(message: Message) -> bool:
 _DAMAGE = {
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,

@@ -46,14 +46,10 @@ class ViewWriter:
     def step(self) -> None:
         """Reads and writes one batch; looks at topics and ends when it is time."""
         try:
-            if time.monotonic() >= self._topics_due_s:
-                self._look_at_topics()
-                self._topics_due_s = time.monotonic() + _LOOK_AT_TOPICS_EVERY_S
-            if not self._goals and time.monotonic() >= self._ends_due_s:
-                self._set_goals()
-            self._say_away(None)
+            self._look()
         except KafkaAway as away:
             self._say_away(away)
+            self.look_again()
             # not less often than Kafka is looked at anyway: the consumer reconnects by itself
             self._ends_due_s = time.monotonic() + _LOOK_AT_ENDS_EVERY_S
         messages = self._source.take(_WAIT_S)
@@ -63,8 +59,16 @@ class ViewWriter:
             self._positions |= changes.positions
         self._notice_caught_up()
 
+    def _look(self) -> None:
+        if time.monotonic() >= self._topics_due_s:
+            self._topics_due_s = time.monotonic() + _LOOK_AT_TOPICS_EVERY_S
+            self._look_at_topics()
+        if not self._goals and time.monotonic() >= self._ends_due_s:
+            self._set_goals()
+            self._say_away(None)
+
     def look_again(self) -> None:
-        self._topics_due_s = 0.0
+        self._topics_due_s = min(self._topics_due_s, time.monotonic() + _WAIT_S)
 
     def _look_at_topics(self) -> None:
         facts = self._source.facts(self._topics)
