@@ -28,6 +28,9 @@ def prepare_postgres(
     plain = {**environment, "LC_ALL": "C"}
     if not data.exists():
         _init(binaries, data, wrapper, plain, log_path(state_dir, "postgres-init"))
+    url = postgres_url(state_dir, port)
+    if url is None:
+        raise StackError(f"the password beside {data} is gone", "start anew: ./headrace reset --yes")
     settings = {
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": "",  # the state folder's path may be too long for a socket
@@ -42,7 +45,7 @@ def prepare_postgres(
         command,
         plain,
         stage=0,
-        is_up=lambda: postgres_answers(postgres_url(state_dir, port), "postgres"),
+        is_up=lambda: postgres_answers(url, "postgres"),
         wrapper=wrapper,
         stop_signal=signal.SIGINT,  # SIGTERM would wait for the clients to leave
         crash_signal=signal.SIGQUIT,
@@ -51,9 +54,12 @@ def prepare_postgres(
     )
 
 
-def postgres_url(state_dir: Path, port: int) -> str:
-    password = _password_file(state_dir / "postgres").read_text()
-    return f"postgresql://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
+def postgres_url(state_dir: Path, port: int) -> str | None:
+    """None as long as no database was made in this state folder."""
+    password = _password_file(state_dir / "postgres")
+    if not password.exists():
+        return None
+    return f"postgresql://{USER}:{password.read_text()}@127.0.0.1:{port}/{DATABASE}"
 
 
 def create_database(url: str) -> None:

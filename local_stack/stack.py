@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from local_stack import chaos
+from local_stack.addresses import Addresses
 from local_stack.downloads import Downloads, fetch_downloads
 from local_stack.errors import StackError
 from local_stack.health import Health, ask_gateway
@@ -23,10 +24,9 @@ from local_stack.locks import InstanceLock
 from local_stack.logs import log_path
 from local_stack.paths import CHECKOUT
 from local_stack.paths import state_dir as default_state_dir
-from local_stack.ports import accepts, free_port, is_free
+from local_stack.ports import accepts
 from local_stack.postgres import (
     create_database,
-    postgres_url,
     prepare_postgres,
     wait_for_own_postgres,
 )
@@ -35,7 +35,6 @@ from local_stack.progress import say
 from local_stack.status import write_status
 
 ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay")
-CUSTOMARY_PORTS = {"gateway": 8080, "kafka": 9092, "postgres": 5432}
 DEATHS_TO_GIVE_UP = 3
 OWN_SERVER_WAIT_S = 20.0
 
@@ -54,11 +53,11 @@ class Stack:
         start_timeout_s: float = 300.0,
     ) -> None:
         self.state_dir = (state_dir or default_state_dir()).absolute()
-        self.ports: dict[str, int] = {}
         self.jobs: dict[str, str] = {}
         self.ready = False
         self._settings = {**os.environ, **(settings or {})}
         self._services = services
+        self._addresses = Addresses(self.state_dir, self._settings, services)
         self._random_ports = random_ports
         self._report = report
         self._start_timeout_s = start_timeout_s
@@ -81,17 +80,22 @@ class Stack:
 
     @property
     def gateway_url(self) -> str:
-        return f"http://127.0.0.1:{self.ports['gateway']}"
+        return self._addresses.gateway_url
 
     @property
     def kafka_bootstrap(self) -> str:
-        own = self._settings.get("HEADRACE_KAFKA_BOOTSTRAP")
-        return own or f"127.0.0.1:{self.ports['kafka']}"
+        return self._addresses.kafka_bootstrap
 
     @property
     def postgres_url(self) -> str:
-        own = self._settings.get("HEADRACE_POSTGRES_URL")
-        return own or postgres_url(self.state_dir, self.ports["postgres"])
+        url = self._addresses.postgres_url
+        if url is None:
+            raise StackError("this stack has no database", "start it with the service postgres")
+        return url
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        return self._addresses.ports
 
     def pid(self, name: str) -> int | None:
         return self._supervisor.children[name].pid
@@ -126,53 +130,31 @@ class Stack:
         self._supervisor.kill_all()
 
     def _start(self) -> None:
-        deadline = time.monotonic() + self._start_timeout_s
-        self._choose_ports()
+        self._addresses.choose_ports(self._report, random_ports=self._random_ports)
         self._publish()  # nothing of the last run counts from here on
         chaos.release_all(self.state_dir)
         java = find_java()
         downloads = fetch_downloads(java)
-        applications = not {"gateway", "spark", "relay"}.isdisjoint(self._services)
+        deadline = time.monotonic() + self._start_timeout_s
         # Kafka takes seconds to come up; PostgreSQL and its tables are ready before it.
         self._start_kafka(java, downloads)
         self._start_postgres(downloads, deadline)
         environment = self._children_environment(java, downloads)
-        if applications:
+        applications = self._applications(environment)
+        if applications and "postgres" in self._services:
             self._init_step("migrate", environment)
         self._await_kafka(deadline)
-        if applications:
+        if applications and "kafka" in self._services:
             self._init_step("topics", environment)
             self._report("  tables and topics are there; the gateway and the jobs start")
-        for service in self._applications(environment):
+        for service in applications:
             self._supervisor.add(service)
         self._wait_until(self._all_well, deadline)
         self.ready = True
         self._publish()
 
-    def _embedded(self, name: str) -> bool:
-        own = {"kafka": "HEADRACE_KAFKA_BOOTSTRAP", "postgres": "HEADRACE_POSTGRES_URL"}
-        return name in self._services and not self._settings.get(own.get(name, ""))
-
-    def _choose_ports(self) -> None:
-        for name in CUSTOMARY_PORTS:
-            self.ports[name] = self._choose_port(name)
-        self.ports["controller"] = free_port(self.ports.values())
-        started = [f"{name} {port}" for name, port in self.ports.items() if self._embedded(name)]
-        self._report(f"  ports    {', '.join(started)}")
-
-    def _choose_port(self, name: str) -> int:
-        wanted = CUSTOMARY_PORTS[name]
-        if name == "gateway":
-            wanted = int(self._settings.get("HEADRACE_GATEWAY_PORT") or wanted)
-        if not self._random_ports and is_free(wanted):
-            return wanted
-        port = free_port(self.ports.values())
-        if not self._random_ports and self._embedded(name):
-            self._report(f"  port {wanted} is taken: {name} listens on {port}")
-        return port
-
     def _start_kafka(self, java: Java, downloads: Downloads) -> None:
-        if self._embedded("kafka"):
+        if self._addresses.embedded("kafka"):
             service = prepare_kafka(
                 java,
                 downloads,
@@ -184,14 +166,14 @@ class Stack:
             self._supervisor.add(service)
 
     def _await_kafka(self, deadline: float) -> None:
-        if self._embedded("kafka"):
+        if self._addresses.embedded("kafka"):
             self._wait_until(lambda: self._runs("kafka"), deadline)
             self._report(f"  Kafka is up on {self.kafka_bootstrap}")
         elif "kafka" in self._services:
             wait_for_own_kafka(self.kafka_bootstrap, time.monotonic() + OWN_SERVER_WAIT_S)
 
     def _start_postgres(self, downloads: Downloads, deadline: float) -> None:
-        if self._embedded("postgres"):
+        if self._addresses.embedded("postgres"):
             port = self.ports["postgres"]
             service = prepare_postgres(downloads, self.state_dir, self._settings, port=port)
             self._supervisor.add(service)
@@ -232,7 +214,7 @@ class Stack:
             "HEADRACE_GATEWAY_HOST": "127.0.0.1",
             **self._settings,
             "HEADRACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
-            "HEADRACE_POSTGRES_URL": self.postgres_url,
+            **({"HEADRACE_POSTGRES_URL": url} if (url := self._addresses.postgres_url) else {}),
             "HEADRACE_STATE_DIR": str(self.state_dir),
             "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
             "HEADRACE_SPARK_JARS": str(downloads.spark_jars),
@@ -282,15 +264,9 @@ class Stack:
             "ready": self.ready,
             "gateway_url": self.gateway_url,
             "kafka_bootstrap": self.kafka_bootstrap,
-            "postgres_url": self._postgres_url_if_made(),
+            "postgres_url": self._addresses.postgres_url,
             "state_dir": str(self.state_dir),
             "jobs": self.jobs,
-            "ports": self.ports,
+            "ports": dict(self.ports),
             "services": services,
         }
-
-    def _postgres_url_if_made(self) -> str | None:
-        try:
-            return self.postgres_url
-        except FileNotFoundError:
-            return None

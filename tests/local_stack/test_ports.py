@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from local_stack.addresses import Addresses
 from local_stack.ports import accepts, free_port, is_free
-from local_stack.stack import Stack
 
 
 @pytest.fixture
@@ -29,7 +29,20 @@ def test_a_free_port_is_none_of_those_taken_already() -> None:
 def test_a_taken_port_is_replaced_and_said(tmp_path: Path, listener: socket.socket) -> None:
     taken = listener.getsockname()[1]
     said: list[str] = []
-    settings = {"HEADRACE_GATEWAY_PORT": str(taken)}
-    stack = Stack(tmp_path, settings=settings, report=said.append)
-    assert stack._choose_port("gateway") != taken
-    assert f"port {taken} is taken" in said[0]
+    addresses = Addresses(tmp_path, {"HEADRACE_GATEWAY_PORT": str(taken)}, ["gateway"])
+    addresses.choose_ports(said.append, random_ports=False)
+    assert addresses.ports["gateway"] != taken
+    assert f"port {taken} is taken: gateway listens on" in said[0]
+
+
+def test_an_existing_server_given_by_setting_wins(tmp_path: Path) -> None:
+    settings = {
+        "HEADRACE_KAFKA_BOOTSTRAP": "broker:9092",
+        "HEADRACE_POSTGRES_URL": "postgresql://x",
+    }
+    addresses = Addresses(tmp_path, settings, ["kafka", "postgres", "gateway"])
+    assert addresses.kafka_bootstrap == "broker:9092"
+    assert addresses.postgres_url == "postgresql://x"
+    assert [name for name in ("kafka", "postgres", "gateway") if addresses.embedded(name)] == [
+        "gateway"
+    ]

@@ -1,0 +1,54 @@
+"""Where the parts listen: free ports for the embedded ones, the user's word for the others."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from local_stack.ports import free_port, is_free
+from local_stack.postgres import postgres_url
+
+CUSTOMARY_PORTS = {"gateway": 8080, "kafka": 9092, "postgres": 5432}
+OWN_SERVER = {"kafka": "HEADRACE_KAFKA_BOOTSTRAP", "postgres": "HEADRACE_POSTGRES_URL"}
+
+
+class Addresses:
+    def __init__(
+        self, state_dir: Path, settings: Mapping[str, str], services: Collection[str]
+    ) -> None:
+        self.ports: dict[str, int] = {}
+        self._state_dir = state_dir
+        self._settings = settings
+        self._services = services
+
+    def embedded(self, name: str) -> bool:
+        """Started here: an existing server given by setting always wins."""
+        return name in self._services and not self._settings.get(OWN_SERVER.get(name, ""))
+
+    def choose_ports(self, report: Callable[[str], None], *, random_ports: bool) -> None:
+        for name, customary in CUSTOMARY_PORTS.items():
+            wanted = customary
+            if name == "gateway":
+                wanted = int(self._settings.get("HEADRACE_GATEWAY_PORT") or customary)
+            if random_ports or not is_free(wanted):
+                self.ports[name] = free_port(self.ports.values())
+            else:
+                self.ports[name] = wanted
+            if not random_ports and self.embedded(name) and self.ports[name] != wanted:
+                report(f"  port {wanted} is taken: {name} listens on {self.ports[name]}")
+        self.ports["controller"] = free_port(self.ports.values())
+        started = [f"{name} {port}" for name, port in self.ports.items() if self.embedded(name)]
+        report(f"  ports    {', '.join(started)}")
+
+    @property
+    def gateway_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['gateway']}"
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        own = self._settings.get(OWN_SERVER["kafka"])
+        return own or f"127.0.0.1:{self.ports['kafka']}"
+
+    @property
+    def postgres_url(self) -> str | None:
+        """None as long as no database was ever made here."""
+        own = self._settings.get(OWN_SERVER["postgres"])
+        return own or postgres_url(self._state_dir, self.ports["postgres"])
