@@ -198,6 +198,18 @@ class Flow:
             ),
         )
 
+    def picture(self) -> str:
+        """The flow as text: what ignites each job, and what it emits when it is done."""
+        lines = ["POST /v1/<endpoint>/<id>"]
+        lines += [f"  gateway ─▶ {endpoint.topic}" for endpoint in self.endpoints]
+        for job in self.jobs():
+            lines += ["", f"{job.name}: {job.does}"]
+            lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
+            lines += [f"  looks up    {topic}" for topic in job.looks_up]
+            lines += [f"  emits       {topic}" for topic in job.emits]
+        lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
+        return "\n".join(lines)
+
     def topics(self) -> tuple[Topic, ...]:
         ingest_config = {
             **_LOG_TIME,

@@ -1,0 +1,23 @@
+"""One builder a contract, every field defaulted."""
+
+from typing import Any
+
+from shared.envelope import EventRecord, Position
+
+
+def event_record(offset: int = 0, **changes: Any) -> EventRecord:
+    """The reading at this offset of the event log, by default the same offset of the ingest log."""
+    value = changes.pop("value", 21.5)
+    origin = changes.pop("origin", offset)
+    record = EventRecord(
+        position=Position("event.reading.v1", 0, offset),
+        entity_id="device-0001",
+        id=f"event-{offset}",
+        type="reading",
+        time_ms=1_700_000_000_000 + offset,
+        arrived_ms=1_700_000_000_000 + offset,
+        origin=Position("ingest.telemetry.v1", 0, origin),
+        attempt=0,
+        data={"value": value, "area": "area-01"},
+    )
+    return record._replace(**changes)

@@ -1,0 +1,72 @@
+"""Reads topics whole, from their first record to what is their end now."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+
+class LogRecord(NamedTuple):
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes]
+
+
+def read_topic(bootstrap: str, topic: str) -> list[LogRecord]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "tests",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        records, unread = [], set(partitions)
+        while unread:
+            for message in consumer.consume(5000, 1.0):
+                error = message.error()
+                if error is None:
+                    records.append(
+                        LogRecord(
+                            message.partition(),
+                            message.offset(),
+                            message.key(),
+                            message.value(),
+                            dict(message.headers() or []),
+                        )
+                    )
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(message.partition())
+        return records
+    finally:
+        consumer.close()
+
+
+def last_values(bootstrap: str, topic: str) -> dict[str, dict]:
+    """The latest value of each key, as a compacted topic means it."""
+    return {
+        record.key.decode(): orjson.loads(record.value) for record in read_topic(bootstrap, topic)
+    }
+
+
+def distinct_events(bootstrap: str, topic: str) -> list[dict]:
+    """Values of an event topic in log order; a second writing of an event is left out."""
+    by_id: dict[str, dict] = {}
+    for record in sorted(read_topic(bootstrap, topic)[:], key=lambda r: (r.partition, r.offset)):
+        event = orjson.loads(record.value)
+        by_id.setdefault(event["id"], event)
+    return list(by_id.values())
+
+
+def eventually(holds: Callable[[], bool], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within_s:.0f} s"
+        time.sleep(0.3)

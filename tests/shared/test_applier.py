@@ -1,0 +1,201 @@
+import random
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared import snapshot
+from shared.applier import CLOCK_AHEAD_MAX_MS, Applier, fold_fingerprint
+from shared.domain import device
+from shared.envelope import EventRecord, Position, event_value, read_event
+from shared.flow import FLOW
+from shared.model import Entity, Event, Fields
+from shared.snapshot import Snapshot
+from tests.builders import event_record
+from tests.oracle import expected_states
+
+DEVICE = FLOW.entities[0]
+APPLIER = Applier(DEVICE, ring_size=64)
+
+
+def _apply(records: list[EventRecord], before: Snapshot | None = None) -> Snapshot:
+    after = APPLIER.apply("device-0001", before, records).snapshot
+    assert after is not None
+    return after
+
+
+def _copy(original: Snapshot) -> Snapshot:
+    return snapshot.decode(snapshot.encode(original, "fold"))
+
+
+values = st.lists(st.floats(-50, 150, allow_nan=False), min_size=1, max_size=60)
+
+
+@given(values, st.data())
+@settings(max_examples=60)
+def test_batch_cuts_and_overlaps_leave_the_state_as_it_is(
+    numbers: list[float], data: st.DataObject
+) -> None:
+    records = [event_record(i, value=value) for i, value in enumerate(numbers)]
+    whole = _apply(records)
+    cut = data.draw(st.integers(0, len(records)))
+    again_from = data.draw(st.integers(0, cut))
+    piecewise = _copy(_apply(records[:cut])) if cut else None
+    rest = APPLIER.apply("device-0001", piecewise, records[again_from:]).snapshot or piecewise
+    assert rest is not None
+    assert rest.state == whole.state
+    assert rest.version == whole.version
+
+
+@given(values, st.data())
+@settings(max_examples=60)
+def test_a_second_writing_of_enrich_has_no_effect(
+    numbers: list[float], data: st.DataObject
+) -> None:
+    once = [event_record(i, value=value) for i, value in enumerate(numbers)]
+    again_from = data.draw(st.integers(0, len(once) - 1))
+    stop = data.draw(st.integers(again_from, len(once)))
+    # a batch fails after `stop` records and is written again from `again_from`
+    log = [*once[:stop], *once[again_from:]]
+    twice = [
+        record._replace(position=Position("event.reading.v1", 0, place))
+        for place, record in enumerate(log)
+    ]
+    applied = APPLIER.apply("device-0001", None, twice)
+    assert applied.snapshot is not None
+    assert applied.snapshot.state == _apply(once).state
+    assert applied.duplicates == stop - again_from
+
+
+def test_the_fold_agrees_with_the_plain_one_on_late_doubled_and_future_times() -> None:
+    random.seed(7)
+    records = []
+    for i in range(500):
+        drift_ms = random.choice([0, 0, -60_000, 90_000, 10 * CLOCK_AHEAD_MAX_MS])
+        record = event_record(i, value=random.uniform(0, 100))
+        records.append(record._replace(time_ms=record.time_ms + drift_ms))
+    events = [orjson.loads(event_value(record)) for record in records]
+    assert _apply(records).state == expected_states(events)["device-0001"]
+
+
+def test_a_devices_own_repeat_is_known_by_its_id() -> None:
+    repeat = event_record(5, id="event-1", value=99.0)
+    applied = APPLIER.apply("device-0001", None, [event_record(1), repeat])
+    assert applied.duplicates == 1
+    assert applied.snapshot is not None
+    assert applied.snapshot.state["max"] == 21.5
+
+
+def test_a_retried_event_behind_the_mark_is_folded_once() -> None:
+    retried = event_record(9, id="was-waiting", origin=3, attempt=1)
+    before = _apply([event_record(i) for i in (5, 6)])
+    applied = APPLIER.apply(
+        "device-0001",
+        before,
+        [retried, retried._replace(position=Position("event.reading.v1", 0, 10))],
+    )
+    assert (applied.folded, applied.duplicates) == (1, 1)
+
+
+def test_a_late_event_counts_but_neither_overwrites_nor_drives_the_machine() -> None:
+    newest = event_record(1, value=30.0)
+    late = event_record(2, value=95.0)._replace(time_ms=newest.time_ms - 1)
+    state = _apply([newest, late]).state
+    assert (state["count"], state["max"]) == (2, 95.0)
+    assert (state["value"], state["status"]) == (30.0, "ACTIVE")
+
+
+def test_of_two_events_of_one_time_the_later_arrival_counts() -> None:
+    first = event_record(1, value=1.0)
+    second = event_record(2, value=2.0)._replace(time_ms=first.time_ms, arrived_ms=first.arrived_ms)
+    assert _apply([first, second]).state["value"] == 2.0
+
+
+def test_a_clock_that_runs_ahead_does_not_lock_the_device_out() -> None:
+    wrong = event_record(1, value=1.0)._replace(time_ms=4_000_000_000_000)
+    right = event_record(2, value=2.0)._replace(
+        time_ms=wrong.arrived_ms + CLOCK_AHEAD_MAX_MS + 1,
+        arrived_ms=wrong.arrived_ms + CLOCK_AHEAD_MAX_MS + 1,
+    )
+    assert _apply([wrong, right]).state["value"] == 2.0
+
+
+def test_an_event_that_the_fold_refuses_is_parked_and_the_next_is_folded() -> None:
+    bad = event_record(1)._replace(data={"no": "value"})
+    applied = APPLIER.apply("device-0001", None, [event_record(0), bad, event_record(2)])
+    assert [parked.record.id for parked in applied.parked] == ["event-1"]
+    assert applied.snapshot is not None
+    assert applied.snapshot.state["count"] == 2
+    assert applied.snapshot.parked == ["event-1"]
+
+
+def test_the_ring_forgets_the_oldest_id_and_no_other() -> None:
+    applier = Applier(DEVICE, ring_size=3)
+    before = applier.apply("d", None, [event_record(i) for i in range(4)]).snapshot
+    repeats = [event_record(10 + i, id=f"event-{i}", attempt=1) for i in range(4)]
+    applied = applier.apply("d", before, repeats[1:])
+    assert applied.duplicates == 3
+    assert (
+        applier.apply(
+            "d",
+            applied.snapshot,
+            [repeats[0]._replace(position=Position("event.reading.v1", 0, 99))],
+        ).folded
+        == 1
+    )
+
+
+def test_a_digest_is_found_only_where_one_begins() -> None:
+    ring = "ABCDEFGHIJKL" + "MNOPQRSTUVWX"
+    assert snapshot.ring_holds(ring, "MNOPQRSTUVWX")
+    assert not snapshot.ring_holds(ring, "GHIJKLMNOPQR")
+
+
+def test_a_snapshot_comes_back_from_its_bytes_as_it_was() -> None:
+    before = _apply([event_record(0), event_record(1)._replace(data={})])
+    assert _copy(before) == before
+
+
+def test_an_event_comes_back_from_its_bytes_as_it_was() -> None:
+    record = event_record(3, attempt=2)
+    assert read_event(record.position, event_value(record)) == record
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'"text"',
+        b"\xff",
+        b'{"id": 1}',
+        event_value(event_record()).replace(b'"device-0001"', b"17"),
+    ],
+)
+def test_a_foreign_record_is_no_event_and_says_where_it_stands(value: bytes) -> None:
+    with pytest.raises(ValueError, match=r"event\.reading\.v1/0/7"):
+        read_event(Position("event.reading.v1", 0, 7), value)
+
+
+def test_a_fold_with_other_code_has_another_fingerprint() -> None:
+    def other(state: Fields, _event: Event) -> Fields:
+        return state
+
+    assert fold_fingerprint(device.fold) == fold_fingerprint(device.fold)
+    assert fold_fingerprint(device.fold) != fold_fingerprint(other)
+
+
+def test_a_fold_is_given_no_state_to_change_by_mistake() -> None:
+    """The applier goes on with the old state where a fold raises halfway."""
+
+    def spoils(_state: Fields, _event: Event) -> Fields:
+        raise RuntimeError("halfway")
+
+    applier = Applier(Entity("e", ("reading",), lambda _id: {"n": 0}, spoils), 4)
+    applied = applier.apply("e", None, [event_record(0)])
+    assert applied.snapshot is not None
+    assert applied.snapshot.state == {"n": 0}
+    assert applied.parked[0].detail == "RuntimeError: halfway"

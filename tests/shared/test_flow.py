@@ -1,0 +1,68 @@
+import pytest
+
+from shared.flow import FLOW, load_flow
+from shared.model import Endpoint, Entity, EventType, Flow
+
+
+def _flow(**changes: object) -> Flow:
+    rows = {
+        "endpoints": (Endpoint("pings", enrich=FLOW.endpoints[0].enrich, emits=("ping",)),),
+        "event_types": (EventType("ping"),),
+        "entities": (),
+    }
+    return Flow(**{**rows, **changes})  # type: ignore[arg-type]
+
+
+def test_no_job_ends_in_silence() -> None:
+    for job in FLOW.jobs():
+        assert job.emits, f"{job.name} emits nothing when it is done"
+        assert any(not topic.startswith("dlq.") for topic in job.emits)
+
+
+def test_every_topic_that_a_job_names_is_made() -> None:
+    made = {topic.name for topic in FLOW.topics()}
+    for job in FLOW.jobs():
+        assert made.issuperset((*job.ignited_by, *job.looks_up, *job.emits)), job.name
+
+
+def test_every_topic_but_lanes_and_ends_ignites_or_informs_someone() -> None:
+    read = {topic for job in FLOW.jobs() for topic in (*job.ignited_by, *job.looks_up)}
+    ends = ("completion.", "retry.", "dlq.", "job.")
+    for topic in FLOW.topics():
+        assert topic.name in read or topic.name.startswith(ends), topic.name
+
+
+def test_events_are_kept_for_ever_and_states_compacted() -> None:
+    config = {topic.name: topic.config for topic in FLOW.topics()}
+    assert config["event.reading.v1"]["retention.ms"] == "-1"
+    assert config["event.reading.v1"]["retention.bytes"] == "-1"
+    assert config["state.device.v1"]["cleanup.policy"] == "compact"
+    assert config["ingest.telemetry.v1"]["message.timestamp.type"] == "LogAppendTime"
+
+
+def test_the_picture_names_every_topic() -> None:
+    picture = FLOW.picture()
+    for topic in FLOW.topics():
+        assert topic.name in picture
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"event_types": ()}, "names event type 'ping', which no row declares"),
+        ({"event_types": (EventType("ping"), EventType("ping"))}, "declared twice"),
+        ({"event_types": (EventType("ping"), EventType("Ping.Pong"))}, "lower-case"),
+        (
+            {"entities": (Entity("thing", ("pong",), dict, lambda s, _e: s),)},
+            "names event type 'pong', which no row declares",
+        ),
+    ],
+)
+def test_a_table_that_does_not_add_up_is_refused(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        _flow(**changes)
+
+
+def test_a_setting_that_names_no_flow_is_refused() -> None:
+    with pytest.raises(TypeError, match="not a Flow"):
+        load_flow("shared.flow:load_flow")

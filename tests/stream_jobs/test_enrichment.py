@@ -1,0 +1,97 @@
+from hashlib import sha256
+
+import orjson
+import pytest
+
+from shared import envelope
+from shared.envelope import Position, read_event
+from shared.flow import FLOW
+from shared.model import Fields
+from stream_jobs.enrichment import Outgoing, Payload, enricher
+
+ENRICH = enricher(FLOW)
+
+
+class Master:
+    def find(self, table: str, key: str) -> Fields | None:
+        rows: dict[tuple[str, str], Fields] = {
+            ("device", "device-0001"): {"area": "area-01", "model": "thermo-c"},
+            ("device_model", "thermo-c"): {"value_field": "value", "unit": "celsius"},
+        }
+        return rows.get((table, key))
+
+
+def _enrich(value: bytes | None, key: bytes | None = b"device-0001", **headers: bytes) -> Outgoing:
+    place = Position("ingest.telemetry.v1", 2, 17)
+    pairs = [(name.replace("__", "-"), text) for name, text in headers.items()]
+    return ENRICH(Payload(place, key, value, pairs, 1_700_000_000_000), Master())
+
+
+def test_a_payload_becomes_an_event_in_the_common_format() -> None:
+    out = _enrich(b'{"value": 21.5}', ce_id=b"an-id", traceparent=b"00-trace")
+    assert (out.topic, out.key) == ("event.reading.v1", b"device-0001")
+    record = read_event(Position("event.reading.v1", 0, 0), out.value or b"")
+    assert (record.id, record.origin.offset, record.data["value"]) == ("an-id", 17, 21.5)
+    headers = dict(out.headers)
+    assert headers[envelope.ID] == b"an-id"
+    assert headers[envelope.ORIGIN] == b"ingest.telemetry.v1/2/17"
+    assert headers["traceparent"] == b"00-trace"
+
+
+def test_a_foreign_producers_payload_is_known_by_its_position() -> None:
+    out = _enrich(b'{"value": 1}')
+    assert orjson.loads(out.value or b"")["id"] == "ingest.telemetry.v1/2/17"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"", b"empty"),
+        (None, b"empty"),
+        (b"{", b"not_json"),
+        (b"\xff\xfe", b"not_json"),
+        (b"\x00", b"not_json"),
+        (b"[" * 100_000, b"not_json"),
+        (b'{"value": NaN}', b"not_json"),
+        (b"[1]", b"not_an_object"),
+        (b'{"value": 1, "note": "\\u0000"}', b"nul_in_text"),
+        (b'{"value": "x"}', b"wrong_type"),
+        (b'{"value": 1e999}', b"not_json"),
+    ],
+)
+def test_what_cannot_be_an_event_is_parked_byte_for_byte(
+    value: bytes | None, reason: bytes
+) -> None:
+    out = _enrich(value, ce_id=b"an-id")
+    headers = dict(out.headers)
+    assert out.topic == "dlq.enrich.v1"
+    assert out.value == value
+    assert headers[envelope.REASON] == reason
+    assert headers[envelope.ORIGIN] == b"ingest.telemetry.v1/2/17"
+    assert headers[envelope.ID] == b"an-id"
+    assert headers[envelope.DETAIL]
+
+
+def test_an_escaped_backslash_before_u0000_is_no_nul() -> None:
+    assert _enrich(rb'{"value": 1, "path": "C:\\u0000"}').topic == "event.reading.v1"
+
+
+def test_a_payload_of_an_unknown_device_waits_and_names_what_it_misses() -> None:
+    out = _enrich(b'{"value": 1}', key=b"device-9999")
+    headers = dict(out.headers)
+    assert (out.topic, out.value) == ("retry.enrich.v1", b'{"value": 1}')
+    assert (headers[envelope.REASON], headers[envelope.DETAIL]) == (
+        b"missing_device",
+        b"device-9999",
+    )
+
+
+def test_bytes_that_are_not_what_the_gateway_took_are_seen() -> None:
+    told = sha256(b'{"value": 2}').hexdigest().encode()
+    out = _enrich(b'{"value": 1}', ce_payloadsha256=told)
+    assert dict(out.headers)[envelope.REASON] == b"corrupt"
+
+
+@pytest.mark.parametrize(("key", "reason"), [(None, b"no_key"), (b"\xff", b"bad_key")])
+def test_a_record_that_belongs_to_nobody_is_parked(key: bytes | None, reason: bytes) -> None:
+    assert dict(_enrich(b"{}", key=key).headers)[envelope.REASON] == reason

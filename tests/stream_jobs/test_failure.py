@@ -1,0 +1,32 @@
+import pytest
+
+from stream_jobs.failure import judge
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "CONCURRENT_STREAM_LOG_UPDATE",
+        "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
+        "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    ],
+)
+def test_damage_stops_the_job_by_name(condition: str) -> None:
+    failure = judge(f"[{condition}] something about it SQLSTATE: 58030")
+    assert (failure.stops, failure.reason) == (True, condition)
+
+
+def test_what_will_come_back_is_waited_for() -> None:
+    message = (
+        "[PYTHON_EXCEPTION] An exception was thrown:\n"
+        "stream_jobs.master_view.StaleMasterDataError: master data of 'device' is old\n"
+    )
+    failure = judge(message)
+    assert (failure.stops, failure.waits) == (False, True)
+    assert failure.reason == "master data of 'device' is old"
+
+
+def test_anything_else_is_tried_again() -> None:
+    failure = judge("java.util.concurrent.TimeoutException: no answer\n\tat somewhere")
+    assert (failure.stops, failure.waits) == (False, False)
+    assert failure.reason == "java.util.concurrent.TimeoutException: no answer"
