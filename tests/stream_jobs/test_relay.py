@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from local_stack.stack import Stack
 from shared.flow import FLOW
+from shared.model import JOB_STATUS_TOPIC
 from shared.settings import JobSettings
 from stream_jobs import relay, store
 from stream_jobs.outbox import Outbox, OutboxRow, header_pairs, header_rows
@@ -81,6 +82,17 @@ def _read(settings: JobSettings, topic: str) -> list[tuple[str, int]]:
     return [(i, value) for _, i, value in sorted(found, key=lambda record: record[0])]
 
 
+def _said(settings: JobSettings) -> list[dict[str, Any]]:
+    """What the relay has published of itself."""
+    consumer = Consumer({"bootstrap.servers": settings.kafka_bootstrap, "group.id": "test"})
+    place = TopicPartition(JOB_STATUS_TOPIC, 0, 0)
+    count = consumer.get_watermark_offsets(place, timeout=10)[1]
+    consumer.assign([place])
+    messages = consumer.consume(count, timeout=10)
+    consumer.close()
+    return [json.loads(m.value() or b"") for m in messages if m.key() == b"relay"]
+
+
 @contextmanager
 def _running(settings: JobSettings) -> Iterator[threading.Event]:
     stop = threading.Event()
@@ -118,6 +130,9 @@ def test_two_relays_send_each_row_once_and_in_order(
         by_key.setdefault(value % 10, []).append(value)
     by_key[1] = [value for value in by_key[1] if value != 1]
     assert all(values == sorted(values) for values in by_key.values())
+    said = _said(job_settings)
+    assert said[-1]["state"] == "stopped"
+    assert any(r["state"] == "running" and r["lag_records"] is not None for r in said)
 
 
 @pytest.mark.stack
