@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from gateway.kafka_offsets import QUIET, Partition, end_offsets, start_offsets
 
-_KAFKA_ANSWER_S = 1.5
+_KAFKA_ANSWER_S = 1.0
 _POSTGRES_ANSWER_S = 2  # libpq counts whole seconds and takes less than 2 for 2
 
 

@@ -56,7 +56,7 @@ class RawLog:
         """Within a few seconds, whatever state Kafka is in."""
         if self._keeper is not None:
             self._keeper.cancel()
-            await asyncio.wait((self._keeper,))
+            await asyncio.wait((self._keeper,), timeout=2 * _STOP_DEADLINE_S)
         if self._retiring:
             await asyncio.wait(self._retiring, timeout=2 * _STOP_DEADLINE_S)
 

@@ -67,11 +67,10 @@ class StateView:
         except sqlite3.Error as error:
             log.warning("cannot read the view, opening it again: %s", error)
             self.close()
-            self._file_due_s = 0.0
             return []
 
     def _connection(self) -> sqlite3.Connection | None:
-        if time.monotonic() >= self._file_due_s:
+        if self._db is None or time.monotonic() >= self._file_due_s:
             self._file_due_s = time.monotonic() + _LOOK_AT_FILE_EVERY_S
             self._notice_new_file()
         return self._db

@@ -60,6 +60,19 @@ class Changes:
         self.skipped[topic] = self.skipped.get(topic, 0) + 1
 
 
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def is_damaged(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in _DAMAGED
+
+
+def remove(path: Path) -> None:
+    """Nothing is lost: what the view holds stands in Kafka."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+
+
 def view_path(state_dir: Path) -> Path:
     return state_dir / "view" / "state.sqlite"
 

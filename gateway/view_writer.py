@@ -7,6 +7,7 @@ waits for the lock and takes over when the first is gone.
 import contextlib
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Collection
 
@@ -16,7 +17,7 @@ from confluent_kafka import Message
 from gateway.kafka_offsets import Partition
 from gateway.one_writer import die_with_parent, leave_with_parent, only_writer
 from gateway.view_source import KafkaAway, TopicFacts, ViewSource, place_of, reached_end
-from gateway.view_store import Changes, Row, ViewStore, view_path
+from gateway.view_store import Changes, Row, ViewStore, is_damaged, remove, view_path
 from shared.flow import load_flow
 from shared.model import JOB_STATUS_TOPIC
 from shared.settings import GatewaySettings
@@ -168,11 +169,17 @@ def main() -> None:
     topics = [*(e.topic for e in load_flow(settings.flow).entities), JOB_STATUS_TOPIC]
     path = view_path(settings.state_dir)
     with contextlib.suppress(KeyboardInterrupt), only_writer(path, parent_pid):
-        source = ViewSource(settings.kafka_bootstrap, lambda: writer.look_again())
-        writer = ViewWriter(ViewStore(path), source, topics)
-        while True:
-            writer.step()
-            leave_with_parent(parent_pid)
+        try:
+            source = ViewSource(settings.kafka_bootstrap, lambda: writer.look_again())
+            writer = ViewWriter(ViewStore(path), source, topics)
+            while True:
+                writer.step()
+                leave_with_parent(parent_pid)
+        except sqlite3.DatabaseError as error:
+            if not is_damaged(error):
+                raise
+            log.error("the view's file is damaged (%s): making it anew from Kafka", error)
+            remove(path)  # and end: the gateway starts the writer again
 
 
 if __name__ == "__main__":

@@ -121,6 +121,17 @@ def test_a_view_that_was_warm_answers_without_kafka_even_after_a_restart(
     until(lambda: _version(real, "c-1") == 6, 15)
 
 
+def test_a_damaged_view_is_made_anew(states: States, real: GatewayProcess, tmp_path: Path) -> None:
+    states.put("f-1", 3)
+    until(lambda: _version(real, "f-1") == 3, 5)
+    real.stop()
+    view = tmp_path / "view"
+    (view / "state.sqlite-wal").unlink(missing_ok=True)
+    (view / "state.sqlite").write_bytes(b"no database at all " * 1000)
+    real.start()
+    until(lambda: _version(real, "f-1") == 3, 10)
+
+
 def test_a_writer_does_not_outlive_a_killed_gateway(real: GatewayProcess) -> None:
     (writer,) = real.view_writers()
     real.kill()

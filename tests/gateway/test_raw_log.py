@@ -1,0 +1,223 @@
+"""The raw log on a producer that misbehaves in the ways that the real one is known to."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+)
+
+from gateway import raw_log
+from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
+from gateway.raw_log import RawLog
+from shared.settings import GatewaySettings
+
+TOPIC = "ingest.telemetry.v1"
+
+
+class FakeProducer:
+    made: list["FakeProducer"]
+    starts_fail = 0
+
+    def __init__(self, **_: object) -> None:
+        self.made.append(self)
+        self.answer: Any = SimpleNamespace(topic=TOPIC, partition=1, offset=7, log_start_offset=0)
+        self.send_hangs = self.stop_hangs = False
+        self.topics: set[str] = {TOPIC}
+        self.answers_probes = True
+        self._sender = SimpleNamespace(sender_task=None)
+        self._message_accumulator = SimpleNamespace(fail_all=lambda _: None)
+        self.client = SimpleNamespace(
+            cluster=SimpleNamespace(partitions_for_topic=self._partitions),
+            set_topics=self._nothing,
+            force_metadata_update=self._nothing,
+            fetch_all_metadata=self._probe,
+            close=self._nothing,
+        )
+
+    async def start(self) -> None:
+        if FakeProducer.starts_fail:
+            FakeProducer.starts_fail -= 1
+            raise KafkaConnectionError
+        self._sender.sender_task = asyncio.create_task(asyncio.Event().wait())
+
+    async def stop(self) -> None:
+        if self.stop_hangs:
+            await asyncio.Event().wait()
+        if self._sender.sender_task is not None:
+            self._sender.sender_task.cancel()
+
+    async def send(self, *_: object, **__: object) -> "asyncio.Future[Any]":
+        if self.send_hangs:
+            await asyncio.Event().wait()
+        future = asyncio.get_running_loop().create_future()
+        if isinstance(self.answer, BaseException):
+            future.set_exception(self.answer)
+        elif self.answer is not None:
+            future.set_result(self.answer)
+        return future
+
+    def _partitions(self, topic: str) -> set[int] | None:
+        return {0, 1} if topic in self.topics else None
+
+    async def _probe(self) -> None:
+        if not self.answers_probes:
+            raise KafkaConnectionError
+
+    async def _nothing(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    FakeProducer.made, FakeProducer.starts_fail = [], 0
+    monkeypatch.setattr(raw_log, "AIOKafkaProducer", FakeProducer)
+    for name in ("_START_PAUSE_S", "_PROBE_EVERY_S", "_PROBE_DEADLINE_S", "_STOP_DEADLINE_S"):
+        monkeypatch.setattr(raw_log, name, 0.02)
+    yield
+
+
+def test_an_acknowledged_record_has_its_place() -> None:
+    async def body(log: RawLog) -> None:
+        assert await _append(log) == Receipt(TOPIC, 1, 7)
+        assert len(FakeProducer.made) == 1
+
+    _with_log(body)
+
+
+def test_a_record_without_an_ack_is_unknown_at_the_deadline_and_the_producer_replaced() -> None:
+    async def body(log: RawLog) -> None:
+        _last().answer = None
+        _last().stop_hangs = True
+        with pytest.raises(OutcomeUnknown):
+            await _append(log)
+        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+        assert await _append(log) == Receipt(TOPIC, 1, 7)
+
+    _with_log(body)
+
+
+def test_a_record_that_finds_no_room_in_time_is_definite() -> None:
+    async def body(log: RawLog) -> None:
+        _last().send_hangs = True
+        with pytest.raises(NotWritten):
+            await _append(log)
+        await _until(lambda: len(FakeProducer.made) == 2)
+
+    _with_log(body)
+
+
+@pytest.mark.parametrize("error", [OutOfOrderSequenceNumber(), KafkaError("dead sender")])
+def test_any_unclear_error_is_unknown_and_the_producer_replaced(error: KafkaError) -> None:
+    async def body(log: RawLog) -> None:
+        _last().answer = error
+        with pytest.raises(OutcomeUnknown):
+            await _append(log)
+        await _until(lambda: len(FakeProducer.made) == 2)
+
+    _with_log(body)
+
+
+def test_a_record_that_the_broker_finds_too_large_is_definite_and_says_so() -> None:
+    async def body(log: RawLog) -> None:
+        _last().answer = MessageSizeTooLargeError()
+        with pytest.raises(NotWritten, match="record_too_large"):
+            await _append(log)
+
+    _with_log(body)
+
+
+@pytest.mark.parametrize("place", [{"offset": -1}, {"log_start_offset": -1}])
+def test_an_ack_without_a_place_is_no_receipt(place: dict[str, int]) -> None:
+    async def body(log: RawLog) -> None:
+        _last().answer = SimpleNamespace(**{**vars(_last().answer), **place})
+        with pytest.raises(OutcomeUnknown):
+            await _append(log)
+
+    _with_log(body)
+
+
+def test_a_missing_topic_is_definite_and_costs_no_producer() -> None:
+    async def body(log: RawLog) -> None:
+        _last().topics.clear()
+        with pytest.raises(NotWritten, match="topic_missing"):
+            await _append(log)
+        assert len(FakeProducer.made) == 1
+
+    _with_log(body)
+
+
+def test_a_dead_sender_task_is_noticed_without_a_record() -> None:
+    async def body(log: RawLog) -> None:
+        _last()._sender.sender_task.cancel()
+        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+
+    _with_log(body)
+
+
+def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
+    async def body(log: RawLog) -> None:
+        FakeProducer.starts_fail = 5
+        _last().answers_probes = False
+        await _until(lambda: not log.is_healthy())
+        with pytest.raises(NotWritten, match="kafka_unreachable"):
+            await _append(log)
+        await _until(log.is_healthy)
+
+    _with_log(body)
+
+
+def test_it_starts_without_a_broker_and_keeps_trying() -> None:
+    FakeProducer.starts_fail = 3
+
+    async def body(_: RawLog) -> None:
+        assert len(FakeProducer.made) == 4
+
+    _with_log(body)
+
+
+def test_records_that_still_wait_do_not_keep_it_from_stopping() -> None:
+    async def body(log: RawLog) -> None:
+        _last().answer = None
+        _last().stop_hangs = True
+        waiting = asyncio.create_task(_append(log))
+        await asyncio.sleep(0)
+        await log.stop()
+        assert not log.is_healthy()
+        with pytest.raises(OutcomeUnknown):
+            await waiting
+
+    _with_log(body)
+
+
+def _with_log(body: Callable[[RawLog], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        log = RawLog(GatewaySettings(produce_deadline_s=0.2), [TOPIC])
+        await log.start()
+        await _until(log.is_healthy)
+        try:
+            await body(log)
+        finally:
+            await log.stop()
+
+    asyncio.run(run())
+
+
+async def _append(log: RawLog) -> Receipt:
+    return await log.append(TOPIC, b"key", b"value", [])
+
+
+async def _until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not reached():
+            await asyncio.sleep(0.005)
+
+
+def _last() -> FakeProducer:
+    return FakeProducer.made[-1]
