@@ -5,12 +5,15 @@ import contextlib
 import logging
 import os
 import sys
+import time
 
 from shared.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
 
 _RESTART_PAUSE_S = 1.0
+_RESTART_PAUSE_MAX_S = 10.0
+_STEADY_S = 10.0
 _STOP_DEADLINE_S = 2.0
 
 
@@ -34,7 +37,9 @@ class ViewProcess:
             await asyncio.wait((self._watcher,))
 
     async def _watch(self) -> None:
+        pause_s = _RESTART_PAUSE_S
         while True:
+            begun_s = time.monotonic()
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -49,7 +54,9 @@ class ViewProcess:
                 self.pid = None
                 await _end(process)
             log.warning("the view's writer has ended with %s; starting it again", code)
-            await asyncio.sleep(_RESTART_PAUSE_S)
+            steady = time.monotonic() - begun_s > _STEADY_S
+            pause_s = _RESTART_PAUSE_S if steady else min(2 * pause_s, _RESTART_PAUSE_MAX_S)
+            await asyncio.sleep(pause_s)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

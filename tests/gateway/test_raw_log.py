@@ -13,7 +13,7 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
 )
 
-from gateway import raw_log
+from gateway import producer_keeper, raw_log
 from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
 from gateway.raw_log import RawLog
 from shared.settings import GatewaySettings
@@ -79,7 +79,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     FakeProducer.made, FakeProducer.starts_fail = [], 0
     monkeypatch.setattr(raw_log, "AIOKafkaProducer", FakeProducer)
     for name in ("_START_PAUSE_S", "_PROBE_EVERY_S", "_PROBE_DEADLINE_S", "_STOP_DEADLINE_S"):
-        monkeypatch.setattr(raw_log, name, 0.02)
+        monkeypatch.setattr(producer_keeper, name, 0.02)
     yield
 
 

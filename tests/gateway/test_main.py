@@ -1,0 +1,28 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HEADRACE_GATEWAY_PORT", "eighty"),
+        ("HEADRACE_BODY_BYTES_MAX", "0"),
+        ("HEADRACE_FLOW", "shared.nix:FLOW"),
+        ("HEADRACE_FLOW", "shared.flow:load_flow"),
+    ],
+)
+def test_a_bad_setting_is_named_in_one_sentence(name: str, value: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "gateway"],
+        env={**os.environ, name: value},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("gateway: ") and name in line
