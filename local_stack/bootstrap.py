@@ -3,10 +3,12 @@
 Standard library only, because nothing else is installed yet.
 """
 
+import ctypes
 import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import venv
@@ -64,7 +66,13 @@ def _install(command: list[str], log: Path) -> bool:
     total = len(re.findall(r"^[a-z0-9].*==", LOCKED.read_text(), re.MULTILINE))
     progress = Progress("Python packages")
     seen = 0
-    pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    pip = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=_end_with_parent,
+    )
     assert pip.stdout is not None
     with log.open("w") as file:
         for line in pip.stdout:
@@ -77,6 +85,12 @@ def _install(command: list[str], log: Path) -> bool:
     if pip.wait() == 0:
         progress.done(f"{seen} installed")
     return pip.returncode == 0
+
+
+def _end_with_parent() -> None:
+    """No pip may go on in the folder that the next start makes anew."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
 def _last_error(log: Path) -> str:

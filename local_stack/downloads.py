@@ -22,6 +22,7 @@ from local_stack.errors import StackError
 from local_stack.java import Java
 from local_stack.locks import only_one_at_a_time
 from local_stack.paths import CHECKOUT, cache_dir
+from local_stack.processes import tied_to_this_process
 from local_stack.progress import Progress
 from local_stack.trust_store import find_bundle, java_options, write_trust_store
 
@@ -106,7 +107,7 @@ def _run_ivy(java: Java, configurations: list[str], half: Path, ivy_cache: Path,
     command += ["-types", "jar", "bundle", "-retrieve", str(half / RETRIEVE_PATTERN)]
     progress = Progress("Kafka, Spark's connector, PostgreSQL")
     with log.open("w") as file:
-        ivy = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        ivy = subprocess.Popen(tied_to_this_process(command), stdout=file, stderr=subprocess.STDOUT)
         try:
             while ivy.poll() is None:
                 progress.show(_amount(ivy_cache, n))

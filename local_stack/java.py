@@ -12,6 +12,7 @@ from pathlib import Path
 from local_stack.errors import StackError
 from local_stack.locks import only_one_at_a_time
 from local_stack.paths import CHECKOUT, cache_dir
+from local_stack.processes import tied_to_this_process
 from local_stack.progress import Progress
 
 LOCKED = CHECKOUT / "requirements" / "jre.txt"
@@ -92,7 +93,9 @@ def _install(folder: Path) -> None:
     shutil.rmtree(half, ignore_errors=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--require-hashes"]
     pip += ["--disable-pip-version-check", "--target", str(half / "wheel"), "-r", str(LOCKED)]
-    installed = subprocess.run(pip, stderr=subprocess.PIPE, text=True, check=False)
+    installed = subprocess.run(
+        tied_to_this_process(pip), stderr=subprocess.PIPE, text=True, check=False
+    )
     if installed.returncode != 0:
         reason = (installed.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
         raise StackError(

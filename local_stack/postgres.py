@@ -30,7 +30,9 @@ def prepare_postgres(
         _init(binaries, data, wrapper, plain, log_path(state_dir, "postgres-init"))
     url = postgres_url(state_dir, port)
     if url is None:
-        raise StackError(f"the password beside {data} is gone", "start anew: ./headrace reset --yes")
+        raise StackError(
+            f"the password beside {data} is gone", "start anew: ./headrace reset --yes"
+        )
     settings = {
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": "",  # the state folder's path may be too long for a socket
