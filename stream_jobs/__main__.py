@@ -50,16 +50,8 @@ def main(names: Sequence[str]) -> int:
     except (ValidationError, ImportError, AttributeError, TypeError, ValueError) as error:
         print(f"The settings do not work: {error}", file=sys.stderr)
         return 2
-    if names == ["topics"]:
-        for topic in topics.ensure_topics(flow, settings):
-            print(f"created {topic}")
-        return 0
-    if names == ["migrate"]:
-        url = settings.postgres_url.get_secret_value()
-        store.migrate(url)
-        with store.connect(url, "migrate") as connection:
-            master_data.seed(connection)
-        return 0
+    if names == ["topics"] or names == ["migrate"]:
+        return _prepare(names[0], settings, flow)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -67,6 +59,22 @@ def main(names: Sequence[str]) -> int:
         relay.run(settings, stop)
         return 0
     return _run(list(SPARK_JOBS) if "all" in names else list(names), settings, flow, stop)
+
+
+def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
+    try:
+        if what == "topics":
+            for topic in topics.ensure_topics(flow, settings):
+                print(f"created {topic}")
+        else:
+            url = settings.postgres_url.get_secret_value()
+            store.migrate(url)
+            with store.connect(url, "migrate") as connection:
+                master_data.seed(connection)
+    except (topics.BrokerAwayError, store.StoreAwayError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:

@@ -1,5 +1,6 @@
 """Real PostgreSQL and Kafka for the tests that are marked `stack`."""
 
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -8,6 +9,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from local_stack.downloads import fetch_downloads
+from local_stack.java import find_java
 from local_stack.stack import Stack
 from shared.settings import JobSettings
 from stream_jobs import store
@@ -20,6 +23,17 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder: Path = tmp_path_factory.mktemp("parts")
     with Stack(folder, random_ports=True, services=("kafka", "postgres")) as stack:
         yield stack
+
+
+@pytest.fixture(scope="session")
+def spark_environment() -> dict[str, str]:
+    java = find_java()
+    return {
+        "JAVA_HOME": str(java.home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "HEADRACE_SPARK_JARS": str(fetch_downloads(java).spark_jars),
+    }
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +9,6 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
 from local_stack.stack import Stack
 from shared import snapshot
 from shared.flow import FLOW
@@ -39,15 +36,11 @@ def test_a_batch_runs_again_when_the_store_is_back() -> None:
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    java = find_java()
-    os.environ.update(
-        JAVA_HOME=str(java.home),
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-    )
-    jars = fetch_downloads(java).spark_jars
-    session = open_session(JobSettings(spark_jars=jars, state_dir=tmp_path_factory.mktemp("spark")))
+def spark(
+    spark_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    os.environ.update(spark_environment)
+    session = open_session(JobSettings(state_dir=tmp_path_factory.mktemp("spark")))
     yield session
     session.stop()
 

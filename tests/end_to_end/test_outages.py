@@ -1,0 +1,67 @@
+import pytest
+
+from tests.end_to_end.conftest import Running
+from tests.oracle import expected_states
+
+pytestmark = pytest.mark.stack
+
+
+def _assert_states_are_the_pure_fold(running: Running, devices: set[str]) -> None:
+    expected = expected_states([e for e in running.events() if e["entity_id"] in devices])
+    snapshots = running.snapshots()
+    assert expected.keys() == devices
+    for device, state in expected.items():
+        snapshot = {k: v for k, v in snapshots[device].items() if k != "_meta"}
+        assert snapshot == state, device
+
+        def shown(device: str = device, state: dict[str, object] = state) -> bool:
+            found = running.state(device)
+            return found is not None and found["state"] == state
+
+        running.eventually(shown, within_s=15)
+
+
+def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
+    devices = [f"device-{101 + i:04}" for i in range(50)]
+    dead_before = running.dead_letters()
+    running.stack.hold("postgres")
+    payloads = [(devices[i % 50], b'{"value": %d}' % (i % 100)) for i in range(1000)]
+    receipts = running.post_all(payloads[:700])
+    running.eventually(lambda: running.folded(dict.fromkeys(devices, 14)))
+
+    # enrich and fold begin anew without PostgreSQL, from Kafka and their checkpoints alone
+    running.stack.hold("spark")
+    running.stack.release("spark")
+    receipts += running.post_all(payloads[700:])
+    running.eventually(lambda: running.folded(dict.fromkeys(devices, 20)), within_s=120)
+    running.eventually(lambda: running.job_status("persist") == "warn")
+    health = running.http.get("/health")
+    assert (health.status_code, health.json()["status"]) == (200, "warn")
+
+    running.stack.release("postgres")
+    ids = {receipt["id"] for receipt in receipts}
+    running.eventually(lambda: len(running.completions_of(ids)) >= 1000, within_s=120)
+    assert sorted(running.completions_of(ids)) == sorted(ids)
+    assert running.rows_of(ids) == 1000
+    assert running.dead_letters() == dead_before
+    _assert_states_are_the_pure_fold(running, set(devices))
+
+
+def test_spark_down_takes_nothing_from_devices_and_operators(running: Running) -> None:
+    devices = [f"device-{201 + i:04}" for i in range(20)]
+    first = running.post_all([(device, b'{"value": 50}') for device in devices])
+    running.eventually(lambda: running.folded(dict.fromkeys(devices, 1)))
+    running.eventually(lambda: running.state(devices[0]) is not None)
+
+    running.stack.hold("spark")
+    later = running.post_all([(devices[i % 20], b'{"value": %d}' % i) for i in range(200)])
+    state = running.state(devices[0])
+    assert state is not None
+    assert state["state"]["count"] == 1
+    assert state["age_ms"] > 0
+
+    running.stack.release("spark")
+    running.eventually(lambda: running.folded(dict.fromkeys(devices, 11)), within_s=120)
+    ids = {receipt["id"] for receipt in [*first, *later]}
+    running.eventually(lambda: running.rows_of(ids) == len(ids), within_s=60)
+    _assert_states_are_the_pure_fold(running, set(devices))

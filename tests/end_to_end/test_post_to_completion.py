@@ -1,0 +1,85 @@
+import random
+from hashlib import sha256
+
+import orjson
+import pytest
+
+from tests.end_to_end.conftest import Running
+from tests.kafka_log import read_topic
+
+pytestmark = pytest.mark.stack
+
+
+def test_one_payload_goes_all_the_way(running: Running) -> None:
+    response = running.post("device-0001", b'{"value": 85, "firmware": "1.2"}')
+    assert response.status_code == 202
+    event_id = response.json()["id"]
+
+    running.eventually(lambda: running.http.get("/state/device-0001").status_code == 200)
+    state = running.http.get(response.headers["location"]).json()["state"]
+    assert (state["count"], state["value"], state["status"]) == (1, 85, "ALARM")
+
+    running.eventually(lambda: running.completions_of({event_id}) == [event_id])
+    (data,) = running.rows("SELECT data FROM headrace.event WHERE event_id = %s", event_id)[0]
+    assert data["rest"] == {"firmware": "1.2"}
+
+    def row_is_there() -> bool:
+        query = "SELECT state FROM headrace.entity_state WHERE entity = 'device' AND id = %s"
+        rows = running.rows(query, "device-0001")
+        return bool(rows) and rows[0][0]["count"] == 1
+
+    running.eventually(row_is_there)
+
+
+def test_another_model_and_a_devices_own_repeat(running: Running) -> None:
+    for _ in range(3):
+        body = b'{"temp_f": 212, "at": "2026-01-01T00:00:00Z"}'
+        assert running.post("device-0010", body, **{"Idempotency-Key": "7"}).status_code == 202
+    running.eventually(lambda: running.state("device-0010") is not None)
+    running.post("device-0010", b'{"temp_f": 32, "at": "2026-01-01T00:00:01Z"}')
+    running.eventually(lambda: running.folded({"device-0010": 2}))
+    state = running.snapshots()["device-0010"]
+    assert (state["count"], state["max"]) == (2, pytest.approx(100))
+
+
+def test_every_accepted_body_is_in_the_log_byte_for_byte(running: Running) -> None:
+    random.seed(3)
+    bodies = [random.randbytes(random.randint(1, 2000)) for _ in range(990)]
+    bodies += [b"\x00", b"\xff\xfe", b"{", b"[" * 100_000, b"\r\n\r\n", random.randbytes(1 << 20)]
+    bodies += [b'{"value": %d}' % i for i in range(1000 - len(bodies))]
+    devices = [f"device-{600 + i % 50:04}" for i in range(len(bodies))]
+    receipts = running.post_all(list(zip(devices, bodies, strict=True)))
+    log = {
+        (record.partition, record.offset): record
+        for record in read_topic(running.stack.kafka_bootstrap, "ingest.telemetry.v1")
+    }
+    for receipt, body in zip(receipts, bodies, strict=True):
+        record = log[receipt["partition"], receipt["offset"]]
+        assert sha256(record.value or b"").digest() == sha256(body).digest()
+        assert record.headers["ce_id"].decode() == receipt["id"]
+
+    def parked() -> dict[str, bytes | None]:
+        records = read_topic(running.stack.kafka_bootstrap, "dlq.enrich.v1")
+        return {record.headers["ce_id"].decode(): record.value for record in records}
+
+    broken = {r["id"]: body for r, body in zip(receipts, bodies, strict=True)}
+    broken = {event_id: body for event_id, body in broken.items() if not _is_reading(body)}
+    running.eventually(lambda: parked().items() >= broken.items())
+
+
+def _is_reading(body: bytes) -> bool:
+    try:
+        return "value" in orjson.loads(body)
+    except (ValueError, TypeError):
+        return False
+
+
+def test_a_payload_of_an_unknown_device_is_kept_in_the_retry_lane(running: Running) -> None:
+    receipt = running.post("nobody-knows-me", b'{"value": 1}').json()
+
+    def waiting() -> dict[str, tuple[bytes | None, bytes]]:
+        records = read_topic(running.stack.kafka_bootstrap, "retry.enrich.v1")
+        return {r.headers["ce_id"].decode(): (r.value, r.headers["ce_detail"]) for r in records}
+
+    expected = (b'{"value": 1}', b"nobody-knows-me")
+    running.eventually(lambda: waiting().get(receipt["id"]) == expected)
