@@ -121,6 +121,8 @@ async def _close(producer: Any) -> None:
         return
     sender = producer._sender.sender_task
     if sender is not None:
+        # aiokafka's own callback fails on a producer without transactions
+        sender.remove_done_callback(producer._sender._fail_all)
         sender.cancel()
         await asyncio.wait((sender,), timeout=_STOP_DEADLINE_S)
     # whoever still waits on this producer hears of it now

@@ -44,6 +44,7 @@ class ViewProcess:
                 sys.executable,
                 "-m",
                 "gateway.view_writer",
+                str(os.getpid()),
                 stdin=asyncio.subprocess.DEVNULL,
                 env=self._environment,
             )

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Collection
 
@@ -160,7 +161,8 @@ def _mismatch(
 
 
 def main() -> None:
-    parent_pid = os.getppid()
+    # as its parent names itself: that one may be gone before it can be asked for
+    parent_pid = int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid()
     die_with_parent()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

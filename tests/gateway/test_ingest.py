@@ -6,7 +6,9 @@ from uuid import UUID
 
 import pytest
 
+from gateway.app import create_app
 from gateway.outcomes import NotWritten, OutcomeUnknown
+from shared.flow import FLOW
 from tests.gateway.support import Gateway
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -172,6 +174,19 @@ def test_more_requests_at_once_than_the_cap_are_refused_and_the_rest_taken(
     assert len(taken) == len(gateway.log.records) == 3  # 3 x 900 of 3000 bytes
     assert {a.json()["code"] for a in answers if a not in taken} == {"too_many_bytes_in_flight"}
     assert gateway.post(content=b"x" * 900).status_code == 202
+
+
+def test_more_payloads_being_written_at_once_than_the_cap_are_refused(gateway: Gateway) -> None:
+    settings = gateway.settings.model_copy(update={"in_flight_requests_max": 2})
+    view = gateway.health.view
+    narrow = gateway._replace(app=create_app(settings, FLOW, gateway.log, view, gateway.health))
+    gateway.log.pause_s = 0.2
+    answers = narrow.ask_all([_post(f"device-{n}", b"x") for n in range(5)])
+
+    assert sorted(answer.status_code for answer in answers) == [202, 202, 503, 503, 503]
+    codes = {a.json()["code"] for a in answers if a.status_code == 503}
+    assert codes == {"too_many_requests_in_flight"}
+    assert narrow.post().status_code == 202
 
 
 def test_a_client_that_leaves_in_the_middle_has_written_nothing(gateway: Gateway) -> None:

@@ -31,7 +31,7 @@ class FakeProducer:
         self.send_hangs = self.stop_hangs = False
         self.topics: set[str] = {TOPIC}
         self.answers_probes = True
-        self._sender = SimpleNamespace(sender_task=None)
+        self._sender = SimpleNamespace(sender_task=None, _fail_all=None)
         self._message_accumulator = SimpleNamespace(fail_all=lambda _: None)
         self.client = SimpleNamespace(
             cluster=SimpleNamespace(partitions_for_topic=self._partitions),
