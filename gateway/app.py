@@ -61,6 +61,8 @@ def create_app(
         redoc_url=None,
         openapi_url="/openapi.json" if settings.docs else None,
         redirect_slashes=False,
+        # merely asking at each request whether these are on costs a fifth of it
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     describe(app, flow, settings)
     return app
