@@ -116,7 +116,9 @@ def _sender_is_dead(producer: Any) -> bool:
 
 
 async def _close(producer: Any) -> None:
-    """Lets it finish what it holds for a moment, then takes it apart."""
+    """Lets it finish what it holds for a moment, then takes it apart. Whoever still waits for an
+    ack from it goes on waiting until his own deadline: failing aiokafka's batches from outside
+    breaks its callbacks."""
     if await _ends(producer.stop()):
         return
     sender = producer._sender.sender_task
@@ -125,8 +127,6 @@ async def _close(producer: Any) -> None:
         sender.remove_done_callback(producer._sender._fail_all)
         sender.cancel()
         await asyncio.wait((sender,), timeout=_STOP_DEADLINE_S)
-    # whoever still waits on this producer hears of it now
-    producer._message_accumulator.fail_all(ConnectionError("the producer was replaced"))
     await _ends(producer.client.close())
 
 

@@ -32,7 +32,6 @@ class FakeProducer:
         self.topics: set[str] = {TOPIC}
         self.answers_probes = True
         self._sender = SimpleNamespace(sender_task=None, _fail_all=None)
-        self._message_accumulator = SimpleNamespace(fail_all=lambda _: None)
         self.client = SimpleNamespace(
             cluster=SimpleNamespace(partitions_for_topic=self._partitions),
             set_topics=self._nothing,
