@@ -17,7 +17,7 @@ from shared.model import Flow
 from shared.settings import JobSettings
 from stream_jobs import enrich, fold, master_data, persist, relay, store, topics
 from stream_jobs.session import open_session
-from stream_jobs.status import Say
+from stream_jobs.status import Say, StatusReporter
 from stream_jobs.supervisor import JobRun, supervise
 
 Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
@@ -78,6 +78,11 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
 
 
 def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
+    for name in names:
+        # what the last process said of itself must not pass for this one's word
+        status = StatusReporter(settings, name)
+        status.report("restarting", "Spark starts")
+        status.flush()
     spark = open_session(settings)
     ignited_by = {job.name: job.ignited_by for job in flow.jobs()}
     runs = [

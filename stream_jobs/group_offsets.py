@@ -2,60 +2,68 @@
 
 Spark keeps its own offsets; this copy is what usual tools see, and what a rebuild starts from. It
 is written after the batch's output is acknowledged, so it never runs ahead.
+
+By a consumer, not by an admin client: librdkafka's admin requests to a coordinator that goes away
+can abort the whole process (`rd_kafka_enq_once_del_source_return: Assertion ... failed`).
 """
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from shared.settings import Settings
 
 _TIMEOUT_S = 5.0
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 Offsets = dict[str, dict[int, int]]
 
 
 class GroupOffsets:
     def __init__(self, settings: Settings, job: str) -> None:
-        self.group = f"headrace-{job}"
-        self._admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2})
+        self._answers: list[KafkaError | None] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": settings.kafka_bootstrap,
+                "group.id": f"headrace-{job}",  # nothing is subscribed, so the group has no member
+                "enable.auto.commit": False,
+                "on_commit": lambda error, _places: self._answers.append(error),
+                "log_level": 2,
+            }
+        )
 
     def commit(self, offsets: Offsets) -> None:
-        places = [
-            TopicPartition(topic, partition, offset)
-            for topic, partitions in offsets.items()
-            for partition, offset in partitions.items()
-        ]
-        if places:
-            request = [ConsumerGroupTopicPartitions(self.group, places)]
-            answers = self._admin.alter_consumer_group_offsets(request, request_timeout=_TIMEOUT_S)
-            for answer in answers.values():
-                answer.result()
+        """Raises KafkaException where the broker has not confirmed it in time."""
+        self._answers.clear()
+        self._consumer.commit(
+            offsets=[
+                TopicPartition(topic, partition, offset)
+                for topic, partitions in offsets.items()
+                for partition, offset in partitions.items()
+            ],
+            asynchronous=True,
+        )
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not self._answers:
+            if time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            self._consumer.poll(0.05)
+        if self._answers[0] is not None:
+            raise KafkaException(self._answers[0])
 
-    def lag_records(self, topics: list[str]) -> int:
+    def lag_records(self, topics: Sequence[str]) -> int:
         """How many records the job has not finished, over all partitions of these topics."""
-        asked = [ConsumerGroupTopicPartitions(self.group)]
-        answers = self._admin.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_S)
-        done = {
-            (place.topic, place.partition): place.offset
-            for answer in answers.values()
-            for place in answer.result().topic_partitions
-        }
-        ends = self._offsets(topics, _LATEST)
-        starts = self._offsets(topics, _EARLIEST)
-        return sum(end - max(done.get(place, 0), starts[place]) for place, end in ends.items())
+        lag = 0
+        for place in self._consumer.committed(self._partitions(topics), _TIMEOUT_S):
+            start, end = self._consumer.get_watermark_offsets(place, _TIMEOUT_S)
+            lag += end - max(place.offset, start)  # a negative offset says that there is none
+        return lag
 
-    def _offsets(self, topics: list[str], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-        known = self._admin.list_topics(timeout=_TIMEOUT_S).topics
-        places = [
+    def _partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
+        known = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
+        return [
             TopicPartition(topic, partition)
             for topic in topics
             if topic in known
             for partition in known[topic].partitions
         ]
-        answers = self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S)
-        return {
-            (str(place.topic), place.partition): answer.result().offset
-            for place, answer in answers.items()
-        }

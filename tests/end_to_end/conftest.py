@@ -83,4 +83,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     for name in ("HEADRACE_KAFKA_BOOTSTRAP", "HEADRACE_POSTGRES_URL"):
         os.environ.pop(name, None)
     with Stack(tmp_path_factory.mktemp("stack"), random_ports=True) as stack:
-        yield Running(stack)
+        running = Running(stack)
+        yield running
+        running.http.close()

@@ -6,6 +6,11 @@ from tests.oracle import expected_states
 pytestmark = pytest.mark.stack
 
 
+def _reading(value: int) -> bytes:
+    """As both device models say it."""
+    return b'{"value": %d, "temp_f": %d}' % (value, value)
+
+
 def _assert_states_are_the_pure_fold(running: Running, devices: set[str]) -> None:
     expected = expected_states([e for e in running.events() if e["entity_id"] in devices])
     snapshots = running.snapshots()
@@ -25,7 +30,7 @@ def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
     devices = [f"device-{101 + i:04}" for i in range(50)]
     dead_before = running.dead_letters()
     running.stack.hold("postgres")
-    payloads = [(devices[i % 50], b'{"value": %d}' % (i % 100)) for i in range(1000)]
+    payloads = [(devices[i % 50], _reading(i % 100)) for i in range(1000)]
     receipts = running.post_all(payloads[:700])
     running.eventually(lambda: running.folded(dict.fromkeys(devices, 14)))
 
@@ -49,12 +54,12 @@ def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
 
 def test_spark_down_takes_nothing_from_devices_and_operators(running: Running) -> None:
     devices = [f"device-{201 + i:04}" for i in range(20)]
-    first = running.post_all([(device, b'{"value": 50}') for device in devices])
+    first = running.post_all([(device, _reading(50)) for device in devices])
     running.eventually(lambda: running.folded(dict.fromkeys(devices, 1)))
     running.eventually(lambda: running.state(devices[0]) is not None)
 
     running.stack.hold("spark")
-    later = running.post_all([(devices[i % 20], b'{"value": %d}' % i) for i in range(200)])
+    later = running.post_all([(devices[i % 20], _reading(i)) for i in range(200)])
     state = running.state(devices[0])
     assert state is not None
     assert state["state"]["count"] == 1
