@@ -60,6 +60,15 @@ class Event(NamedTuple):
     data: Fields
 
 
+class FreshField(NamedTuple):
+    """A field that must not be older than its use: it is read from the store for every micro-batch,
+    and the job pauses while the store is away. For rows that are keyed by the payload's entity."""
+
+    table: str
+    key: str  # the column that holds the entity's id
+    name: str
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """A route that devices POST to. It owns one ingest topic."""
@@ -68,8 +77,7 @@ class Endpoint:
     enrich: Callable[[Fields, Arrival, MasterData], Draft]
     emits: tuple[str, ...]  # event types
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
-    # (table, field) pairs that are read from the store at every use, never from the snapshot
-    fresh: tuple[tuple[str, str], ...] = ()
+    fresh: tuple[FreshField, ...] = ()
 
     @property
     def topic(self) -> str:

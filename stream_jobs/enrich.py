@@ -16,6 +16,7 @@ from shared.model import Flow
 from shared.settings import JobSettings
 from stream_jobs import arrow_records
 from stream_jobs.enrichment import STAGE, Enrich, Payload, enricher
+from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.master_view import MasterView
 from stream_jobs.status import Say
@@ -27,13 +28,17 @@ class EnrichTask(NamedTuple):
     flow: str
     bootstrap: str
     master_age_max_s: float
+    postgres_url: str
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         enrich = _enricher(self.flow)
         master = _master_view(self)
+        fresh = _fresh_fields(self)
         for batch in batches:
             master.refresh()
-            yield arrow_records.outgoing_batch([enrich(p, master) for p in _payloads(batch)])
+            payloads = list(_payloads(batch))
+            known = fresh.over(master, payloads)
+            yield arrow_records.outgoing_batch([enrich(payload, known) for payload in payloads])
 
 
 @cache
@@ -44,6 +49,11 @@ def _enricher(flow: str) -> Enrich:
 @cache
 def _master_view(task: EnrichTask) -> MasterView:
     return MasterView(task.bootstrap, load_flow(task.flow).master_tables, task.master_age_max_s)
+
+
+@cache
+def _fresh_fields(task: EnrichTask) -> FreshFields:
+    return FreshFields(load_flow(task.flow), task.postgres_url)
 
 
 def _payloads(batch: pa.RecordBatch) -> Iterator[Payload]:
@@ -65,7 +75,12 @@ def transform(payloads: DataFrame, task: EnrichTask) -> DataFrame:
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
-    task = EnrichTask(settings.flow, settings.kafka_bootstrap, settings.master_age_max_s)
+    task = EnrichTask(
+        settings.flow,
+        settings.kafka_bootstrap,
+        settings.master_age_max_s,
+        settings.postgres_url.get_secret_value(),
+    )
     topics = [endpoint.topic for endpoint in flow.endpoints]
     payloads = read_topics(spark, settings, topics, with_headers=True)
     return write_topics(transform(payloads, task), settings, STAGE)
