@@ -45,7 +45,12 @@ def _event(device: int, second: bool) -> EventRecord:
 
 def _write(bootstrap: str, events: list[EventRecord]) -> None:
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"}
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "partitioner": "murmur2_random",
+        }
     )
     for event in events:
         producer.produce("event.reading.v1", event_value(event), event.entity_id)

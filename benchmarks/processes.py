@@ -1,0 +1,45 @@
+"""CPU and memory of a process and its descendants, read from /proc."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: int) -> list[str]:
+    # the name in parentheses may hold spaces
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+
+
+def tree(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                children.setdefault(int(_stat(int(entry.name))[1]), []).append(int(entry.name))
+    found, unvisited = [], [pid]
+    while unvisited:
+        found.append(unvisited.pop())
+        unvisited += children.get(found[-1], [])
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of the tree, children that have ended included."""
+    ticks = 0
+    for member in tree(pid):
+        with suppress(OSError):
+            ticks += sum(map(int, _stat(member)[11:15]))
+    return ticks / _TICKS_PER_S
+
+
+def rss_mib(pid: int) -> float:
+    """Peak resident memory, summed over the live tree."""
+    kib = 0
+    for member in tree(pid):
+        with suppress(OSError):
+            for line in Path(f"/proc/{member}/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    kib += int(line.split()[1])
+    return round(kib / 1024, 1)
