@@ -1,0 +1,111 @@
+"""What the documents say of settings, files, topics and commands is what there is."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from local_stack.cli import app
+from shared.flow import load_flow
+from shared.settings import GatewaySettings, JobSettings
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+DOCUMENTS = {"README": README, "ARCHITECTURE": ARCHITECTURE, "CHANGELOG": CHANGELOG}
+FIELDS = GatewaySettings.model_fields | JobSettings.model_fields
+PACKAGES = ("gateway", "shared", "stream_jobs", "local_stack", "tests", "jars", "requirements")
+
+
+def _default(field: FieldInfo) -> str:
+    value: Any = field.get_default(call_default_factory=True)
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if value is None:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def test_the_configuration_table_has_every_setting_with_its_default() -> None:
+    shown = dict(re.findall(r"^\| `(HEADRACE_\w+)` \| (\S+) \|", README, re.M))
+    assert shown == {f"HEADRACE_{name.upper()}": _default(f) for name, f in FIELDS.items()}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_variable_that_a_document_names_is_read_somewhere(document: str) -> None:
+    launcher = "".join(path.read_text() for path in (ROOT / "local_stack").glob("*.py"))
+    launcher += (ROOT / "headrace").read_text()
+    settings = {f"HEADRACE_{name.upper()}" for name in FIELDS}
+    for name in set(re.findall(r"HEADRACE_\w+", DOCUMENTS[document])) - settings:
+        assert name in launcher, name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_that_a_document_names_is_there(document: str) -> None:
+    text = DOCUMENTS[document]
+    named = re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w./*-]*)`", text)
+    named += re.findall(r"\]\((\w[\w./-]*)\)", text)
+    for name in named:
+        assert list(ROOT.glob(name)), name
+
+
+def test_every_file_of_the_code_map_is_there() -> None:
+    map_text = ARCHITECTURE.split("## Code map")[1].split("```")[1]
+    package = ""
+    for line in map_text.splitlines():
+        package = match[1] if (match := re.match(r"(\w+)/", line)) else package
+        for name in re.findall(r"\b[\w]+\.py\b", line):
+            assert list((ROOT / package).rglob(name)), f"{package}/{name}"
+
+
+def test_every_module_of_the_product_is_on_the_code_map() -> None:
+    map_text = ARCHITECTURE.split("## Code map")[1].split("```")[1]
+    for package in ("gateway", "shared", "stream_jobs"):
+        for path in (ROOT / package).glob("*.py"):
+            assert path.name.startswith("__") or path.name in map_text, path
+
+
+def test_the_readme_names_every_topic_of_the_flow_and_no_other() -> None:
+    there = {topic.name for topic in load_flow().topics()}
+    named = set(re.findall(r"\b(?:\w+\.)+v1\b", README))
+    assert named <= there
+    assert there - named <= {"job.status.v1"}
+
+
+def test_every_verb_that_a_document_shows_is_one_of_the_launcher_s() -> None:
+    verbs = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback}
+    verbs |= {group.name for group in app.registered_groups if group.name}
+    texts = [*DOCUMENTS.values(), (ROOT / "Makefile").read_text()]
+    shown = {verb for text in texts for verb in re.findall(r"\./headrace (\w+)", text)}
+    assert shown <= verbs
+
+
+def test_the_sample_consumer_is_python_that_runs_on_this_version() -> None:
+    (sample,) = re.findall(r"```python\n(.+?)```", README, re.S)
+    imported = [node for node in ast.walk(ast.parse(sample)) if isinstance(node, ast.ImportFrom)]
+    assert [node.module for node in imported] == ["aiokafka"]
+
+
+def test_the_newest_change_is_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = re.search(r"^## (\S+)", CHANGELOG, re.M)
+    assert newest
+    assert newest[1] == version
+
+
+def test_the_commit_hook_calls_what_make_calls() -> None:
+    (entry,) = re.findall(r"entry: make (\w+)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert re.search(rf"^{entry}: ; \./headrace test", (ROOT / "Makefile").read_text(), re.M)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_no_document_names_a_path_or_a_password_of_some_machine(document: str) -> None:
+    text = DOCUMENTS[document]
+    assert not re.search(r"(?<![\w.}/])/(?:home|root|work|tmp|usr|var|opt)/", text)
+    assert not re.search(r"://\w+:[^*\s@]+@", text)
