@@ -67,7 +67,8 @@ def load(bootstrap: str, count: int, entities: int) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,  # else retries reorder, and what is behind its mark is a repeat
+            # without it retries reorder, and what comes behind its mark is taken for a repeat
+            "enable.idempotence": True,
             "linger.ms": 20,
             "batch.size": 1_000_000,
             "partitioner": "murmur2_random",

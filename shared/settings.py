@@ -1,6 +1,7 @@
 """Every setting, read once from the environment (HEADRACE_…). Units stand last in the names."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -17,6 +18,9 @@ class Settings(BaseSettings):
     postgres_url: SecretStr = SecretStr("postgresql://headrace@127.0.0.1:5432/headrace")
     state_dir: Path = Path(".headrace/state")
     flow: str = "shared.flow:FLOW"
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        "none", description="of what the jobs write; a reader needs the codec"
+    )
     partitions: int = Field(4, ge=1, description="partitions of each topic that is created")
     replication: int = Field(1, ge=1, description="replicas of each topic that is created")
 
@@ -41,7 +45,9 @@ class JobSettings(Settings):
     )
     checkpoint_dir: Path | None = None  # default: <state_dir>/checkpoints
     state_partitions: int = Field(2, ge=1, description="fixed for the life of a checkpoint")
-    fold_buckets: int = Field(64, ge=1)
+    fold_buckets: int = Field(
+        64, ge=1, description="fixed for the life of a checkpoint: state is keyed by them"
+    )
     trigger_ms: int = Field(100, ge=0)
     batch_records_max: int = Field(200_000, ge=1)
     id_ring_size: int = Field(64, ge=0)

@@ -19,6 +19,7 @@ from stream_jobs import enrich, fold, master_data, persist, relay, store, topics
 from stream_jobs.session import open_session
 from stream_jobs.status import Say, StatusReporter
 from stream_jobs.supervisor import JobRun, supervise
+from stream_jobs.warm_up import warm_up
 
 Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
 
@@ -95,6 +96,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         )
         for name in names
     ]
+    warm_up(spark, settings, flow, names)
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
     sys.stderr.flush()

@@ -5,6 +5,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from shared.settings import Settings
 from stream_jobs.outbox import OutboxRow
 
 
@@ -13,16 +14,16 @@ class DeadProducerError(Exception):
 
 
 class AckedProducer:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                "bootstrap.servers": settings.kafka_bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
                 # as aiokafka and Spark choose: one entity, one partition, whoever writes
                 "partitioner": "murmur2_random",
                 "linger.ms": 5,
-                "compression.type": "lz4",
+                "compression.type": settings.compression,
                 # never: a record given up here could be overtaken by a later one of its key
                 "message.timeout.ms": 0,
                 # how large a record may be is for the topic to say

@@ -74,13 +74,16 @@ def transform(payloads: DataFrame, task: EnrichTask) -> DataFrame:
     )
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
-    task = EnrichTask(
+def task(settings: JobSettings) -> EnrichTask:
+    return EnrichTask(
         settings.flow,
         settings.kafka_bootstrap,
         settings.master_age_max_s,
         settings.postgres_url.get_secret_value(),
     )
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
     topics = [endpoint.topic for endpoint in flow.endpoints]
     payloads = read_topics(spark, settings, topics, with_headers=True)
-    return write_topics(transform(payloads, task), settings, STAGE)
+    return write_topics(transform(payloads, task(settings)), settings, STAGE)

@@ -37,7 +37,7 @@ def write_topics(frame: DataFrame, settings: JobSettings, job: str) -> DataStrea
         .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
         .option("kafka.acks", "all")
         .option("kafka.enable.idempotence", True)
-        .option("kafka.compression.type", "lz4")
+        .option("kafka.compression.type", settings.compression)
         .option("kafka.batch.size", 256 * 1024)
         .option("kafka.max.request.size", 8 * 1024 * 1024)
         .option("includeHeaders", True)

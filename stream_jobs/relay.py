@@ -70,7 +70,7 @@ class Relay:
         self.renew_producer()
 
     def renew_producer(self) -> None:
-        self._producer = AckedProducer(self._settings.kafka_bootstrap)
+        self._producer = AckedProducer(self._settings)
 
     def work(self) -> None:
         """Until the stop, or until an error ends the connection."""

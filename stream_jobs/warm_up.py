@@ -1,0 +1,45 @@
+"""Runs each job's plan once on a record that belongs nowhere, so that the first real one is quick.
+
+What it pays for beforehand: Python workers with their imports, generated code, the state store's
+native library, the master data of each worker. Nothing is written.
+"""
+
+import logging
+
+from pyspark.sql import DataFrame, SparkSession
+
+from shared.model import Flow
+from shared.settings import JobSettings
+from stream_jobs import arrow_records, enrich, fold
+
+_log = logging.getLogger(__name__)
+
+
+def warm_up(spark: SparkSession, settings: JobSettings, flow: Flow, names: list[str]) -> None:
+    if "enrich" in names:
+        payload = _record(spark, flow.endpoints[0].topic)
+        _run(enrich.transform(payload, enrich.task(settings)), "enrich")
+    if "fold" in names:
+        event = _record(spark, flow.event_types[0].topic)
+        _run(fold.transform(event, settings), "fold")
+
+
+def _record(spark: SparkSession, topic: str) -> DataFrame:
+    # neither a payload nor an event: it runs through to a dead letter, which nobody collects
+    rows = spark.range(2).selectExpr("id", f"'{topic}' AS topic")
+    return rows.selectExpr(
+        "cast(NULL AS binary) AS key",
+        "cast('' AS binary) AS value",
+        "topic",
+        "0 AS partition",
+        "id AS offset",
+        "current_timestamp() AS timestamp",
+        f"cast(array() AS {arrow_records.HEADERS_DDL}) AS headers",
+    )
+
+
+def _run(frame: DataFrame, job: str) -> None:
+    try:
+        frame.write.format("noop").mode("overwrite").save()
+    except Exception as error:  # the query itself will meet it again, and tell
+        _log.info("%s could not be warmed up: %s", job, str(error).splitlines()[0])
