@@ -1,11 +1,15 @@
-"""Where partitions start and end. Blocks, for a bounded time."""
+"""Where partitions start and end. Blocks, for a bounded time.
+
+Asked by a consumer, not by an admin client: librdkafka's admin requests can abort the whole process
+when their broker goes away (`rd_kafka_enq_once_del_source_return: Assertion ... failed`).
+"""
 
 import logging
-from collections.abc import Collection
-from typing import Any
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, TopicPartition
 
 Partition = tuple[str, int]
 
@@ -14,29 +18,22 @@ QUIET = logging.getLogger("librdkafka")
 QUIET.setLevel(logging.CRITICAL)
 
 
-def start_offsets(
-    admin: AdminClient, partitions: Collection[Partition], deadline_s: float
-) -> dict[Partition, int]:
-    return _offsets(admin, partitions, OffsetSpec.earliest(), deadline_s)  # type: ignore[no-untyped-call]
+class Range(NamedTuple):
+    start: int
+    end: int
 
 
-def end_offsets(
-    admin: AdminClient, partitions: Collection[Partition], deadline_s: float
-) -> dict[Partition, int]:
-    return _offsets(admin, partitions, OffsetSpec.latest(), deadline_s)  # type: ignore[no-untyped-call]
-
-
-def _offsets(
-    admin: AdminClient, partitions: Collection[Partition], spec: Any, deadline_s: float
-) -> dict[Partition, int]:
-    if not partitions:
-        return {}
-    asked = admin.list_offsets(
-        {TopicPartition(topic, p): spec for topic, p in partitions},
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=deadline_s,
-    )
-    return {
-        (at.topic, at.partition): answer.result(deadline_s + 0.5).offset
-        for at, answer in asked.items()
-    }
+def offset_ranges(
+    consumer: Consumer, partitions: Iterable[Partition], deadline_s: float
+) -> dict[Partition, Range]:
+    """KafkaException or TimeoutError where they are not all known within the deadline."""
+    give_up_s = time.monotonic() + deadline_s
+    ranges: dict[Partition, Range] = {}
+    for topic, p in partitions:
+        left_s = give_up_s - time.monotonic()
+        # without an answer in time the call returns None, or raises
+        known = left_s > 0 and consumer.get_watermark_offsets(TopicPartition(topic, p), left_s)
+        if not known:
+            raise TimeoutError(f"{topic}/{p}: no answer within {deadline_s} s")
+        ranges[topic, p] = Range(*known)
+    return ranges

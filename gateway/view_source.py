@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from gateway.kafka_offsets import QUIET, Partition, end_offsets, start_offsets
+from gateway.kafka_offsets import QUIET, Partition, Range, offset_ranges
 from shared.envelope import Position
 
 _ANSWER_S = 2.0
@@ -41,6 +41,8 @@ class ViewSource:
         self._connect()
 
     def _connect(self) -> None:
+        # only an admin client tells a topic's id; that it may abort its process (see kafka_offsets)
+        # costs a restart of the view's writer, nothing else
         self._admin = AdminClient(self._common)
         self._consumer = Consumer(
             {
@@ -71,21 +73,22 @@ class ViewSource:
                 continue
             found[topic] = (str(description.topic_id), [p.id for p in description.partitions])
         partitions = [(topic, p) for topic, (_, ids) in found.items() for p in ids]
-        try:
-            starts = start_offsets(self._admin, partitions, _ANSWER_S)
-            ends = end_offsets(self._admin, partitions, _ANSWER_S)
-        except (KafkaException, TimeoutError) as error:
-            raise KafkaAway(str(error)) from None
+        ranges = self._ranges(partitions)
         return {
             topic: TopicFacts(
-                topic_id, {p: starts[topic, p] for p in ids}, {p: ends[topic, p] for p in ids}
+                topic_id,
+                {p: ranges[topic, p].start for p in ids},
+                {p: ranges[topic, p].end for p in ids},
             )
             for topic, (topic_id, ids) in found.items()
         }
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        return {at: found.end for at, found in self._ranges(partitions).items()}
+
+    def _ranges(self, partitions: Collection[Partition]) -> dict[Partition, Range]:
         try:
-            return end_offsets(self._admin, partitions, _ANSWER_S)
+            return offset_ranges(self._consumer, partitions, _ANSWER_S)
         except KafkaException as error:
             if error.args[0].code() in _DAMAGE:
                 self._on_damage()

@@ -16,6 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def warm_up(spark: SparkSession, settings: JobSettings, flow: Flow, names: list[str]) -> None:
+    spark.streams.active  # noqa: B018 - its making is what starts the coordinator of state stores
     if "enrich" in names:
         payload = _record(spark, flow.endpoints[0].topic)
         _run(enrich.transform(payload, enrich.task(settings)), "enrich")
