@@ -34,7 +34,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
-        **_master_data(statuses.get("enrich")),
+        **_master_data(statuses.get("relay"), seen.at_ms),
         "state_view:lag": _view(seen),
         **{f"job:{job}": _job(status, seen.at_ms) for job, status in statuses.items()},
         **{f"lane:{lane}": _lane(lane, seen.kafka) for lane in lanes},
@@ -66,10 +66,11 @@ def _kafka(seen: Observation) -> Check:
     return check
 
 
-def _master_data(enrich: Mapping[str, Any] | None) -> dict[str, Check]:
-    age_s = (enrich or {}).get("master_age_s")
-    if age_s is None:
+def _master_data(relay: Mapping[str, Any] | None, now_ms: int) -> dict[str, Check]:
+    as_of_ms = (relay or {}).get("master_as_of_ms")
+    if not isinstance(as_of_ms, int):
         return {}
+    age_s = round(max(0, now_ms - as_of_ms) / 1000, 1)
     old = "master data was not refreshed lately" if age_s > _MASTER_AGE_MAX_S else ""
     return {"master_data:age": _check("warn" if old else "pass", age_s, "s", old)}
 

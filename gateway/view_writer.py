@@ -23,6 +23,7 @@ from shared.flow import load_flow
 from shared.model import JOB_STATUS_TOPIC
 from shared.settings import GatewaySettings
 from shared.snapshot import META
+from shared.timestamps import is_time_ms
 
 log = logging.getLogger("gateway.view_writer")
 
@@ -31,6 +32,7 @@ _LOOK_AT_ENDS_EVERY_S = 0.5
 _WAIT_S = 0.25
 # A deletion can be seen for a day (delete.retention.ms). Who was away for longer starts again.
 _AWAY_MAX_MS = 20 * 3600 * 1000
+_VERSION_END = 1 << 63
 
 
 class ViewWriter:
@@ -134,7 +136,7 @@ def _take(changes: Changes, message: Message, topic: str, partition: int, offset
     else:
         try:
             version = None if topic == JOB_STATUS_TOPIC else _version(value)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             changes.skip(topic)
             return
         _, timestamp_ms = message.timestamp()
@@ -142,7 +144,15 @@ def _take(changes: Changes, message: Message, topic: str, partition: int, offset
 
 
 def _version(value: bytes) -> int:
-    return int(orjson.loads(value)[META]["version"])
+    """ValueError, KeyError or TypeError where it is no snapshot that SQLite can hold and /state
+    can show: anyone may have written it, and the writer would meet it again after each restart."""
+    meta = orjson.loads(value)[META]
+    version, event_time_ms = meta["version"], meta.get("event_time_ms")
+    if type(version) is not int or abs(version) >= _VERSION_END:
+        raise ValueError("the version is no whole number of 64 bits")
+    if event_time_ms is not None and not is_time_ms(event_time_ms):
+        raise ValueError("the event time is no time")
+    return version
 
 
 def _mismatch(

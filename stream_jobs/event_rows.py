@@ -12,11 +12,11 @@ from shared import envelope, snapshot
 from shared.envelope import Header, Position
 from shared.ids import derived_event_id
 from shared.model import Flow
+from shared.timestamps import is_time_ms
 
 # \u0000 is legal JSON and illegal text in PostgreSQL; \\u0000 is a backslash and five characters
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-_TIME_MS_MAX = 253_402_300_799_999  # the last millisecond of year 9999
 _BIGINT_END = 1 << 63
 
 
@@ -104,8 +104,6 @@ class RowMaker:
         texts = (event.id, event.type, event.entity_id, event.origin.topic)
         if not all(isinstance(text, str) for text in texts):
             raise _UnfitError("no_event", "an id, the type or the origin is no text")
-        if not (_is_time(event.time_ms) and _is_time(event.arrived_ms)):
-            raise _UnfitError("no_event", "a time is no number of milliseconds before year 10000")
         if event.type != topic_type:
             # its completion would go to a topic that nobody declared
             raise _UnfitError("wrong_type", f"{event.type!r} on the topic of {topic_type!r}")
@@ -135,15 +133,11 @@ def _state_row(record: LogRecord, entity: str) -> StateRow | None:
         raise _UnfitError("no_snapshot", f"{type(error).__name__}: {error}") from error
     if type(decoded.version) is not int or abs(decoded.version) >= _BIGINT_END:
         raise _UnfitError("no_snapshot", "the version is no whole number")
-    if decoded.event_time_ms is not None and not _is_time(decoded.event_time_ms):
+    if decoded.event_time_ms is not None and not is_time_ms(decoded.event_time_ms):
         raise _UnfitError("no_snapshot", "the event time is no number of milliseconds")
     if "\0" in entity_id:
         raise _UnfitError("nul_in_text", "the key holds a NUL character")
     return StateRow(record, entity, entity_id, decoded.version, decoded.event_time_ms, state)
-
-
-def _is_time(time_ms: object) -> bool:
-    return type(time_ms) is int and 0 <= time_ms <= _TIME_MS_MAX
 
 
 def _key(record: LogRecord) -> bytes:

@@ -62,6 +62,7 @@ class Relay:
         self._stop = stop
         self._status = status
         self._master_topics = [master_topic(t) for t in load_flow(settings.flow).master_tables]
+        self._as_of_ms: int | None = None
         self.leads = False
         self._held: dict[str, Hold] = {}
         self._sent = 0
@@ -152,12 +153,13 @@ class Relay:
             OutboxRow(seq, topic, key, value, []) for seq, topic in enumerate(self._master_topics)
         ]
         asked_s = time.monotonic()
-        self._producer.send(beats, lambda: self._keep_waiting(asked_s))
+        if not self._producer.send(beats, lambda: self._keep_waiting(asked_s)):
+            self._as_of_ms = as_of_ms
 
     def say(self, state: str, detail: str, **numbers: float) -> None:
         if self._is_news(state, detail):
             self._log_change(state, detail)
-            self._status.report(state, detail, **numbers)
+            self._status.report(state, detail, master_as_of_ms=self._as_of_ms, **numbers)
             self._said_at_s = time.monotonic()
 
     def _is_news(self, state: str, detail: str) -> bool:

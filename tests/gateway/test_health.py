@@ -58,7 +58,8 @@ def test_a_job_says_how_far_it_is_behind() -> None:
 
 @pytest.mark.parametrize(("age_s", "expected"), [(3.0, "pass"), (4000.0, "warn")])
 def test_old_master_data_is_a_warning(age_s: float, expected: str) -> None:
-    document = _report(enrich={"state": "running", "master_age_s": age_s})
+    as_of_ms = NOW_MS - int(age_s * 1000)
+    document = _report(relay={"state": "running", "master_as_of_ms": as_of_ms})
     (check,) = document["checks"]["master_data:age"]
     assert (check["status"], check["observedValue"]) == (expected, age_s)
 
