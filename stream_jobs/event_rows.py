@@ -104,6 +104,8 @@ class RowMaker:
         texts = (event.id, event.type, event.entity_id, event.origin.topic)
         if not all(isinstance(text, str) for text in texts):
             raise _UnfitError("no_event", "an id, the type or the origin is no text")
+        if record.key != event.entity_id.encode():
+            raise _UnfitError("wrong_key", f"the event is of {event.entity_id!r}")
         if event.type != topic_type:
             # its completion would go to a topic that nobody declared
             raise _UnfitError("wrong_type", f"{event.type!r} on the topic of {topic_type!r}")

@@ -92,8 +92,12 @@ class BucketFold(StatefulProcessor):
                     record = envelope.read_event(position, value)
                 except ValueError as error:
                     yield _dead_letter(position, key, value, "no_event", str(error))
-                else:
+                    continue
+                if key == record.entity_id.encode():
                     records[record.entity_id].append(record)
+                else:
+                    # buckets are made of keys: in this one the entity would get a second state
+                    yield _dead_letter(position, key, value, "wrong_key", record.entity_id)
         for entity_id, unordered in records.items():
             yield from self._fold(entity_id, sorted(unordered))
 

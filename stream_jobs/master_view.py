@@ -4,11 +4,13 @@ It loads whole before the first look-up, then takes in changes between batches w
 """
 
 import time
+from typing import Any
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from shared.model import RELAY_HEARTBEAT_KEY, Fields, master_topic
+from shared.timestamps import is_time_ms
 
 _LOAD_DEADLINE_S = 60.0
 _CHUNK_RECORDS = 10_000
@@ -39,8 +41,9 @@ class MasterView:
             self._load()
 
     def find(self, table: str, key: str) -> Fields | None:
-        raw = self._rows[table].get(key)
-        return None if raw is None else orjson.loads(raw)
+        # what is no row is as good as none: the payload waits for a better one
+        row = _json(self._rows[table].get(key))
+        return row if isinstance(row, dict) else None
 
     def refresh(self) -> None:
         """Takes in what has come since; raises where what is known has grown too old."""
@@ -92,9 +95,19 @@ class MasterView:
             table = self._table_by_topic[topic]
             key, value = (message.key() or b"").decode(errors="replace"), message.value()
             if key == RELAY_HEARTBEAT_KEY:
-                self._as_of_ms[table] = orjson.loads(value or b"{}").get("as_of_ms", 0)
+                beat = _json(value)
+                if isinstance(beat, dict) and is_time_ms(beat.get("as_of_ms")):
+                    self._as_of_ms[table] = beat["as_of_ms"]
             elif value is None:
                 self._rows[table].pop(key, None)
             else:
                 self._rows[table][key] = value
         return len(messages)
+
+
+def _json(raw: bytes | None) -> Any:
+    """None where it is none. A worker that died of it would meet it again at its next load."""
+    try:
+        return None if raw is None else orjson.loads(raw)
+    except ValueError:
+        return None
