@@ -23,6 +23,20 @@ class Range(NamedTuple):
     end: int
 
 
+def asking_consumer(bootstrap: str) -> Consumer:
+    """It only asks: on one that reads, too, each question would wait behind a fetch."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "headrace-gateway",  # has to be there, is never joined
+            # not QUIET: its lines would pile up, because nobody polls this consumer
+            "log_level": 0,
+            "socket.timeout.ms": 2000,
+            "reconnect.backoff.max.ms": 1000,
+        }
+    )
+
+
 def offset_ranges(
     consumer: Consumer, partitions: Iterable[Partition], deadline_s: float
 ) -> dict[Partition, Range]:

@@ -5,9 +5,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import psycopg
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
-from gateway.kafka_offsets import offset_ranges
+from gateway.kafka_offsets import asking_consumer, offset_ranges
 
 _KAFKA_ANSWER_S = 1.0
 _POSTGRES_ANSWER_S = 2  # libpq counts whole seconds and takes less than 2 for 2
@@ -31,16 +31,7 @@ class KafkaProbe:
     def __init__(self, bootstrap: str, topics: Collection[str], lanes: Collection[str]) -> None:
         self._topics = topics
         self._lanes = lanes
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "headrace-health",  # asked for, never joined
-                # not a logger: its lines would pile up, because nothing polls this consumer
-                "log_level": 0,
-                "socket.timeout.ms": 2000,
-                "reconnect.backoff.max.ms": 1000,
-            }
-        )
+        self._consumer = asking_consumer(bootstrap)
 
     def look(self) -> KafkaSeen:
         begun_s = time.monotonic()

@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from gateway.kafka_offsets import QUIET, Partition, Range, offset_ranges
+from gateway.kafka_offsets import QUIET, Partition, Range, asking_consumer, offset_ranges
 from shared.envelope import Position
 
 _ANSWER_S = 2.0
@@ -44,6 +44,7 @@ class ViewSource:
         # only an admin client tells a topic's id; that it may abort its process (see kafka_offsets)
         # costs a restart of the view's writer, nothing else
         self._admin = AdminClient(self._common)
+        self._asking = asking_consumer(self._common["bootstrap.servers"])
         self._consumer = Consumer(
             {
                 **self._common,
@@ -88,7 +89,7 @@ class ViewSource:
 
     def _ranges(self, partitions: Collection[Partition]) -> dict[Partition, Range]:
         try:
-            return offset_ranges(self._consumer, partitions, _ANSWER_S)
+            return offset_ranges(self._asking, partitions, _ANSWER_S)
         except KafkaException as error:
             if error.args[0].code() in _DAMAGE:
                 self._on_damage()
@@ -100,6 +101,7 @@ class ViewSource:
         # librdkafka holds on to the leader epochs of a topic: with clients that have known an
         # earlier topic of the same name, the new one is never read
         self._consumer.close()
+        self._asking.close()
         self._connect()
         self._consumer.assign(
             [TopicPartition(topic, p, offset) for (topic, p), offset in positions.items()]
