@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 
 from shared.model import Fields
-from shared.timestamps import to_rfc3339
+from shared.timestamps import is_time_ms, to_rfc3339
 
 Header = tuple[str, bytes]
 
@@ -107,10 +107,12 @@ def read_event(position: Position, value: bytes) -> EventRecord:
         raise ValueError(f"{position} is no event: {type(error).__name__} {error}") from error
     if not (
         type(record.entity_id) is type(record.id) is type(record.type) is str
-        and type(record.time_ms) is type(record.arrived_ms) is type(record.origin.offset) is int
+        and type(record.origin.offset) is int
         and type(record.data) is dict
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")
+    if not (is_time_ms(record.time_ms) and is_time_ms(record.arrived_ms)):
+        raise ValueError(f"{position} is no event: a time is out of the years 1 to 9999")
     return record
 
 

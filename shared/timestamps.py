@@ -4,6 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+# the first and the last millisecond that RFC 3339 can say
+_FIRST_MS = -62_135_596_800_000
+_LAST_MS = 253_402_300_799_999
+
+
+def is_time_ms(value: object) -> bool:
+    """Whether it can be told as text and stored."""
+    return type(value) is int and _FIRST_MS <= value <= _LAST_MS
 
 
 def to_rfc3339(time_ms: int) -> str:
@@ -12,8 +20,9 @@ def to_rfc3339(time_ms: int) -> str:
 
 
 def from_rfc3339(text: str) -> int:
-    """Epoch milliseconds; ValueError where the text is no time or has no UTC offset."""
+    """Epoch milliseconds; ValueError where the text is no time or has no UTC offset,
+    OverflowError where its offset takes it out of the years 1 to 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("the UTC offset is missing (write Z or +01:00)")
-    return (moment - _EPOCH) // _MILLISECOND
+    return (moment.astimezone(UTC) - _EPOCH) // _MILLISECOND

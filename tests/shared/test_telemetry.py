@@ -71,6 +71,8 @@ def test_the_payloads_own_time_counts(at: str, time_ms: int) -> None:
         ({"value": 1, "at": 17}, "wrong_type"),
         ({"value": 1, "at": "yesterday"}, "bad_time"),
         ({"value": 1, "at": "2023-11-14T22:13:20"}, "bad_time"),
+        ({"value": 1, "at": "0001-01-01T00:00:00+01:00"}, "bad_time"),
+        ({"value": 1, "at": "9999-12-31T23:59:59-01:00"}, "bad_time"),
     ],
 )
 def test_what_cannot_be_a_reading_says_why(payload: dict[str, Any], code: str) -> None:

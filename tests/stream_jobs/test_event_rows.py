@@ -80,6 +80,8 @@ def test_a_tombstone_leaves_the_row_that_guards_the_version() -> None:
         (_event(arrived_ms=10**18), "no_event"),
         (_event(id="e\0"), "nul_in_text"),
         (_event(type="other"), "wrong_type"),
+        (_event()._replace(key=b"device-0002"), "wrong_key"),
+        (_event()._replace(key=None), "wrong_key"),
         (_state(b"[]"), "no_snapshot"),
         (_state(b'{"count": 1}'), "no_snapshot"),
         (_state(b'{"_meta": 1}'), "no_snapshot"),
@@ -92,6 +94,12 @@ def test_what_can_be_no_row_is_parked_with_the_reason(record: LogRecord, reason:
     assert isinstance(letter, DeadLetter)
     assert letter.reason == reason
     assert letter.record is record
+
+
+def test_a_clock_that_stands_before_1970_is_no_reason_to_park() -> None:
+    assert isinstance(_MAKER.make(_event(time_ms=-7_200_000)), EventRow)
+    taken = Snapshot({"count": 1}, version=1, event_time_ms=-7_200_000)
+    assert isinstance(_MAKER.make(_state(snapshot.encode(taken, "f"))), StateRow)
 
 
 def test_an_escaped_backslash_before_u0000_is_text() -> None:

@@ -1,0 +1,19 @@
+import orjson
+import pytest
+
+from shared.envelope import event_value, read_event
+from tests.builders import event_record
+
+
+def test_an_event_is_read_as_it_was_written() -> None:
+    record = event_record(attempt=2, time_ms=-7_200_000)
+    assert read_event(record.position, event_value(record)) == record
+
+
+@pytest.mark.parametrize("name", ["time_ms", "arrived_ms"])
+@pytest.mark.parametrize("time_ms", [(1 << 64) - 1, -(1 << 62), 1.5, "1", None])
+def test_a_time_that_no_clock_shows_makes_no_event(name: str, time_ms: object) -> None:
+    record = event_record()
+    value = orjson.loads(event_value(record)) | {name: time_ms}
+    with pytest.raises(ValueError, match="no event"):
+        read_event(record.position, orjson.dumps(value))
