@@ -11,7 +11,8 @@ from gateway.state_view import Progress
 from shared.model import JOB_STATUS_TOPIC
 from shared.timestamps import to_rfc3339
 
-SILENT_MAX_MS = 15_000
+# they speak every two seconds
+SILENT_MAX_MS = 5_000
 _VIEW_LAG_MAX_MS = 5_000
 _MASTER_AGE_MAX_S = 300.0
 
