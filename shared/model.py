@@ -129,8 +129,14 @@ class Job(NamedTuple):
     looks_up: tuple[str, ...] = ()
 
 
+# An event can be four times its payload: JSON may say in five bytes a number that is written out in
+# eighteen. A record that its topic refused would stop the job that writes it.
+RECORD_BYTES_MAX = 8 * 1024 * 1024
 _FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-_LOG_TIME = {"message.timestamp.type": "LogAppendTime"}
+_LOG_TIME = {
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(RECORD_BYTES_MAX),
+}
 # keeps nulls long enough for a reader that was away for a day
 _COMPACTED = {"cleanup.policy": "compact", "delete.retention.ms": "86400000", **_LOG_TIME}
 _DAYS_MS = 86_400_000

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from shared.model import RECORD_BYTES_MAX
 from shared.settings import JobSettings
 
 
@@ -39,7 +40,7 @@ def write_topics(frame: DataFrame, settings: JobSettings, job: str) -> DataStrea
         .option("kafka.enable.idempotence", True)
         .option("kafka.compression.type", settings.compression)
         .option("kafka.batch.size", 256 * 1024)
-        .option("kafka.max.request.size", 8 * 1024 * 1024)
+        .option("kafka.max.request.size", RECORD_BYTES_MAX)
         .option("includeHeaders", True)
         .option("checkpointLocation", str(settings.checkpoints / job))
         .trigger(processingTime=f"{settings.trigger_ms} milliseconds")

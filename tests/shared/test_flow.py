@@ -1,7 +1,9 @@
+import orjson
 import pytest
 
 from shared.flow import FLOW, load_flow
 from shared.model import Endpoint, Entity, EventType, Flow
+from shared.settings import GatewaySettings
 
 
 def _flow(**changes: object) -> Flow:
@@ -38,6 +40,15 @@ def test_events_are_kept_for_ever_and_states_compacted() -> None:
     assert config["event.reading.v1"]["retention.bytes"] == "-1"
     assert config["state.device.v1"]["cleanup.policy"] == "compact"
     assert config["ingest.telemetry.v1"]["message.timestamp.type"] == "LogAppendTime"
+
+
+def test_an_event_fits_into_its_topic_whatever_its_payload_grows_to() -> None:
+    body_bytes_max = GatewaySettings.model_fields["body_bytes_max"].default
+    payload = b"[" + b",".join([b"1e15"] * 1000) + b"]"
+    growth = len(orjson.dumps(orjson.loads(payload))) / len(payload)
+    assert growth > 3
+    for topic in FLOW.topics():
+        assert int(topic.config["max.message.bytes"]) > growth * body_bytes_max, topic.name
 
 
 def test_the_picture_names_every_topic() -> None:
