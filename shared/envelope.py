@@ -107,7 +107,8 @@ def read_event(position: Position, value: bytes) -> EventRecord:
         raise ValueError(f"{position} is no event: {type(error).__name__} {error}") from error
     if not (
         type(record.entity_id) is type(record.id) is type(record.type) is str
-        and type(record.origin.offset) is int
+        and type(record.origin.topic) is str
+        and type(record.origin.partition) is type(record.origin.offset) is int
         and type(record.data) is dict
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")

@@ -101,9 +101,6 @@ class RowMaker:
             event = envelope.read_event(record.position, value)
         except ValueError as error:
             raise _UnfitError("no_event", str(error)) from error
-        texts = (event.id, event.type, event.entity_id, event.origin.topic)
-        if not all(isinstance(text, str) for text in texts):
-            raise _UnfitError("no_event", "an id, the type or the origin is no text")
         if record.key != event.entity_id.encode():
             raise _UnfitError("wrong_key", f"the event is of {event.entity_id!r}")
         if event.type != topic_type:

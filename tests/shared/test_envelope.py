@@ -10,6 +10,14 @@ def test_an_event_is_read_as_it_was_written() -> None:
     assert read_event(record.position, event_value(record)) == record
 
 
+@pytest.mark.parametrize("origin", [["t", 0], "abc", [[], 0, 1], ["t", "0", 1], ["t", 0, 1.5]])
+def test_an_origin_that_is_no_place_makes_no_event(origin: object) -> None:
+    record = event_record()
+    value = orjson.loads(event_value(record)) | {"origin": origin}
+    with pytest.raises(ValueError, match="no event"):
+        read_event(record.position, orjson.dumps(value))
+
+
 @pytest.mark.parametrize("name", ["time_ms", "arrived_ms"])
 @pytest.mark.parametrize("time_ms", [(1 << 64) - 1, -(1 << 62), 1.5, "1", None])
 def test_a_time_that_no_clock_shows_makes_no_event(name: str, time_ms: object) -> None:
