@@ -6,7 +6,6 @@ import sys
 
 import uvicorn
 from fastapi import FastAPI
-from pydantic import ValidationError
 
 from gateway.app import create_app
 from gateway.health import Health
@@ -14,7 +13,7 @@ from gateway.raw_log import RawLog
 from gateway.state_view import StateView
 from gateway.view_process import ViewProcess
 from shared.flow import load_flow
-from shared.settings import GatewaySettings
+from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 
 
 def build(settings: GatewaySettings) -> FastAPI:
@@ -53,13 +52,8 @@ def main() -> int:
     try:
         settings = GatewaySettings()
         app = build(settings)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        name = "_".join(str(part) for part in wrong["loc"]).upper()
-        print(f"gateway: HEADRACE_{name}: {wrong['msg']}", file=sys.stderr)
-        return 2
-    except (ImportError, AttributeError, TypeError) as error:
-        print(f"gateway: HEADRACE_FLOW: {error}", file=sys.stderr)
+    except WRONG_SETTINGS as error:
+        print(explain(error), file=sys.stderr)
         return 2
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -4,7 +4,6 @@ A plain ASGI app, mounted beside FastAPI's router and not in it: routing a reque
 much as all that is done here.
 """
 
-import re
 import time
 
 import orjson
@@ -15,15 +14,10 @@ from gateway.ingest_record import RequestHead, read_head, record_headers
 from gateway.outcomes import Log, NotWritten, OutcomeUnknown, Receipt
 from gateway.payload import ClientGone, Payload, send_problem
 from gateway.problems import Problem, instance_of, retry_after
-from shared.ids import derived_event_id, fresh_event_id
+from shared.ids import ENTITY_ID, ENTITY_ID_RULE, derived_event_id, fresh_event_id
 from shared.model import Endpoint, Flow
 from shared.timestamps import to_rfc3339
 
-ENTITY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
-ENTITY_ID_RULE = (
-    "an entity id has 1 to 128 characters out of A-Z a-z 0-9 . _ : @ - and begins with a letter or "
-    "a digit"
-)
 _NO_TENANT = ""
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from gateway.ingest import ENTITY_ID
 from gateway.problems import MEDIA_TYPE
+from shared.ids import ENTITY_ID
 from shared.model import Flow
 from shared.settings import GatewaySettings
 

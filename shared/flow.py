@@ -30,5 +30,5 @@ def load_flow(reference: str = "shared.flow:FLOW") -> Flow:
     module_name, _, attribute = reference.partition(":")
     flow = getattr(importlib.import_module(module_name), attribute or "FLOW")
     if not isinstance(flow, Flow):
-        raise TypeError(f"HEADRACE_FLOW={reference!r} names {type(flow).__name__}, not a Flow")
+        raise TypeError(f"{reference!r} names {type(flow).__name__}, not a Flow")
     return flow

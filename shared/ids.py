@@ -1,11 +1,19 @@
-"""Event ids: fresh and sortable (UUIDv7), or derived from what the sender says."""
+"""Event ids, fresh and sortable (UUIDv7) or derived from what the sender says; the rule of entity
+ids."""
 
 import os
+import re
 import time
 from hashlib import sha256
 from uuid import UUID
 
 _VARIANT = 0x8 << 60
+
+ENTITY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+ENTITY_ID_RULE = (
+    "an entity id has 1 to 128 characters out of A-Z a-z 0-9 . _ : @ - and begins with a letter or "
+    "a digit"
+)
 
 
 def fresh_event_id() -> str:

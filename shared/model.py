@@ -1,5 +1,6 @@
 """The words a flow is declared in: endpoints, event types, entities, jobs and their topics."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -132,6 +133,7 @@ class Job(NamedTuple):
 # An event can be four times its payload: JSON may say in five bytes a number that is written out in
 # eighteen. A record that its topic refused would stop the job that writes it.
 RECORD_BYTES_MAX = 8 * 1024 * 1024
+_NAME = re.compile("[a-z0-9_]+")
 _FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _LOG_TIME = {
     "message.timestamp.type": "LogAppendTime",
@@ -161,9 +163,17 @@ class Flow:
             ("entity", self.entities),
         ):
             _refuse_bad_names(kind, [row.name for row in rows])
+        _refuse_bad_names("master-data table", list(self.master_tables))
+        if not self.endpoints:
+            raise ValueError("the flow has no endpoint: nothing could ever come in")
         object.__setattr__(self, "_endpoint_by_name", {row.name: row for row in self.endpoints})
         object.__setattr__(self, "_entity_by_name", {row.name: row for row in self.entities})
         object.__setattr__(self, "_type_by_name", {row.name: row for row in self.event_types})
+        for endpoint in self.endpoints:
+            if not endpoint.emits:
+                raise ValueError(
+                    f"endpoint {endpoint.name} emits no event type: it ends in silence"
+                )
         for owner, types in [(f"endpoint {e.name}", e.emits) for e in self.endpoints] + [
             (f"entity {e.name}", e.folds) for e in self.entities
         ]:
@@ -184,6 +194,11 @@ class Flow:
     def master_tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(table for e in self.endpoints for table in e.master))
 
+    @property
+    def folded_topics(self) -> tuple[str, ...]:
+        names = dict.fromkeys(name for entity in self.entities for name in entity.folds)
+        return tuple(self.event_type(name).topic for name in names)
+
     def jobs(self) -> tuple[Job, ...]:
         ingest = tuple(e.topic for e in self.endpoints)
         events = tuple(t.topic for t in self.event_types)
@@ -200,7 +215,7 @@ class Flow:
             ),
             Job(
                 "fold",
-                tuple(self.event_type(t).topic for e in self.entities for t in e.folds),
+                self.folded_topics,
                 (*states, dead_letter_topic("fold")),
                 "folds events into entity state",
             ),
@@ -274,7 +289,7 @@ def _refuse_bad_names(kind: str, names: list[str]) -> None:
     for name in names:
         # a dot and an underscore collide in Kafka's metric names: topic parts hold neither dots
         # nor capitals
-        if not name.replace("_", "").isalnum() or name != name.lower():
+        if not _NAME.fullmatch(name):
             raise ValueError(f"{kind} {name!r}: use lower-case letters, digits and _")
         if names.count(name) > 1:
             raise ValueError(f"{kind} {name!r} is declared twice")

@@ -1,12 +1,34 @@
 """Every setting, read once from the environment (HEADRACE_…). Units stand last in the names."""
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-_CONFIG = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True)
+_PREFIX = "HEADRACE_"
+_CONFIG = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
+
+# what reading the settings and the flow that they name may raise
+WRONG_SETTINGS = (SettingsError, ImportError, AttributeError, TypeError, ValueError)
+
+
+def explain(error: Exception) -> str:
+    """A wrong setting in a line of its own: the variable, and what is wrong with it."""
+    if isinstance(error, ValidationError):
+        return "\n".join(
+            f"{_variable(wrong['loc'])}={wrong['input']!r}: {wrong['msg']}"
+            for wrong in error.errors(include_url=False)
+        )
+    if isinstance(error, SettingsError):
+        field = re.search(r'field "(\w+)"', str(error))
+        return f"{_variable(field.groups() if field else ())}: it is not valid JSON"
+    return f"{_PREFIX}FLOW: {error}"
+
+
+def _variable(place: tuple[int | str, ...]) -> str:
+    return _PREFIX + "_".join(map(str, place)).upper()
 
 
 class Settings(BaseSettings):

@@ -8,13 +8,12 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pydantic import ValidationError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
 from shared.model import Flow
-from shared.settings import JobSettings
+from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from stream_jobs import enrich, fold, master_data, persist, relay, store, topics
 from stream_jobs.session import open_session
 from stream_jobs.status import Say, StatusReporter
@@ -41,6 +40,7 @@ def main(names: Sequence[str]) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call back from Spark
     known = {*SPARK_JOBS, "all", "relay", "topics", "migrate"}
     if not names or not known.issuperset(names):
         print(USAGE, file=sys.stderr)
@@ -48,8 +48,8 @@ def main(names: Sequence[str]) -> int:
     try:
         settings = JobSettings()
         flow = load_flow(settings.flow)
-    except (ValidationError, ImportError, AttributeError, TypeError, ValueError) as error:
-        print(f"The settings do not work: {error}", file=sys.stderr)
+    except WRONG_SETTINGS as error:
+        print(explain(error), file=sys.stderr)
         return 2
     if names == ["topics"] or names == ["migrate"]:
         return _prepare(names[0], settings, flow)
@@ -84,7 +84,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         status = StatusReporter(settings, name)
         status.report("restarting", "Spark starts")
         status.flush()
-    spark = open_session(settings)
+    spark = open_session(settings, "-".join(names))
     ignited_by = {job.name: job.ignited_by for job in flow.jobs()}
     runs = [
         JobRun(

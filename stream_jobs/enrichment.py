@@ -1,6 +1,5 @@
 """A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
 
-import re
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
@@ -9,6 +8,8 @@ import orjson
 
 from shared import envelope
 from shared.envelope import EventRecord, Header, Position
+from shared.ids import ENTITY_ID, ENTITY_ID_RULE
+from shared.json_text import holds_nul
 from shared.model import (
     Arrival,
     Draft,
@@ -23,8 +24,6 @@ from shared.model import (
 )
 
 STAGE = "enrich"
-# legal JSON that PostgreSQL cannot hold as text; an escaped backslash before u0000 is harmless
-_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Payload(NamedTuple):
@@ -74,7 +73,10 @@ def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRec
     draft = endpoint.enrich(fields, Arrival(entity_id, payload.arrived_ms), master)
     if draft.type not in endpoint.emits:
         raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
-    return _record(payload, draft, entity_id)
+    record = _record(payload, draft, entity_id)
+    if not ENTITY_ID.fullmatch(record.entity_id):
+        raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {ENTITY_ID_RULE}")
+    return record
 
 
 def _record(payload: Payload, draft: Draft, entity_id: str) -> EventRecord:
@@ -117,7 +119,7 @@ def _fields(payload: Payload) -> Fields:
         raise Rejected("not_json", f"{error}{hint}") from error
     if not isinstance(fields, dict):
         raise Rejected("not_an_object", f"a JSON object is expected, not {type(fields).__name__}")
-    if b"\\u0000" in value and _ESCAPED_NUL.search(value):
+    if holds_nul(value):
         raise Rejected("nul_in_text", r"\u0000 can be stored nowhere as text")
     return fields
 

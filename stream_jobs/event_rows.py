@@ -1,6 +1,5 @@
 """Records of event and state topics -> rows for PostgreSQL, or the reason why they can be none."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,11 +10,9 @@ import orjson
 from shared import envelope, snapshot
 from shared.envelope import Header, Position
 from shared.ids import derived_event_id
+from shared.json_text import holds_nul
 from shared.model import Flow
 from shared.timestamps import is_time_ms
-
-# \u0000 is legal JSON and illegal text in PostgreSQL; \\u0000 is a backslash and five characters
-_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 _BIGINT_END = 1 << 63
 
@@ -152,7 +149,7 @@ def _json_value(record: LogRecord) -> bytes:
         orjson.loads(record.value)
     except ValueError as error:
         raise _UnfitError("no_json", str(error)) from error
-    if _ESCAPED_NUL.search(record.value):
+    if holds_nul(record.value):
         raise _UnfitError("nul_in_text", r"the value holds \u0000, which no row can")
     return record.value
 

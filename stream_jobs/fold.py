@@ -82,6 +82,10 @@ class BucketFold(StatefulProcessor):
                 by_type[event_type].append((applier, fold_fingerprint(entity.fold)))
         return by_type
 
+    @cached_property
+    def _type_by_topic(self) -> dict[str, str]:
+        return {t.topic: t.name for t in load_flow(self._flow_reference).event_types}
+
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Row]:
@@ -93,11 +97,13 @@ class BucketFold(StatefulProcessor):
                 except ValueError as error:
                     yield _dead_letter(position, key, value, "no_event", str(error))
                     continue
-                if key == record.entity_id.encode():
-                    records[record.entity_id].append(record)
-                else:
+                if key != record.entity_id.encode():
                     # buckets are made of keys: in this one the entity would get a second state
                     yield _dead_letter(position, key, value, "wrong_key", record.entity_id)
+                elif self._type_by_topic.get(position.topic) != record.type:
+                    yield _dead_letter(position, key, value, "wrong_type", record.type)
+                else:
+                    records[record.entity_id].append(record)
         for entity_id, unordered in records.items():
             yield from self._fold(entity_id, sorted(unordered))
 
@@ -163,7 +169,5 @@ def transform(events: DataFrame, settings: JobSettings) -> DataFrame:
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
-    types = dict.fromkeys(event_type for entity in flow.entities for event_type in entity.folds)
-    topics = [flow.event_type(name).topic for name in types]
-    events = read_topics(spark, settings, topics, with_headers=False)
+    events = read_topics(spark, settings, flow.folded_topics, with_headers=False)
     return write_topics(transform(events, settings), settings, STAGE)

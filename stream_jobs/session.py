@@ -1,6 +1,7 @@
 """One Spark session, with the settings that the promises rest on written out."""
 
 import os
+import shutil
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -37,10 +38,11 @@ _ALWAYS = {
 }
 
 
-def open_session(settings: JobSettings) -> SparkSession:
+def open_session(settings: JobSettings, application: str) -> SparkSession:
     _let_workers_import_us()
-    scratch = settings.state_dir.absolute() / "spark"
-    scratch.mkdir(parents=True, exist_ok=True)
+    scratch = settings.state_dir.absolute() / "spark" / application
+    shutil.rmtree(scratch, ignore_errors=True)  # of a process that had no time to tidy up
+    scratch.mkdir(parents=True)
     config = {
         **_ALWAYS,
         "spark.driver.memory": settings.spark_memory,
@@ -55,7 +57,7 @@ def open_session(settings: JobSettings) -> SparkSession:
     if settings.spark_jars:
         config["spark.driver.extraClassPath"] = f"{settings.spark_jars}/*"
         config["spark.executor.extraClassPath"] = f"{settings.spark_jars}/*"
-    builder = SparkSession.builder.master(settings.spark_master).appName("headrace")
+    builder = SparkSession.builder.master(settings.spark_master).appName(f"headrace-{application}")
     for name, value in config.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

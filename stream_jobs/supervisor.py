@@ -71,6 +71,7 @@ class JobRun:
 
     def _begin(self, now_s: float) -> None:
         self._started_at_s = now_s
+        self._batch_id = -1  # of a checkpoint that may have been lost meanwhile
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
         try:
             self._query = self._build(self.say).start()

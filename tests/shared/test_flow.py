@@ -60,6 +60,12 @@ def test_the_picture_names_every_topic() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
+        ({"endpoints": ()}, "no endpoint"),
+        (
+            {"endpoints": (Endpoint("pings", enrich=FLOW.endpoints[0].enrich, emits=()),)},
+            "ends in silence",
+        ),
+        ({"event_types": (EventType("ping"), EventType("é"))}, "lower-case"),
         ({"event_types": ()}, "names event type 'ping', which no row declares"),
         ({"event_types": (EventType("ping"), EventType("ping"))}, "declared twice"),
         ({"event_types": (EventType("ping"), EventType("Ping.Pong"))}, "lower-case"),
@@ -77,3 +83,9 @@ def test_a_table_that_does_not_add_up_is_refused(changes: dict[str, object], say
 def test_a_setting_that_names_no_flow_is_refused() -> None:
     with pytest.raises(TypeError, match="not a Flow"):
         load_flow("shared.flow:load_flow")
+
+
+def test_two_entities_of_one_event_type_read_its_topic_once() -> None:
+    twin = Entity("twin", ("reading",), dict, lambda state, _event: state)
+    flow = Flow(FLOW.endpoints, FLOW.event_types, (*FLOW.entities, twin))
+    assert flow.folded_topics == ("event.reading.v1",)

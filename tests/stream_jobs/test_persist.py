@@ -40,7 +40,7 @@ def spark(
     spark_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
     os.environ.update(spark_environment)
-    session = open_session(JobSettings(state_dir=tmp_path_factory.mktemp("spark")))
+    session = open_session(JobSettings(state_dir=tmp_path_factory.mktemp("spark")), "test")
     yield session
     session.stop()
 

@@ -1,0 +1,25 @@
+import pytest
+
+from shared.flow import load_flow
+from shared.settings import WRONG_SETTINGS, JobSettings, explain
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("HEADRACE_PARTITIONS", "zero", "HEADRACE_PARTITIONS='zero': Input should be a valid int"),
+        ("HEADRACE_SPARK_CONF", "x", "HEADRACE_SPARK_CONF: it is not valid JSON"),
+        ("HEADRACE_FLOW", "nowhere:FLOW", "HEADRACE_FLOW: No module named 'nowhere'"),
+        ("HEADRACE_FLOW", "", "HEADRACE_FLOW: Empty module name"),
+        ("HEADRACE_FLOW", "shared.flow:NONE", "HEADRACE_FLOW: module 'shared.flow' has no"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(WRONG_SETTINGS) as raised:
+        load_flow(JobSettings().flow)
+    assert isinstance(raised.value, Exception)
+    assert explain(raised.value).startswith(says)
+    assert "http" not in explain(raised.value)
