@@ -15,7 +15,7 @@ import venv
 from pathlib import Path
 
 from local_stack.locks import only_one_at_a_time
-from local_stack.paths import CHECKOUT, cache_dir
+from local_stack.paths import CHECKOUT, cache_dir, python_path
 from local_stack.progress import Progress, say
 
 LOCKED = CHECKOUT / "requirements" / "local.txt"
@@ -34,8 +34,11 @@ def main() -> None:
             sys.exit(f"headrace: the Python environment could not be made: {error}")
         except KeyboardInterrupt:
             sys.exit("\nheadrace: stopped; the next start begins the environment again.")
-    # The checkout alone: a package from elsewhere must not stand in for a locked one.
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "HEADRACE_CACHE_DIR": str(cache)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": python_path(os.environ),
+        "HEADRACE_CACHE_DIR": str(cache),
+    }
     os.execve(python, [str(python), "-m", "local_stack", *sys.argv[1:]], environment)
 
 
@@ -71,6 +74,8 @@ def _install(command: list[str], log: Path) -> bool:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # a package from elsewhere must not stand in for a locked one
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         preexec_fn=_end_with_parent,
     )
     assert pip.stdout is not None

@@ -137,9 +137,9 @@ def flow() -> None:
 
     Example: ./headrace flow
     """
-    from shared.flow import load_flow
+    from local_stack.settings_check import chosen_flow
 
-    say(load_flow().picture())
+    say(chosen_flow().picture())
 
 
 @app.command("chaos")

@@ -24,6 +24,12 @@ def state_dir(env: Mapping[str, str] = os.environ) -> Path:
     return Path(chosen).absolute() if chosen else CHECKOUT / ".headrace" / "state"
 
 
+def python_path(env: Mapping[str, str] = os.environ) -> str:
+    """The checkout in front of what the user set: a domain of one's own may live elsewhere."""
+    own = [part for part in env.get("PYTHONPATH", "").split(os.pathsep) if part]
+    return os.pathsep.join([str(CHECKOUT), *(part for part in own if part != str(CHECKOUT))])
+
+
 def _writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)

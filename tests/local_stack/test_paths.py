@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from local_stack.paths import CHECKOUT, cache_dir, state_dir
+from local_stack.paths import CHECKOUT, cache_dir, python_path, state_dir
 
 IN_CHECKOUT = CHECKOUT / ".headrace"
 
@@ -20,3 +20,9 @@ def test_without_a_usable_home_downloads_stay_in_the_checkout() -> None:
 def test_the_state_folder_is_in_the_checkout_unless_named(tmp_path: Path) -> None:
     assert state_dir({}) == IN_CHECKOUT / "state"
     assert state_dir({"HEADRACE_STATE_DIR": str(tmp_path)}) == tmp_path
+
+
+def test_the_checkout_stands_in_front_of_the_user_s_own_modules() -> None:
+    assert python_path({}) == str(CHECKOUT)
+    assert python_path({"PYTHONPATH": ":/own"}) == f"{CHECKOUT}:/own"
+    assert python_path({"PYTHONPATH": f"/own:{CHECKOUT}"}) == f"{CHECKOUT}:/own"
