@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from local_stack.errors import StackError
 from local_stack.ports import free_port, is_free
 from local_stack.postgres import postgres_url
 
@@ -27,7 +28,7 @@ class Addresses:
         for name, customary in CUSTOMARY_PORTS.items():
             wanted = customary
             if name == "gateway":
-                wanted = int(self._settings.get("HEADRACE_GATEWAY_PORT") or customary)
+                wanted = _port(self._settings.get("HEADRACE_GATEWAY_PORT") or str(customary))
             if random_ports or not is_free(wanted):
                 self.ports[name] = free_port(self.ports.values())
             else:
@@ -52,3 +53,13 @@ class Addresses:
         """None as long as no database was ever made here."""
         own = self._settings.get(OWN_SERVER["postgres"])
         return own or postgres_url(self._state_dir, self.ports["postgres"])
+
+
+def _port(text: str) -> int:
+    try:
+        port = int(text)
+    except ValueError:
+        port = 0
+    if not 1 <= port <= 65_535:
+        raise StackError(f"HEADRACE_GATEWAY_PORT={text!r} is no port", "ports are 1 to 65535")
+    return port

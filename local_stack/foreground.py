@@ -9,12 +9,15 @@ from types import FrameType
 from local_stack.block import ready_block
 from local_stack.preflight import preflight
 from local_stack.progress import say
+from local_stack.settings_check import check_settings
 from local_stack.stack import Stack
 
 
 def run_in_foreground(state_dir: Path, *, random_ports: bool) -> None:
     began = time.monotonic()
+    check_settings()
     stack = Stack(state_dir, random_ports=random_ports)
+    stack.reserve()
     _stop_on_signals(stack)
     try:
         say("Headrace starts on this machine:")

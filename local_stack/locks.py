@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from local_stack.errors import StackError
 from local_stack.progress import say
 
 
@@ -33,8 +34,9 @@ class InstanceLock:
 
     def acquire(self) -> int | None:
         """Takes the lock, or returns the pid of the launcher that has it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("a+")
+        if self._file:
+            return None
+        file = self._open()
         # Whoever asks for the status holds the lock for a moment: not a launcher.
         for _ in range(5):
             try:
@@ -49,6 +51,16 @@ class InstanceLock:
             return None
         file.close()
         return _read_pid(self._path)
+
+    def _open(self) -> IO[str]:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return self._path.open("a+")
+        except OSError as error:
+            raise StackError(
+                f"the state folder {self._path.parent} cannot be used: {error.strerror}",
+                "choose another one with --state-dir or HEADRACE_STATE_DIR",
+            ) from error
 
     def release(self) -> None:
         if self._file:

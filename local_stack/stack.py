@@ -22,7 +22,7 @@ from local_stack.java import Java, find_java
 from local_stack.kafka import prepare_kafka, wait_for_own_kafka
 from local_stack.locks import InstanceLock
 from local_stack.logs import log_path
-from local_stack.paths import CHECKOUT
+from local_stack.paths import python_path
 from local_stack.paths import state_dir as default_state_dir
 from local_stack.ports import accepts
 from local_stack.postgres import (
@@ -106,13 +106,17 @@ class Stack:
     def release(self, name: str) -> None:
         chaos.release(self.state_dir, name)
 
-    def start(self) -> None:
+    def reserve(self) -> None:
+        """Makes the state folder ours until `stop`; asking again does no harm."""
         other = self._lock.acquire()
         if other is not None:
             raise StackError(
                 f"a stack already runs on {self.state_dir} (pid {other})",
                 "use it, stop it with `./headrace stop`, or choose another --state-dir",
             )
+
+    def start(self) -> None:
+        self.reserve()
         try:
             self._start()
         except BaseException:
@@ -221,7 +225,7 @@ class Stack:
             "JAVA_HOME": str(java.home),
             "PYSPARK_PYTHON": interpreter,
             "PYSPARK_DRIVER_PYTHON": interpreter,
-            "PYTHONPATH": str(CHECKOUT),
+            "PYTHONPATH": python_path(self._settings),
         }
 
     def _runs(self, name: str) -> bool:

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from local_stack import chaos
+from local_stack.addresses import Addresses
 from local_stack.errors import StackError
+from local_stack.foreground import run_in_foreground
 from local_stack.health import job_statuses
 from local_stack.locks import InstanceLock, running_launcher
 from local_stack.stack import Stack
@@ -44,6 +46,32 @@ def test_one_launcher_per_state_folder(tmp_path: Path) -> None:
     finally:
         lock.release()
     assert running_launcher(tmp_path) is None
+
+
+def test_a_state_folder_that_cannot_be_made_is_a_sentence() -> None:
+    with pytest.raises(StackError, match="/proc/nope cannot be used: No such file"):
+        Stack(Path("/proc/nope")).reserve()
+
+
+def test_a_second_launcher_says_nothing_before_it_has_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = Stack(tmp_path)
+    first.reserve()
+    first.reserve()
+    try:
+        with pytest.raises(StackError, match="already runs"):
+            run_in_foreground(tmp_path, random_ports=True)
+    finally:
+        first.stop()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_port_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+    for wrong in ("abc", "0", "70000"):
+        addresses = Addresses(tmp_path, {"HEADRACE_GATEWAY_PORT": wrong}, ())
+        with pytest.raises(StackError, match=f"HEADRACE_GATEWAY_PORT='{wrong}' is no port"):
+            addresses.choose_ports(print, random_ports=True)
 
 
 def test_chaos_without_a_stack_says_how_to_start_one(tmp_path: Path) -> None:
