@@ -1,10 +1,8 @@
 """A real PostgreSQL 18 in the foreground, on 127.0.0.1 only, its data kept in the state folder."""
 
-import os
 import secrets
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +13,7 @@ from local_stack.downloads import Downloads
 from local_stack.errors import StackError
 from local_stack.logs import log_path
 from local_stack.processes import Service, run_to_the_end
+from local_stack.without_root import without_root
 
 USER = DATABASE = "headrace"
 
@@ -24,7 +23,7 @@ def prepare_postgres(
 ) -> Service:
     """Makes the database folder once; the password lives beside it."""
     binaries, data = downloads.postgres_bin, state_dir / "postgres" / "data"
-    wrapper = _without_root()
+    wrapper = without_root()
     plain = {**environment, "LC_ALL": "C"}
     if not data.exists():
         _init(binaries, data, wrapper, plain, log_path(state_dir, "postgres-init"))
@@ -108,22 +107,6 @@ def _init(
 
 def _password_file(folder: Path) -> Path:
     return folder / "password"
-
-
-def _without_root() -> list[str]:
-    """PostgreSQL refuses to run as root; in a user namespace it sees another user, files stay ours.
-
-    Unlike `su` it needs no account and works below a home that only root may enter.
-    """
-    if os.geteuid() != 0:
-        return []
-    wrapper = ["unshare", "-U"]
-    if subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode != 0:
-        raise StackError(
-            "PostgreSQL refuses to run as root, and this machine forbids user namespaces",
-            "run as an ordinary user, or set HEADRACE_POSTGRES_URL to a server of yours",
-        )
-    return wrapper
 
 
 def _clear_stale_pid_file(data: Path, binary: Path) -> None:

@@ -1,5 +1,6 @@
 """What the machine must have, one line each; a failure names its fix."""
 
+import os
 import platform
 import shutil
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from local_stack.errors import StackError
 from local_stack.java import find_java
+from local_stack.without_root import without_root
 
 DISK_NEEDED_GB = 2.0
 MEMORY_NEEDED_GB = 2.0
@@ -16,6 +18,8 @@ MEMORY_NEEDED_GB = 2.0
 def preflight(state_dir: Path, report: Callable[[str], None]) -> None:
     _line(report, "Python", platform.python_version(), sys.executable)
     _need_linux_tools()
+    if not os.environ.get("HEADRACE_POSTGRES_URL"):
+        without_root()
     java = find_java()
     _line(report, "Java", java.version, str(java.home))
     state_dir.mkdir(parents=True, exist_ok=True)
