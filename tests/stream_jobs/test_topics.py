@@ -12,6 +12,7 @@ from shared.flow import FLOW
 from shared.model import EventType
 from shared.settings import JobSettings, Settings
 from stream_jobs.topics import BrokerAwayError, ensure_topics
+from tests.kafka_log import eventually
 
 
 def test_an_absent_broker_is_told_in_one_sentence() -> None:
@@ -26,7 +27,8 @@ def test_a_topic_that_somebody_made_by_hand_gets_what_it_lacks(job_settings: Job
     flow = replace(FLOW, event_types=(*FLOW.event_types, EventType("by_hand")))
     admin.create_topics([NewTopic("event.by_hand.v1", 4, 1)])["event.by_hand.v1"].result()
     assert "event.by_hand.v1" not in ensure_topics(flow, job_settings)
-    assert _config(admin, "event.by_hand.v1", "retention.ms") == "-1"
+    # a broker shows a change a moment after the controller has confirmed it
+    eventually(lambda: _config(admin, "event.by_hand.v1", "retention.ms") == "-1", within_s=10)
     assert _config(admin, "event.by_hand.v1", "message.timestamp.type") == "LogAppendTime"
 
 
