@@ -11,6 +11,7 @@ from shared.envelope import EventRecord, Header, Position
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.json_text import holds_nul
 from shared.model import (
+    RECORD_BYTES_MAX,
     Arrival,
     Draft,
     Endpoint,
@@ -24,6 +25,7 @@ from shared.model import (
 )
 
 STAGE = "enrich"
+_EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
 
 
 class Payload(NamedTuple):
@@ -52,8 +54,7 @@ def enricher(flow: Flow) -> Enrich:
     def enrich(payload: Payload, master: MasterData) -> Outgoing:
         try:
             record = _event(endpoints[payload.position.topic], payload, master)
-            topic = flow.event_type(record.type).topic
-            value = envelope.event_value(record)
+            return _outgoing(flow.event_type(record.type).topic, record, payload)
         except Rejected as rejected:
             return _failure(dead_letter_topic(STAGE), payload, rejected.code, rejected.detail)
         except MissingMasterData as missing:
@@ -61,10 +62,17 @@ def enricher(flow: Flow) -> Enrich:
         except Exception as error:  # an endpoint's enrichment is a user's code
             detail = f"{type(error).__name__}: {error}"
             return _failure(dead_letter_topic(STAGE), payload, "enrich_failed", detail)
-        headers = envelope.event_headers(record, payload.headers)
-        return Outgoing(topic, record.entity_id.encode(), value, headers)
 
     return enrich
+
+
+def _outgoing(topic: str, record: EventRecord, payload: Payload) -> Outgoing:
+    value = envelope.event_value(record)
+    if len(value) > _EVENT_BYTES_MAX:
+        # the topic would refuse it, and with it the batch, again and again
+        raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
+    headers = envelope.event_headers(record, payload.headers)
+    return Outgoing(topic, record.entity_id.encode(), value, headers)
 
 
 def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRecord:

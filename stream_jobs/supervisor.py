@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.25
 _REPORT_EVERY_S = 2.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+_BELIEVED_AFTER_S = 5.0
 _WELL_AFTER_S = 60.0
 
 Build = Callable[[Say], DataStreamWriter]
@@ -39,6 +40,7 @@ class JobRun:
         self._query: StreamingQuery | None = None
         self._state, self._detail = "restarting", "starting"
         self._failures = 0
+        self._why_ended = ""
         self._start_at_s = 0.0
         self._started_at_s = 0.0
         self._report_at_s = 0.0
@@ -62,8 +64,7 @@ class JobRun:
         elif not self._query.isActive:
             self._judge_end(now_s)
         else:
-            if self._failures and now_s - self._started_at_s > _WELL_AFTER_S:
-                self._failures = 0
+            self._recover(now_s - self._started_at_s)
             self._publish_progress()
         if now_s >= self._report_at_s:
             self._report_at_s = now_s + _REPORT_EVERY_S
@@ -78,7 +79,15 @@ class JobRun:
         except Exception as error:  # whatever Spark raises here, the others go on
             self._fail(str(error), now_s)
         else:
+            if not self._failures:
+                self.say("running")
+
+    def _recover(self, age_s: float) -> None:
+        """A query that failed before is believed when it has lasted, not when it starts."""
+        if self._failures and age_s > _BELIEVED_AFTER_S and self._why_ended == self._detail:
             self.say("running")
+        if age_s > _WELL_AFTER_S:
+            self._failures = 0
 
     def _judge_end(self, now_s: float) -> None:
         query, self._query = self._query, None
@@ -94,6 +103,7 @@ class JobRun:
         delay_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
         self._failures += 1
         self._start_at_s = now_s + delay_s
+        self._why_ended = failure.reason
         self.say("waiting" if failure.waits else "restarting", failure.reason)
 
     def _publish_progress(self) -> None:

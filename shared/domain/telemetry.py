@@ -16,8 +16,8 @@ from shared.timestamps import from_rfc3339
 
 
 def to_reading(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
-    device = _row(master, "device", arrival.entity_id)
-    model = _row(master, "device_model", device["model"])
+    device = _row(master, "device", arrival.entity_id, "area", "model")
+    model = _row(master, "device_model", device["model"], "value_field")
     value_field = model["value_field"]
     raw = _number(payload, value_field)
     value = raw * model.get("scale", 1) + model.get("offset", 0)
@@ -37,9 +37,9 @@ def to_reading(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
     )
 
 
-def _row(master: MasterData, table: str, key: str) -> Fields:
+def _row(master: MasterData, table: str, key: str, *needed: str) -> Fields:
     row = master.find(table, key)
-    if row is None:
+    if row is None or any(name not in row for name in needed):
         raise MissingMasterData(table, key)
     return row
 

@@ -59,13 +59,24 @@ def test_payloads_of_one_entity_are_on_one_partition_in_their_order(real: Gatewa
     assert offsets == sorted(offsets)
 
 
+def _freeze(pid: int) -> None:
+    """Returns when every thread has stopped: until then one may still answer."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = list(Path(f"/proc/{pid}/task").iterdir())
+    until(lambda: all(_state(thread) in "Tt" for thread in threads), 5)
+
+
+def _state(thread: Path) -> str:
+    return (thread / "stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
 def test_a_frozen_broker_is_answered_in_time_and_forgotten_when_it_thaws(
     broker: Stack, real: GatewayProcess
 ) -> None:
     broker_pid = broker.pid("kafka")
     assert broker_pid is not None
     assert real.post().status_code == 202
-    os.kill(broker_pid, signal.SIGSTOP)
+    _freeze(broker_pid)
     try:
         first = real.post()
         assert (first.status_code, first.json()["outcome"]) == (503, "unknown")
@@ -101,7 +112,7 @@ def test_a_flood_against_an_absent_broker_is_refused_without_piling_up(
     broker_pid = broker.pid("kafka")
     assert broker_pid is not None
     before_mib = real.resident_mib()
-    os.kill(broker_pid, signal.SIGSTOP)
+    _freeze(broker_pid)
     try:
         seen = _flood(real, seconds=8.0)
         after_mib = real.resident_mib()
@@ -132,7 +143,7 @@ def test_it_stops_in_seconds_while_the_broker_is_frozen(
 ) -> None:
     broker_pid = broker.pid("kafka")
     assert broker_pid is not None
-    os.kill(broker_pid, signal.SIGSTOP)
+    _freeze(broker_pid)
     try:
         waiting = threading.Thread(target=_post_and_forget, args=(real,))
         waiting.start()

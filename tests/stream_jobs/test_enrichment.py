@@ -86,6 +86,12 @@ def test_a_payload_of_an_unknown_device_waits_and_names_what_it_misses() -> None
     )
 
 
+def test_an_event_that_its_topic_would_refuse_is_parked_alone() -> None:
+    numbers = b"1e15," * 600_000  # written out, each is four times as long
+    out = _enrich(b'{"value": 1, "numbers": [' + numbers[:-1] + b"]}")
+    assert dict(out.headers)[envelope.REASON] == b"too_large"
+
+
 def test_bytes_that_are_not_what_the_gateway_took_are_seen() -> None:
     told = sha256(b'{"value": 2}').hexdigest().encode()
     out = _enrich(b'{"value": 1}', ce_payloadsha256=told)
