@@ -1,7 +1,6 @@
 """`./headrace devices`: the master data of the running stack."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,16 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from local_stack import device_models
 from local_stack.errors import StackError
 from local_stack.options import StateDir
-from local_stack.paths import state_dir as default_state_dir
 from local_stack.progress import say
-from local_stack.status import read_status
+from local_stack.reach import database
 
 if TYPE_CHECKING:
     from stream_jobs.store import Connection
 
-app = typer.Typer(no_args_is_help=True, help="Devices: which there are, where, of which model.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="""Devices: which there are, where, of which model.
+
+    Example: ./headrace devices list --limit 5
+    """,
+)
+app.command("models")(device_models.models)
+app.command("add-model")(device_models.add_model)
 
 Attributes = Annotated[
     list[str] | None,
@@ -40,14 +47,14 @@ def add(
     """
     from stream_jobs.master_data import add_device
 
-    with _master_data(state_dir) as connection:
+    with master_data(state_dir) as connection:
         added = add_device(connection, device, area, model, parse_attributes(attribute) or {})
     say(_line(added._asdict()))
 
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option(help="How many at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
     state_dir: StateDir = None,
 ) -> None:
     """One line of JSON per device.
@@ -56,7 +63,7 @@ def list_(
     """
     from stream_jobs.master_data import list_devices
 
-    with _master_data(state_dir) as connection:
+    with master_data(state_dir) as connection:
         for device in list_devices(connection, limit):
             say(_line(device._asdict()))
 
@@ -75,7 +82,10 @@ def set_(
     """
     from stream_jobs.master_data import set_device
 
-    with _master_data(state_dir) as connection:
+    if area is None and model is None and not attribute:
+        typer.echo("headrace: nothing to change: give --area, --model or --attribute", err=True)
+        raise typer.Exit(2)
+    with master_data(state_dir) as connection:
         changed = set_device(connection, device, area, model, parse_attributes(attribute))
     say(_line(changed._asdict()))
 
@@ -102,20 +112,11 @@ def _line(device: dict[str, object]) -> str:
 
 
 @contextmanager
-def _master_data(state_dir: Path | None) -> Iterator["Connection"]:
+def master_data(state_dir: Path | None) -> Iterator["Connection"]:
     from stream_jobs.master_data import MasterDataError
-    from stream_jobs.store import StoreAwayError, connect
 
-    own = os.environ.get("HEADRACE_POSTGRES_URL")
-    url = own or read_status((state_dir or default_state_dir()).absolute())["postgres_url"]
-    if not url:
-        raise StackError("there is no database yet", "start the stack with: ./headrace up")
     try:
-        with connect(url, "devices") as connection:
+        with database(state_dir, "devices") as connection:
             yield connection
-    except StoreAwayError as error:
-        raise StackError(
-            f"PostgreSQL cannot do it now: {error}", "look at: ./headrace status"
-        ) from error
     except MasterDataError as error:
         raise StackError(str(error), "nothing was changed") from error

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from typing import Any, NamedTuple
 
 import psycopg
@@ -22,6 +23,15 @@ class Device(NamedTuple):
     revision: int
 
 
+class Model(NamedTuple):
+    name: str
+    value_field: str
+    unit: str
+    scale: float
+    offset: float
+
+
+_MODEL_COLUMNS = 'name, value_field, unit, scale, "offset"'
 _COLUMNS = "id, area, model, attributes, revision"
 
 _FIRST_TIME = """
@@ -95,6 +105,33 @@ def list_devices(connection: Connection, limit: int = 100) -> list[Device]:
         f"SELECT {_COLUMNS} FROM headrace.device ORDER BY id LIMIT %s".encode(), (limit,)
     )
     return [Device(*row) for row in rows]
+
+
+def add_model(
+    connection: Connection, name: str, value_field: str, unit: str, scale: float, offset: float
+) -> Model:
+    """Raises MasterDataError for a name that is taken or a value that the table refuses."""
+    if not (isfinite(scale) and isfinite(offset)):
+        raise MasterDataError(f"model {name!r} is not valid: scale and offset must be finite")
+    try:
+        row = connection.execute(
+            f"""INSERT INTO headrace.device_model ({_MODEL_COLUMNS})
+                VALUES (%s, %s, %s, %s, %s) RETURNING {_MODEL_COLUMNS}""".encode(),
+            (name, value_field, unit, scale, offset),
+        ).fetchone()
+    except psycopg.errors.UniqueViolation:
+        raise MasterDataError(f"model {name!r} exists already") from None
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
+        raise MasterDataError(f"model {name!r} is not valid: {one_line(error)}") from None
+    assert row is not None
+    return Model(*row)
+
+
+def list_models(connection: Connection) -> list[Model]:
+    rows = connection.execute(
+        f"SELECT {_MODEL_COLUMNS} FROM headrace.device_model ORDER BY name".encode()
+    )
+    return [Model(*row) for row in rows]
 
 
 @contextmanager

@@ -72,6 +72,23 @@ def test_each_change_is_sent_with_the_row_and_a_deletion_as_null(
     }
 
 
+def test_a_model_is_added_listed_and_sent(connection: store.Connection) -> None:
+    master_data.seed(connection)
+    connection.execute("DELETE FROM headrace.outbox")
+    added = master_data.add_model(connection, "thermo-k", "kelvin", "celsius", 1, -273.15)
+    assert added == ("thermo-k", "kelvin", "celsius", 1.0, -273.15)
+    listed = master_data.list_models(connection)
+    assert [model.name for model in listed] == ["thermo-c", "thermo-f", "thermo-k"]
+    assert listed[-1] == added
+    assert _sent(connection) == [("master.device_model.v1", "thermo-k", added._asdict())]
+    with pytest.raises(MasterDataError, match="model 'thermo-k' exists already"):
+        master_data.add_model(connection, "thermo-k", "kelvin", "celsius", 1, 0)
+    with pytest.raises(MasterDataError, match="must be finite"):
+        master_data.add_model(connection, "thermo-n", "kelvin", "celsius", float("nan"), 0)
+    with pytest.raises(MasterDataError, match="model '' is not valid"):
+        master_data.add_model(connection, "", "kelvin", "celsius", 1, 0)
+
+
 def test_a_change_that_is_rolled_back_is_not_sent(connection: store.Connection) -> None:
     master_data.seed(connection)
     connection.execute("DELETE FROM headrace.outbox")

@@ -1,0 +1,42 @@
+"""Where another terminal reaches the servers: the user's own, else those of the stack."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local_stack.errors import StackError
+from local_stack.paths import state_dir as default_state_dir
+from local_stack.status import read_status
+
+if TYPE_CHECKING:
+    from stream_jobs.store import Connection
+
+START = "start the stack with: ./headrace up"
+LOOK = "look at: ./headrace status"
+
+
+def kafka_bootstrap(state_dir: Path | None) -> str:
+    return _address("HEADRACE_KAFKA_BOOTSTRAP", "kafka_bootstrap", state_dir, "no Kafka yet")
+
+
+@contextmanager
+def database(state_dir: Path | None, application: str) -> Iterator["Connection"]:
+    """A connection in autocommit mode; what the store cannot do now is a sentence."""
+    from stream_jobs.store import StoreAwayError, connect
+
+    url = _address("HEADRACE_POSTGRES_URL", "postgres_url", state_dir, "no database yet")
+    try:
+        with connect(url, application) as connection:
+            yield connection
+    except StoreAwayError as error:
+        raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
+
+
+def _address(variable: str, key: str, state_dir: Path | None, missing: str) -> str:
+    folder = (state_dir or default_state_dir()).absolute()
+    address = os.environ.get(variable) or read_status(folder)[key]
+    if not address:
+        raise StackError(f"there is {missing}", START)
+    return str(address)
