@@ -15,6 +15,7 @@ _opener = build_opener(ProxyHandler({}))
 class Health:
     accepts: bool = False
     jobs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
 
     @property
     def all_jobs_pass(self) -> bool:
@@ -24,14 +25,24 @@ class Health:
 def ask_gateway(url: str) -> Health:
     code, _ = _get(f"{url}/readyz")
     _, body = _get(f"{url}/health")
-    return Health(accepts=code == 200, jobs=job_statuses(body))
+    return Health(accepts=code == 200, jobs=job_statuses(body), outputs=job_outputs(body))
 
 
 def job_statuses(health: Any) -> dict[str, str]:
     """`{"checks": {"job:fold": [{"status": "pass"}]}}` -> `{"fold": "pass"}`."""
+    return {name: str(check.get("status", "fail")) for name, check in _job_checks(health).items()}
+
+
+def job_outputs(health: Any) -> dict[str, str]:
+    """Why a job is not well, in its own words."""
+    checks = _job_checks(health).items()
+    return {name: str(check["output"]) for name, check in checks if check.get("output")}
+
+
+def _job_checks(health: Any) -> dict[str, dict[str, Any]]:
     checks = health.get("checks", {}) if isinstance(health, dict) else {}
     return {
-        name.removeprefix("job:"): str(results[0].get("status", "fail")) if results else "fail"
+        name.removeprefix("job:"): results[0] if results else {}
         for name, results in checks.items()
         if name.startswith("job:")
     }

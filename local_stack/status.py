@@ -21,6 +21,7 @@ def read_status(state_dir: Path) -> dict[str, Any]:
     """What the launcher wrote last, corrected by what is true now."""
     empty = {"ready": False, "gateway_url": None, "kafka_bootstrap": None, "postgres_url": None}
     status = {**empty, "state_dir": str(state_dir), "jobs": {}, "services": {}, **_read(state_dir)}
+    status["job_outputs"] = {}
     launcher = running_launcher(state_dir)
     status["running"] = launcher is not None
     status["launcher_pid"] = launcher
@@ -41,7 +42,7 @@ def _with_health(status: dict[str, Any]) -> dict[str, Any]:
     ready = bool(services) and all(s["state"] == "running" for s in services.values())
     if "gateway" in services:
         health = ask_gateway(status["gateway_url"])
-        status["jobs"] = health.jobs
+        status["jobs"], status["job_outputs"] = health.jobs, health.outputs
         ready = ready and health.accepts and (health.all_jobs_pass or "spark" not in services)
     return {**status, "ready": bool(status["ready"] and ready)}
 
