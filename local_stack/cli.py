@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from local_stack import chaos, devices
+from local_stack import chaos, devices, look
 from local_stack.errors import StackError
 from local_stack.locks import running_launcher
 from local_stack.logs import log_path, tail
@@ -29,9 +29,14 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Headrace on this machine: Kafka, PostgreSQL, the gateway and the Spark jobs.",
+    help="""Headrace on this machine: Kafka, PostgreSQL, the gateway and the Spark jobs.
+
+    Example: ./headrace up
+    """,
 )
 app.add_typer(devices.app, name="devices")
+app.command("tail")(look.tail)
+app.command("sql")(look.sql)
 
 
 class Part(StrEnum):
@@ -191,7 +196,7 @@ def version() -> None:
 @app.command()
 def logs(
     name: str,
-    lines: Annotated[int, typer.Option("-n", "--lines", help="How many of the last.")] = 50,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many of the last.")] = 50,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it grows.")] = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -225,5 +230,9 @@ def _table(found: dict[str, Any]) -> str:
         (name, f"{service['state']}, pid {service['pid']}" if service["pid"] else service["state"])
         for name, service in found["services"].items()
     ]
-    rows += [(f"job {name}", state) for name, state in found["jobs"].items()]
+    said = found["job_outputs"]
+    rows += [
+        (f"job {name}", f"{state}: {said[name]}" if name in said else state)
+        for name, state in found["jobs"].items()
+    ]
     return "\n".join(f"{name:<16} {value or '-'}" for name, value in rows)

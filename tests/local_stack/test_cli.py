@@ -18,7 +18,11 @@ VERBS = [
     ["reset"],
     ["version"],
     ["logs"],
+    ["tail"],
+    ["sql"],
     ["devices", "add"],
+    ["devices", "models"],
+    ["devices", "add-model"],
     ["devices", "list"],
     ["devices", "set"],
 ]

@@ -13,9 +13,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from local_stack.errors import StackError
 from local_stack.paths import CHECKOUT
+from local_stack.sql import Rows, read_only
 from local_stack.stack import Stack
 from local_stack.status import read_status
+from local_stack.tail_topic import last_records, shown
+from stream_jobs.store import connect
 
 pytestmark = pytest.mark.stack
 
@@ -74,6 +78,43 @@ def test_a_killed_broker_comes_back_on_its_port_with_what_it_acknowledged(stack:
     eventually(lambda: stack.pid("kafka") not in (None, before))
     eventually(lambda: bool(read_status(stack.state_dir)["ready"]))
     assert read(stack) == (b"kept", "kept")
+
+
+def test_the_last_records_of_a_topic_are_shown_with_their_headers(stack: Stack) -> None:
+    admin = AdminClient({"bootstrap.servers": stack.kafka_bootstrap})
+    admin.create_topics([NewTopic("looked-at", 2)])["looked-at"].result()
+    assert last_records(stack.kafka_bootstrap, "looked-at", 5) == []
+    producer = Producer({"bootstrap.servers": stack.kafka_bootstrap})
+    for n in range(5):
+        value = f'{{"n": {n}}}'
+        producer.produce("looked-at", value, b"k", n % 2, timestamp=1000 + n, headers={"why": "x"})
+    assert producer.flush(10) == 0
+    last = last_records(stack.kafka_bootstrap, "looked-at", 3)
+    assert [record.value() for record in last] == [b'{"n": 2}', b'{"n": 3}', b'{"n": 4}']
+    assert shown(last[-1]).splitlines() == [
+        "looked-at[0]@2  1970-01-01T00:00:01.004Z  key k",
+        "  why: x",
+        '  {"n": 4}',
+    ]
+    with pytest.raises(StackError, match="no topic named nope") as error:
+        last_records(stack.kafka_bootstrap, "nope", 3)
+    assert "looked-at" in error.value.fix
+
+
+def test_sql_reads_and_changes_nothing(stack: Stack) -> None:
+    def ask(statement: str) -> tuple[list[str], Rows]:
+        with connect(stack.postgres_url, "test") as connection:
+            return read_only(connection, statement)
+
+    assert ask("SELECT 1 AS one, '%' AS percent") == (["one", "percent"], [(1, "%")])
+    with pytest.raises(StackError, match="only reads"):
+        ask("CREATE TABLE never (n int)")
+    with pytest.raises(StackError, match="multiple commands"):
+        ask("SET default_transaction_read_only = off; CREATE TABLE never (n int)")
+    with pytest.raises(StackError, match='"never" does not exist'):
+        ask("SELECT * FROM never")
+    with pytest.raises(StackError, match="COPY cannot"):
+        ask("COPY pg_class TO STDOUT")
 
 
 def test_data_survives_a_restart_on_other_ports(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from local_stack import chaos
+from local_stack import chaos, cli
 from local_stack.addresses import Addresses
 from local_stack.errors import StackError
 from local_stack.foreground import run_in_foreground
-from local_stack.health import job_statuses
+from local_stack.health import job_outputs, job_statuses
 from local_stack.locks import InstanceLock, running_launcher
 from local_stack.stack import Stack
 from local_stack.status import read_status, write_status
@@ -87,3 +87,18 @@ def test_jobs_are_read_from_the_health_checks() -> None:
     }
     assert job_statuses({"checks": checks}) == {"fold": "warn", "enrich": "fail"}
     assert job_statuses(None) == {}
+
+
+def test_the_status_says_why_a_job_is_not_well() -> None:
+    checks = {
+        "job:persist": [{"status": "warn", "output": "waiting: PostgreSQL"}],
+        "job:fold": [{"status": "pass"}],
+    }
+    outputs = job_outputs({"checks": checks})
+    assert outputs == {"persist": "waiting: PostgreSQL"}
+    found = read_status(Path("/proc/none")) | {
+        "jobs": {"persist": "warn", "fold": "pass"},
+        "job_outputs": outputs,
+    }
+    lines = cli._table(found).splitlines()
+    assert lines[-2:] == ["job persist      warn: waiting: PostgreSQL", "job fold         pass"]

@@ -1,0 +1,98 @@
+"""The last records of a topic, so that the reason of a dead letter can be seen."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from local_stack.errors import StackError
+from local_stack.printable import as_text, printable
+from local_stack.reach import LOOK
+
+TIMEOUT_S = 10.0
+Ends = dict[int, tuple[int, int]]
+
+
+def last_records(bootstrap: str, topic: str, count: int) -> list[Message]:
+    with _reader(bootstrap) as reader:
+        ends = _ends(reader, topic)
+        span = count
+        while True:
+            starts = {p: max(first, end - span) for p, (first, end) in ends.items()}
+            found = _read(reader, topic, starts, ends)
+            at_the_start = all(starts[p] == first for p, (first, _) in ends.items())
+            if len(found) >= count or at_the_start:
+                break
+            span *= 8  # compaction leaves holes: fewer records than offsets
+    return sorted(found, key=_order)[-count:]
+
+
+def shown(record: Message) -> str:
+    moment = datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)
+    place = f"{record.topic()}[{record.partition()}]@{record.offset()}"
+    time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    lines = [f"{place}  {time}  key {as_text(_bytes(record.key()))}"]
+    headers: Any = record.headers() or []
+    lines += [f"{printable(name)}: {as_text(_bytes(value))}" for name, value in headers]
+    lines += as_text(_bytes(record.value())).splitlines()
+    return "\n  ".join(lines)
+
+
+@contextmanager
+def _reader(bootstrap: str) -> Iterator[Consumer]:
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "headrace-tail",  # required; nothing is subscribed or committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        yield reader
+    except KafkaException as error:
+        reason = error.args[0].str()
+        raise StackError(f"Kafka at {bootstrap} does not answer: {reason}", LOOK) from error
+    finally:
+        reader.close()
+
+
+def _ends(reader: Consumer, topic: str) -> Ends:
+    """First and next offset of each partition."""
+    known = reader.list_topics(timeout=TIMEOUT_S).topics
+    if topic not in known:
+        names = ", ".join(sorted(name for name in known if not name.startswith("__"))) or "none"
+        raise StackError(f"there is no topic named {printable(topic)}", f"topics: {names}")
+    places = [TopicPartition(topic, partition) for partition in known[topic].partitions]
+    return {p.partition: reader.get_watermark_offsets(p, TIMEOUT_S) for p in places}
+
+
+def _read(reader: Consumer, topic: str, starts: dict[int, int], ends: Ends) -> list[Message]:
+    open_ones = {p for p, start in starts.items() if start < ends[p][1]}
+    reader.assign([TopicPartition(topic, p, starts[p]) for p in open_ones])
+    found = []
+    while open_ones:
+        message = reader.poll(TIMEOUT_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        if error is None and offset < ends[partition][1]:
+            found.append(message)
+        if error is not None or offset >= ends[partition][1] - 1:
+            open_ones.discard(partition)
+    return found
+
+
+def _order(record: Message) -> tuple[int, int, int]:
+    return record.timestamp()[1], record.partition() or 0, record.offset() or 0
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
