@@ -35,8 +35,6 @@ app = typer.Typer(
     """,
 )
 app.add_typer(devices.app, name="devices")
-app.command("tail")(look.tail)
-app.command("sql")(look.sql)
 
 
 class Part(StrEnum):
@@ -212,6 +210,10 @@ def logs(
         subprocess.run(["tail", "-n", str(lines), "-F", str(path)], check=False)
         return
     say("\n".join(tail(path)[-lines:]))
+
+
+app.command("tail")(look.tail)
+app.command("sql")(look.sql)
 
 
 def _folder(chosen: Path | None) -> Path:

@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from local_stack.errors import StackError
+from local_stack.java import Java
+from local_stack.preflight import preflight
 from local_stack.without_root import without_root
 
 
@@ -35,6 +37,19 @@ def test_the_reason_is_the_tool_s_own(as_root: Path) -> None:
 def test_nothing_else_on_path_is_asked_for(as_root: Path) -> None:
     _unshare(as_root, 'shift; exec "$@"')
     assert without_root() == ["unshare", "-U"]
+
+
+def test_a_server_of_ones_own_needs_no_namespace(
+    as_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (as_root / "setpriv").touch(mode=0o755)
+    java = Java(tmp_path, "17.0.15")
+    monkeypatch.setattr("local_stack.preflight.find_java", lambda: java)
+    monkeypatch.setenv("HEADRACE_POSTGRES_URL", "postgresql://elsewhere/headrace")
+    preflight(tmp_path, lambda _line: None)
+    monkeypatch.delenv("HEADRACE_POSTGRES_URL")
+    with pytest.raises(StackError, match="`unshare` is not on PATH"):
+        preflight(tmp_path, lambda _line: None)
 
 
 def _unshare(folder: Path, body: str) -> None:
