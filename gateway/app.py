@@ -16,8 +16,8 @@ from gateway.outcomes import Log
 from gateway.problems import HANDLERS
 from gateway.state import state_routes
 from gateway.state_view import StateView
-from shared.model import Flow
 from shared.settings import GatewaySettings
+from shared.topology import Flow
 
 
 class Background(Protocol):

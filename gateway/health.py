@@ -16,8 +16,8 @@ from gateway.outcomes import Log
 from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
 from gateway.problems import Problem, retry_after
 from gateway.state_view import StateView
-from shared.model import JOB_STATUS_TOPIC, Flow, dead_letter_topic, retry_topic
 from shared.settings import GatewaySettings
+from shared.topology import JOB_STATUS_TOPIC, Flow
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +33,7 @@ class Health:
         self, settings: GatewaySettings, flow: Flow, raw_log: Log, state_view: StateView
     ) -> None:
         self.jobs = (*(job.name for job in flow.jobs()), RELAY)
-        self.lanes = (
-            retry_topic("enrich"),
-            *(dead_letter_topic(job.name) for job in flow.jobs()),
-        )
+        self.lanes = flow.lanes
         self._topics = [topic.name for topic in flow.topics()]
         self._settings = settings
         self._raw_log = raw_log

@@ -8,8 +8,8 @@ import orjson
 from gateway import VERSION
 from gateway.probes import KafkaSeen, Seen
 from gateway.state_view import Progress
-from shared.model import JOB_STATUS_TOPIC
 from shared.timestamps import to_rfc3339
+from shared.topology import JOB_STATUS_TOPIC
 
 # they speak every two seconds
 SILENT_MAX_MS = 5_000

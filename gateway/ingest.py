@@ -15,8 +15,9 @@ from gateway.outcomes import Log, NotWritten, OutcomeUnknown, Receipt
 from gateway.payload import ClientGone, Payload, send_problem
 from gateway.problems import Problem, instance_of, retry_after
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE, derived_event_id, fresh_event_id
-from shared.model import Endpoint, Flow
+from shared.model import Endpoint
 from shared.timestamps import to_rfc3339
+from shared.topology import Flow
 
 _NO_TENANT = ""
 

@@ -6,8 +6,8 @@ from fastapi import FastAPI
 
 from gateway.problems import MEDIA_TYPE
 from shared.ids import ENTITY_ID
-from shared.model import Flow
 from shared.settings import GatewaySettings
+from shared.topology import Flow
 
 PATH = "/v1/{endpoint}/{entity_id}"
 

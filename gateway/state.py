@@ -12,9 +12,10 @@ from starlette.routing import BaseRoute
 
 from gateway.problems import Problem, retry_after
 from gateway.state_view import Found, Progress, StateView
-from shared.model import Entity, Flow
+from shared.model import Aggregate, Entity
 from shared.snapshot import META
 from shared.timestamps import to_rfc3339
+from shared.topology import Flow
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     304: {"description": "Nothing newer than what If-None-Match names."},
@@ -27,14 +28,14 @@ def state_routes(flow: Flow, view: StateView) -> list[BaseRoute]:
     async def state_of(
         entity: str, entity_id: str, request: Request, meta: bool = False
     ) -> Response:
-        found = flow.entity(entity)
+        found = flow.find_with_state(entity)
         if found is None:
-            known = ", ".join(e.name for e in flow.entities)
+            known = ", ".join(e.name for e in flow.with_state)
             raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
         return _answer(view, found, entity_id, request, meta)
 
     async def state(entity_id: str, request: Request, meta: bool = False) -> Response:
-        return _answer(view, flow.entities[0], entity_id, request, meta)
+        return _answer(view, flow.with_state[0], entity_id, request, meta)
 
     paths: dict[str, Callable[..., Any]] = {
         "/state/{entity_id}": state,
@@ -43,12 +44,12 @@ def state_routes(flow: Flow, view: StateView) -> list[BaseRoute]:
     return [
         APIRoute(path, answer, methods=["GET"], responses=_RESPONSES, response_model=None)
         for path, answer in paths.items()
-        if flow.entities
+        if flow.with_state
     ]
 
 
 def _answer(
-    view: StateView, entity: Entity, entity_id: str, request: Request, with_meta: bool
+    view: StateView, entity: Entity | Aggregate, entity_id: str, request: Request, with_meta: bool
 ) -> Response:
     progress, found = view.find(entity.topic, entity_id.encode())
     now_ms = time.time_ns() // 1_000_000
@@ -81,7 +82,7 @@ def _answer(
 
 
 def _body(
-    entity: Entity,
+    entity: Entity | Aggregate,
     entity_id: str,
     state: dict[str, Any],
     meta: dict[str, Any],

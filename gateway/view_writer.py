@@ -20,10 +20,10 @@ from gateway.one_writer import die_with_parent, leave_with_parent, only_writer
 from gateway.view_source import KafkaAway, TopicFacts, ViewSource, place_of, reached_end
 from gateway.view_store import Changes, Row, ViewStore, is_damaged, remove, view_path
 from shared.flow import load_flow
-from shared.model import JOB_STATUS_TOPIC
 from shared.settings import GatewaySettings
 from shared.snapshot import META
 from shared.timestamps import is_time_ms
+from shared.topology import JOB_STATUS_TOPIC
 
 log = logging.getLogger("gateway.view_writer")
 
@@ -178,7 +178,7 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     settings = GatewaySettings()
-    topics = [*(e.topic for e in load_flow(settings.flow).entities), JOB_STATUS_TOPIC]
+    topics = [*(e.topic for e in load_flow(settings.flow).with_state), JOB_STATUS_TOPIC]
     path = view_path(settings.state_dir)
     with contextlib.suppress(KeyboardInterrupt), only_writer(path, parent_pid):
         try:

@@ -7,8 +7,8 @@ from pydantic_settings import SettingsError
 
 from local_stack.errors import StackError
 from shared.flow import load_flow
-from shared.model import Flow
 from shared.settings import GatewaySettings, JobSettings, Settings, explain
+from shared.topology import Flow
 
 Read = TypeVar("Read", bound=Settings)
 

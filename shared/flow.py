@@ -8,7 +8,8 @@ import importlib
 from functools import cache
 
 from shared.domain import device, telemetry
-from shared.model import Endpoint, Entity, EventType, Flow
+from shared.model import Endpoint, Entity, EventType
+from shared.topology import Flow
 
 FLOW = Flow(
     endpoints=(

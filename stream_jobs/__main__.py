@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
-from shared.model import Flow
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
+from shared.topology import Flow
 from stream_jobs import enrich, fold, master_data, persist, relay, store, topics
 from stream_jobs.session import open_session
 from stream_jobs.status import Say, StatusReporter

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
-from shared.model import Flow
 from shared.settings import JobSettings
+from shared.topology import Flow
 from stream_jobs import arrow_records
 from stream_jobs.enrichment import STAGE, Enrich, Payload, enricher
 from stream_jobs.fresh_fields import FreshFields

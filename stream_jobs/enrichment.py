@@ -10,19 +10,8 @@ from shared import envelope
 from shared.envelope import EventRecord, Header, Position
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.json_text import holds_nul
-from shared.model import (
-    RECORD_BYTES_MAX,
-    Arrival,
-    Draft,
-    Endpoint,
-    Fields,
-    Flow,
-    MasterData,
-    MissingMasterData,
-    Rejected,
-    dead_letter_topic,
-    retry_topic,
-)
+from shared.model import Arrival, Draft, Endpoint, Fields, MasterData, MissingMasterData, Rejected
+from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 
 STAGE = "enrich"
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too

@@ -11,8 +11,8 @@ from shared import envelope, snapshot
 from shared.envelope import Header, Position
 from shared.ids import derived_event_id
 from shared.json_text import holds_nul
-from shared.model import Flow
 from shared.timestamps import is_time_ms
+from shared.topology import Flow
 
 _BIGINT_END = 1 << 63
 
@@ -78,7 +78,7 @@ class RowMaker:
         return cls(
             type_by_topic={t.topic: t.name for t in flow.event_types},
             completion_by_type={t.name: t.completion_topic for t in flow.event_types},
-            entity_by_topic={e.topic: e.name for e in flow.entities},
+            entity_by_topic={e.topic: e.name for e in flow.with_state},
         )
 
     def make(self, record: LogRecord) -> Row | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from shared.envelope import ID, TIME, failure_headers
-from shared.model import dead_letter_topic
+from shared.topology import dead_letter_topic
 from stream_jobs import store
 from stream_jobs.event_rows import DeadLetter, EventRow, Row, StateRow
 from stream_jobs.outbox import header_rows

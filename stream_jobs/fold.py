@@ -21,8 +21,9 @@ from shared import envelope, snapshot
 from shared.applier import Applier, fold_fingerprint
 from shared.envelope import EventRecord, Position
 from shared.flow import load_flow
-from shared.model import Entity, Flow, dead_letter_topic
+from shared.model import Entity
 from shared.settings import JobSettings
+from shared.topology import Flow, dead_letter_topic
 from stream_jobs import arrow_records
 from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.status import Say

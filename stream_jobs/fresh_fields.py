@@ -7,7 +7,8 @@ from typing import Any
 
 from psycopg import sql
 
-from shared.model import Fields, Flow, FreshField, MasterData
+from shared.model import Fields, FreshField, MasterData
+from shared.topology import Flow
 from stream_jobs import store
 from stream_jobs.enrichment import Payload
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from shared.model import RECORD_BYTES_MAX
 from shared.settings import JobSettings
+from shared.topology import RECORD_BYTES_MAX
 
 
 def read_topics(

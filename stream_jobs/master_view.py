@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from shared.model import RELAY_HEARTBEAT_KEY, Fields, master_topic
+from shared.model import Fields
 from shared.timestamps import is_time_ms
+from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
 
 _LOAD_DEADLINE_S = 60.0
 _CHUNK_RECORDS = 10_000

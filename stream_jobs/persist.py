@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
-from shared.model import Flow
 from shared.settings import JobSettings
+from shared.topology import Flow
 from stream_jobs import arrow_records, store
 from stream_jobs.event_rows import LogRecord, Row, RowMaker
 from stream_jobs.event_store import EventStore, Written, chunks
@@ -122,7 +122,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             )
         say("running", "")
 
-    topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.entities]
+    topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.with_state]
     return (
         read_topics(spark, settings, topics, with_headers=True)
         .writeStream.queryName(STAGE)

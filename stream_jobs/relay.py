@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from shared.flow import load_flow
-from shared.model import RELAY_HEARTBEAT_KEY, master_topic
 from shared.settings import Settings
+from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
 from stream_jobs import store
 from stream_jobs.acked_producer import AckedProducer, DeadProducerError
 from stream_jobs.outbox import Outbox, OutboxRow

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from confluent_kafka import Producer
 
-from shared.model import JOB_STATUS_TOPIC
 from shared.settings import Settings
+from shared.topology import JOB_STATUS_TOPIC
 
 # state and detail, as a job says them from within
 Say = Callable[[str, str], None]

@@ -15,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from shared.model import JOB_STATUS_TOPIC, Flow
 from shared.settings import Settings
+from shared.topology import JOB_STATUS_TOPIC, Flow
 
 _log = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 15.0

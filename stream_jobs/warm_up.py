@@ -8,8 +8,8 @@ import logging
 
 from pyspark.sql import DataFrame, SparkSession
 
-from shared.model import Flow
 from shared.settings import JobSettings
+from shared.topology import Flow
 from stream_jobs import arrow_records, enrich, fold
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.view_store import ViewStore
 from gateway.view_writer import to_changes
-from shared.model import JOB_STATUS_TOPIC
+from shared.topology import JOB_STATUS_TOPIC
 
 TOPIC = "state.device.v1"
 

@@ -9,7 +9,8 @@ from local_stack.settings_check import check_settings, chosen_flow
 
 OWN_FLOW = """
 from shared.flow import FLOW
-from shared.model import Flow, Endpoint
+from shared.model import Endpoint
+from shared.topology import Flow
 from dataclasses import replace
 MINE = replace(FLOW, endpoints=(replace(FLOW.endpoints[0], name="elsewhere"),))
 """

@@ -2,8 +2,9 @@ import orjson
 import pytest
 
 from shared.flow import FLOW, load_flow
-from shared.model import Endpoint, Entity, EventType, Flow
+from shared.model import Endpoint, Entity, EventType
 from shared.settings import GatewaySettings
+from shared.topology import Flow
 
 
 def _flow(**changes: object) -> Flow:

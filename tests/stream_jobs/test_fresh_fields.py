@@ -7,7 +7,8 @@ import pytest
 
 from shared.envelope import Position
 from shared.flow import FLOW
-from shared.model import Fields, Flow, FreshField
+from shared.model import Fields, FreshField
+from shared.topology import Flow
 from stream_jobs import master_data, store
 from stream_jobs.enrichment import Payload
 from stream_jobs.fresh_fields import FreshFields

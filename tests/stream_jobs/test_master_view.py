@@ -5,8 +5,9 @@ import pytest
 from confluent_kafka import Producer
 
 from shared.flow import load_flow
-from shared.model import RELAY_HEARTBEAT_KEY, Fields, master_topic
+from shared.model import Fields
 from shared.settings import JobSettings
+from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
 from stream_jobs.master_view import MasterView, StaleMasterDataError
 from stream_jobs.topics import ensure_topics
 from tests.kafka_log import eventually

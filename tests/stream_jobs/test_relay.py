@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from local_stack.stack import Stack
 from shared.flow import FLOW
-from shared.model import JOB_STATUS_TOPIC
 from shared.settings import JobSettings
+from shared.topology import JOB_STATUS_TOPIC
 from stream_jobs import relay, store
 from stream_jobs.outbox import Outbox, OutboxRow, header_pairs, header_rows
 from stream_jobs.relay import Relay, removable

@@ -1,0 +1,246 @@
+"""The flow's table, and what is derived from it: topics, jobs, and the picture of both."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from shared.model import Aggregate, Endpoint, Entity, EventType
+
+# An event can be four times its payload: JSON may say in five bytes a number that is written out in
+# eighteen. A record that its topic refused would stop the job that writes it.
+RECORD_BYTES_MAX = 8 * 1024 * 1024
+JOB_STATUS_TOPIC = "job.status.v1"
+# on each master topic: "what was committed until then is here". No row has this key: ids start with
+# a letter or a digit
+RELAY_HEARTBEAT_KEY = "_relay"
+
+_NAME = re.compile("[a-z0-9_]+")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+_LOG_TIME = {
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(RECORD_BYTES_MAX),
+}
+# keeps nulls long enough for a reader that was away for a day
+_COMPACTED = {"cleanup.policy": "compact", "delete.retention.ms": "86400000", **_LOG_TIME}
+_DAYS_MS = 86_400_000
+
+
+def master_topic(table: str) -> str:
+    return f"master.{table}.v1"
+
+
+def retry_topic(stage: str) -> str:
+    return f"retry.{stage}.v1"
+
+
+def dead_letter_topic(stage: str) -> str:
+    return f"dlq.{stage}.v1"
+
+
+class Topic(NamedTuple):
+    name: str
+    config: Mapping[str, str]
+    why: str
+
+
+class Job(NamedTuple):
+    """Which topics ignite a job and what it emits when it is done."""
+
+    name: str
+    ignited_by: tuple[str, ...]
+    emits: tuple[str, ...]
+    does: str
+    looks_up: tuple[str, ...] = ()
+    waits_in: tuple[str, ...] = ()  # lanes of what cannot be done yet
+    parks_in: tuple[str, ...] = ()  # lanes of what never can
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The whole table: which event ignites what next. Everything else is derived from it."""
+
+    endpoints: tuple[Endpoint, ...]
+    event_types: tuple[EventType, ...]
+    entities: tuple[Entity, ...]
+    aggregates: tuple[Aggregate, ...] = ()
+    ingest_retention_days: int = 30
+    _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
+    _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
+    _with_state_by_name: dict[str, Entity | Aggregate] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_endpoint_by_name", {row.name: row for row in self.endpoints})
+        object.__setattr__(self, "_type_by_name", {row.name: row for row in self.event_types})
+        object.__setattr__(self, "_with_state_by_name", {row.name: row for row in self.with_state})
+        _refuse_what_does_not_add_up(self)
+
+    @property
+    def with_state(self) -> tuple[Entity | Aggregate, ...]:
+        """Whatever has snapshots on a state topic."""
+        return (*self.entities, *self.aggregates)
+
+    def endpoint(self, name: str) -> Endpoint | None:
+        return self._endpoint_by_name.get(name)
+
+    def event_type(self, name: str) -> EventType:
+        return self._type_by_name[name]
+
+    def find_with_state(self, name: str) -> Entity | Aggregate | None:
+        return self._with_state_by_name.get(name)
+
+    @property
+    def master_tables(self) -> tuple[str, ...]:
+        return _once(table for endpoint in self.endpoints for table in endpoint.master)
+
+    @property
+    def folded_topics(self) -> tuple[str, ...]:
+        names = _once(name for entity in self.entities for name in entity.folds)
+        return tuple(self.event_type(name).topic for name in names)
+
+    @property
+    def member_topics(self) -> tuple[str, ...]:
+        names = _once(aggregate.members for aggregate in self.aggregates)
+        return tuple(self._with_state_by_name[name].topic for name in names)
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        return _once(chain.from_iterable((*job.waits_in, *job.parks_in) for job in self.jobs()))
+
+    def jobs(self) -> tuple[Job, ...]:
+        events = tuple(t.topic for t in self.event_types)
+        enrich = Job(
+            "enrich",
+            ignited_by=tuple(e.topic for e in self.endpoints),
+            looks_up=tuple(master_topic(table) for table in self.master_tables),
+            emits=events,
+            waits_in=(retry_topic("enrich"),),
+            parks_in=(dead_letter_topic("enrich"),),
+            does="checks payloads, looks master data up, writes the common format",
+        )
+        fold = Job(
+            "fold",
+            ignited_by=self.folded_topics,
+            emits=tuple(e.topic for e in self.entities),
+            parks_in=(dead_letter_topic("fold"),),
+            does="folds events into entity state",
+        )
+        aggregate = Job(
+            "aggregate",
+            ignited_by=self.member_topics,
+            emits=tuple(a.topic for a in self.aggregates),
+            parks_in=(dead_letter_topic("aggregate"),),
+            does="adds up what entities share, each with its latest share",
+        )
+        persist = Job(
+            "persist",
+            ignited_by=events + tuple(row.topic for row in self.with_state),
+            emits=tuple(t.completion_topic for t in self.event_types),
+            parks_in=(dead_letter_topic("persist"),),
+            does="writes rows and their completions in one transaction; relay publishes them",
+        )
+        needed = (enrich, fold if self.entities else None, aggregate if self.aggregates else None)
+        return (*(job for job in needed if job), persist)
+
+    def picture(self) -> str:
+        """The flow as text: what ignites each job, and what it emits when it is done."""
+        lines = ["POST /v1/<endpoint>/<id>"]
+        lines += [f"  gateway ─▶ {endpoint.topic}" for endpoint in self.endpoints]
+        for job in self.jobs():
+            lines += ["", f"{job.name}: {job.does}"]
+            lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
+            lines += [f"  looks up    {topic}" for topic in job.looks_up]
+            lines += [f"  emits       {topic}" for topic in job.emits]
+            lines += [f"  waits in    {topic}" for topic in job.waits_in]
+            lines += [f"  parks in    {topic}" for topic in job.parks_in]
+        lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
+        return "\n".join(lines)
+
+    def topics(self) -> tuple[Topic, ...]:
+        for_ever = {**_LOG_TIME, **_FOR_EVER}
+        ingest = {
+            **_LOG_TIME,
+            "retention.ms": str(self.ingest_retention_days * _DAYS_MS),
+            "retention.bytes": "-1",
+        }
+        waiting = _once(lane for job in self.jobs() for lane in job.waits_in)
+        types = self.event_types
+        return (
+            *(Topic(e.topic, ingest, "payloads as they came") for e in self.endpoints),
+            *(Topic(t.topic, for_ever, "events, kept for ever") for t in types),
+            *(
+                Topic(row.topic, _COMPACTED, "the latest snapshot of each")
+                for row in self.with_state
+            ),
+            *(Topic(t.completion_topic, for_ever, "events that are durable") for t in types),
+            *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.master_tables),
+            *(
+                Topic(lane, for_ever, "work that waits" if lane in waiting else "work parked")
+                for lane in self.lanes
+            ),
+            Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
+        )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _refuse_what_does_not_add_up(flow: Flow) -> None:
+    for kind, names in (
+        ("endpoint", [row.name for row in flow.endpoints]),
+        ("event type", [row.name for row in flow.event_types]),
+        ("entity or aggregate", [row.name for row in flow.with_state]),
+        ("master-data table", list(flow.master_tables)),
+    ):
+        _refuse_bad_names(kind, names)
+    _refuse_bad_topics([row.topic_name for row in _with_topic(flow) if row.topic_name])
+    if not flow.endpoints:
+        raise ValueError("the flow has no endpoint: nothing could ever come in")
+    for endpoint in flow.endpoints:
+        if not endpoint.emits:
+            raise ValueError(f"endpoint {endpoint.name} emits no event type: it ends in silence")
+    types = {row.name for row in flow.event_types}
+    for owner, named in [(f"endpoint {e.name}", e.emits) for e in flow.endpoints] + [
+        (f"entity {e.name}", e.folds) for e in flow.entities
+    ]:
+        for name in named:
+            if name not in types:
+                raise ValueError(f"{owner} names event type {name!r}, which no row declares")
+    entities = {row.name for row in flow.entities}
+    for aggregate in flow.aggregates:
+        if aggregate.members not in entities:
+            raise ValueError(
+                f"aggregate {aggregate.name} has {aggregate.members!r} as members, "
+                "which is no entity of this flow"
+            )
+    names = [topic.name for topic in flow.topics()]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"topic {name!r} belongs to two rows: each owns its own")
+
+
+def _with_topic(flow: Flow) -> tuple[Endpoint | EventType | Entity | Aggregate, ...]:
+    return (*flow.endpoints, *flow.event_types, *flow.with_state)
+
+
+def _refuse_bad_names(kind: str, names: list[str]) -> None:
+    for name in names:
+        # a dot and an underscore collide in Kafka's metric names: topic parts hold neither dots
+        # nor capitals
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{kind} {name!r}: use lower-case letters, digits and _")
+        if names.count(name) > 1:
+            raise ValueError(f"{kind} {name!r} is declared twice")
+
+
+def _refuse_bad_topics(names: list[str]) -> None:
+    for name in names:
+        if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+            raise ValueError(
+                f"topic {name!r}: use 1 to 249 letters, digits, dots, underscores and dashes"
+            )
