@@ -21,9 +21,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from benchmarks.job_environment import job_environment
 from benchmarks.processes import cpu_s, rss_mib
-from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
 from local_stack.stack import Stack
 from shared import snapshot
 from shared.applier import Applier, fold_fingerprint
@@ -141,14 +140,10 @@ class StateTopic:
 
 
 def run_job(stack: Stack, folder: Path, arguments: argparse.Namespace) -> dict[str, object]:
-    java = find_java()
     spark_conf = {**(SPILL if arguments.spill else {}), **json.loads(arguments.spark_conf)}
     environment = {
         **os.environ,
-        "JAVA_HOME": str(java.home),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "HEADRACE_SPARK_JARS": str(fetch_downloads(java).spark_jars),
+        **job_environment(),
         "HEADRACE_KAFKA_BOOTSTRAP": stack.kafka_bootstrap,
         "HEADRACE_STATE_DIR": str(folder),
         "HEADRACE_SPARK_CONF": json.dumps(spark_conf),

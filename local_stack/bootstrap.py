@@ -13,6 +13,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import NoReturn
 
 from local_stack.locks import only_one_at_a_time
 from local_stack.paths import CHECKOUT, cache_dir, python_path
@@ -21,7 +22,8 @@ from local_stack.progress import Progress, say
 LOCKED = CHECKOUT / "requirements" / "local.txt"
 
 
-def main() -> None:
+def run(module: str, *arguments: str) -> NoReturn:
+    """Becomes the environment's Python, and in it the module."""
     cache = cache_dir()
     folder = cache / f"venv-{_fingerprint()}"
     python = folder / "bin" / "python"
@@ -39,7 +41,7 @@ def main() -> None:
         "PYTHONPATH": python_path(os.environ),
         "HEADRACE_CACHE_DIR": str(cache),
     }
-    os.execve(python, [str(python), "-m", "local_stack", *sys.argv[1:]], environment)
+    os.execve(python, [str(python), "-m", module, *arguments], environment)
 
 
 def _fingerprint() -> str:
@@ -104,4 +106,4 @@ def _last_error(log: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run("local_stack", *sys.argv[1:])
