@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from local_stack.paths import state_dir as default_state_dir
+
 StateDir = Annotated[
     Path | None,
     typer.Option(
@@ -12,3 +14,7 @@ StateDir = Annotated[
         help="Where topics, database and logs live. Default: .headrace/state in the checkout.",
     ),
 ]
+
+
+def folder_of(chosen: Path | None) -> Path:
+    return (chosen or default_state_dir()).absolute()

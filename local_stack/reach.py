@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_stack.errors import StackError
-from local_stack.paths import state_dir as default_state_dir
+from local_stack.options import folder_of
 from local_stack.status import read_status
 
 if TYPE_CHECKING:
@@ -34,9 +34,19 @@ def database(state_dir: Path | None, application: str) -> Iterator["Connection"]
         raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
 
 
+@contextmanager
+def master_data(state_dir: Path | None) -> Iterator["Connection"]:
+    from stream_jobs.master_data import MasterDataError
+
+    try:
+        with database(state_dir, "devices") as connection:
+            yield connection
+    except MasterDataError as error:
+        raise StackError(str(error), "nothing was changed") from error
+
+
 def _address(variable: str, key: str, state_dir: Path | None, missing: str) -> str:
-    folder = (state_dir or default_state_dir()).absolute()
-    address = os.environ.get(variable) or read_status(folder)[key]
+    address = os.environ.get(variable) or read_status(folder_of(state_dir))[key]
     if not address:
         raise StackError(f"there is {missing}", START)
     return str(address)

@@ -1,21 +1,14 @@
 """One statement that reads, because the bundle of PostgreSQL has no psql."""
 
-import json
-from collections.abc import Sequence
-
 import psycopg
 
 from local_stack.errors import StackError
-from local_stack.printable import as_text, printable
 from stream_jobs.store import Connection, one_line
 
 Rows = list[tuple[object, ...]]
 
 
-def read_only(
-    connection: "Connection", statement: str
-) -> tuple[list[str], list[tuple[object, ...]]]:
-
+def read_only(connection: Connection, statement: str) -> tuple[list[str], Rows]:
     try:
         connection.execute("SET default_transaction_read_only = on")
         # a prepared one, since that cannot be several of which the first lifts the ban
@@ -34,21 +27,3 @@ def read_only(
 def _tables(connection: Connection) -> list[str]:
     query = "SELECT tablename FROM pg_tables WHERE schemaname = 'headrace' ORDER BY tablename"
     return [f"headrace.{name}" for (name,) in connection.execute(query)]
-
-
-def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    cells = [
-        [printable(name) for name in names],
-        *([_cell(value) for value in row] for row in rows),
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, dict | list):
-        return json.dumps(value, default=str, ensure_ascii=False)
-    return as_text(value) if isinstance(value, bytes) else printable(str(value))

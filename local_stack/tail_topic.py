@@ -1,5 +1,6 @@
 """The last records of a topic, so that the reason of a dead letter can be seen."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -30,14 +31,40 @@ def last_records(bootstrap: str, topic: str, count: int) -> list[Message]:
 
 
 def shown(record: Message) -> str:
-    moment = datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)
     place = f"{record.topic()}[{record.partition()}]@{record.offset()}"
-    time = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    lines = [f"{place}  {time}  key {as_text(_bytes(record.key()))}"]
+    lines = [f"{place}  {_time(record)}  key {as_text(_bytes(record.key()))}"]
     headers: Any = record.headers() or []
     lines += [f"{printable(name)}: {as_text(_bytes(value))}" for name, value in headers]
     lines += as_text(_bytes(record.value())).splitlines()
     return "\n  ".join(lines)
+
+
+def as_document(record: Message) -> dict[str, Any]:
+    """For a program: text as it is, other bytes in base64."""
+    headers: Any = record.headers() or []
+    return {
+        "topic": record.topic(),
+        "partition": record.partition(),
+        "offset": record.offset(),
+        "timestamp": _time(record),
+        "key": _plain(_bytes(record.key())),
+        "headers": {name: _plain(_bytes(value)) for name, value in headers},
+        "value": _plain(_bytes(record.value())),
+    }
+
+
+def _plain(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+
+
+def _time(record: Message) -> str:
+    moment = datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from local_stack import cli
 from local_stack.errors import StackError
+from local_stack.output import table
 from local_stack.printable import as_text, printable
-from local_stack.sql import table
 
 
 @pytest.fixture(autouse=True)

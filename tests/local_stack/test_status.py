@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from local_stack import chaos, cli
+from local_stack import chaos
 from local_stack.addresses import Addresses
 from local_stack.errors import StackError
 from local_stack.foreground import run_in_foreground
@@ -11,6 +11,7 @@ from local_stack.health import job_outputs, job_statuses
 from local_stack.locks import InstanceLock, running_launcher
 from local_stack.stack import Stack
 from local_stack.status import read_status, write_status
+from local_stack.verbs.status import lines
 
 KEYS = {"ready", "gateway_url", "kafka_bootstrap", "postgres_url", "state_dir", "jobs"}
 
@@ -100,5 +101,7 @@ def test_the_status_says_why_a_job_is_not_well() -> None:
         "jobs": {"persist": "warn", "fold": "pass"},
         "job_outputs": outputs,
     }
-    lines = cli._table(found).splitlines()
-    assert lines[-2:] == ["job persist      warn: waiting: PostgreSQL", "job fold         pass"]
+    assert lines(found)[-2:] == [
+        "job persist      warn: waiting: PostgreSQL",
+        "job fold         pass",
+    ]

@@ -1,21 +1,15 @@
 """`./headrace devices`: the master data of the running stack."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from local_stack import device_models
 from local_stack.errors import StackError
 from local_stack.options import StateDir
-from local_stack.progress import say
-from local_stack.reach import database
-
-if TYPE_CHECKING:
-    from stream_jobs.store import Connection
+from local_stack.output import Output, OutputOption, say_rows
+from local_stack.reach import master_data
+from local_stack.verbs import device_models
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,8 +18,6 @@ app = typer.Typer(
     Example: ./headrace devices list --limit 5
     """,
 )
-app.command("models")(device_models.models)
-app.command("add-model")(device_models.add_model)
 
 Attributes = Annotated[
     list[str] | None,
@@ -39,6 +31,7 @@ def add(
     area: Annotated[str, typer.Option(help="The code of its area.")],
     model: Annotated[str, typer.Option(help="The name of its model.")],
     attribute: Attributes = None,
+    output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
     """Add a device.
@@ -49,23 +42,24 @@ def add(
 
     with master_data(state_dir) as connection:
         added = add_device(connection, device, area, model, parse_attributes(attribute) or {})
-    say(_line(added._asdict()))
+    say_rows([added._asdict()], output, "")
 
 
 @app.command("list")
 def list_(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+    output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
-    """One line of JSON per device.
+    """The devices in the order of their ids.
 
     Example: ./headrace devices list --limit 5
     """
     from stream_jobs.master_data import list_devices
 
     with master_data(state_dir) as connection:
-        for device in list_devices(connection, limit):
-            say(_line(device._asdict()))
+        found = [device._asdict() for device in list_devices(connection, limit)]
+    say_rows(found, output, "There is no device; `./headrace devices add` adds one.")
 
 
 @app.command("set")
@@ -74,6 +68,7 @@ def set_(
     area: Annotated[str | None, typer.Option(help="The code of its new area.")] = None,
     model: Annotated[str | None, typer.Option(help="The name of its new model.")] = None,
     attribute: Attributes = None,
+    output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
     """Change what is given; attributes replace those before.
@@ -87,7 +82,11 @@ def set_(
         raise typer.Exit(2)
     with master_data(state_dir) as connection:
         changed = set_device(connection, device, area, model, parse_attributes(attribute))
-    say(_line(changed._asdict()))
+    say_rows([changed._asdict()], output, "")
+
+
+app.command("models")(device_models.models)
+app.command("add-model")(device_models.add_model)
 
 
 def parse_attributes(pairs: list[str] | None) -> dict[str, object] | None:
@@ -105,18 +104,3 @@ def _value(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _line(device: dict[str, object]) -> str:
-    return json.dumps(device, default=str)
-
-
-@contextmanager
-def master_data(state_dir: Path | None) -> Iterator["Connection"]:
-    from stream_jobs.master_data import MasterDataError
-
-    try:
-        with database(state_dir, "devices") as connection:
-            yield connection
-    except MasterDataError as error:
-        raise StackError(str(error), "nothing was changed") from error

@@ -1,0 +1,1 @@
+"""A file for each verb of `./headrace`, named as the verb is."""

@@ -1,0 +1,28 @@
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+from local_stack.chaos import hold, release
+from local_stack.options import StateDir, folder_of
+from local_stack.progress import say
+
+
+class Part(StrEnum):
+    POSTGRES = "postgres"
+    KAFKA = "kafka"
+    SPARK = "spark"
+
+
+class Direction(StrEnum):
+    DOWN = "down"
+    UP = "up"
+
+
+def chaos(part: Part, direction: Direction, state_dir: StateDir = None) -> None:
+    """Take a part down and up again.
+
+    Example: ./headrace chaos postgres down
+    """
+    turn: Callable[[Path, str], None] = hold if direction is Direction.DOWN else release
+    turn(folder_of(state_dir), part.value)
+    say(f"{part.value} is {direction.value}")

@@ -1,0 +1,43 @@
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from local_stack.errors import StackError
+from local_stack.logs import log_path
+from local_stack.logs import tail as tail_of
+from local_stack.options import StateDir, folder_of
+from local_stack.progress import say
+
+
+def logs(
+    name: Annotated[str, typer.Argument(help="Whose log; without it, which logs there are.")] = "",
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many of the last.")] = 50,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it grows.")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Show a part's log.
+
+    Example: ./headrace logs spark --follow
+    """
+    folder = folder_of(state_dir)
+    there = sorted(path.stem for path in (folder / "logs").glob("*.log"))
+    if not name:
+        say(f"logs in {folder / 'logs'}: {', '.join(there) or 'none yet'}")
+        return
+    if name not in there:
+        raise StackError(f"there is no log named {name}", _which(there))
+    path = log_path(folder, name)
+    if follow:
+        _follow(path, lines)
+    else:
+        say("\n".join(tail_of(path)[-lines:]))
+
+
+def _which(there: list[str]) -> str:
+    return f"logs: {', '.join(there)}" if there else "start the stack with: ./headrace up"
+
+
+def _follow(path: Path, lines: int) -> None:
+    subprocess.run(["tail", "-n", str(lines), "-F", str(path)], check=False)

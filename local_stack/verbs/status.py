@@ -1,0 +1,41 @@
+from typing import Any
+
+import typer
+
+from local_stack.options import StateDir, folder_of
+from local_stack.output import Output, OutputOption, say_json
+from local_stack.progress import say
+from local_stack.status import read_status
+
+
+def status(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """What runs, and where; exit code 0 if all is ready.
+
+    Example: ./headrace status -o json
+    """
+    found = read_status(folder_of(state_dir))
+    if output is Output.JSON:
+        say_json(found)
+    else:
+        say("\n".join(lines(found)))
+    raise typer.Exit(0 if found["ready"] else 1)
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    rows = [
+        ("ready", "yes" if found["ready"] else "no" if found["running"] else "no, not running"),
+        ("gateway", found["gateway_url"]),
+        ("Kafka bootstrap", found["kafka_bootstrap"]),
+        ("PostgreSQL", found["postgres_url"]),
+        ("state folder", found["state_dir"]),
+    ]
+    rows += [
+        (name, f"{service['state']}, pid {service['pid']}" if service["pid"] else service["state"])
+        for name, service in found["services"].items()
+    ]
+    said = found["job_outputs"]
+    rows += [
+        (f"job {name}", f"{state}: {said[name]}" if name in said else state)
+        for name, state in found["jobs"].items()
+    ]
+    return [f"{name:<16} {value or '-'}" for name, value in rows]

@@ -1,0 +1,27 @@
+from typing import Annotated
+
+import typer
+
+from local_stack.options import StateDir
+from local_stack.output import Output, OutputOption, say_json
+from local_stack.progress import say
+from local_stack.reach import kafka_bootstrap
+
+
+def tail(
+    topic: str,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="How many records.")] = 10,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Show the last records of a topic: place, key, headers and value.
+
+    Example: ./headrace tail dlq.enrich.v1 -n 3
+    """
+    from local_stack.tail_topic import as_document, last_records, shown
+
+    records = last_records(kafka_bootstrap(state_dir), topic, lines)
+    if output is Output.JSON:
+        say_json([as_document(record) for record in records])
+    else:
+        say("\n\n".join(map(shown, records)) if records else f"There is no record in {topic}.")

@@ -1,0 +1,20 @@
+from typing import Annotated
+
+import typer
+
+from local_stack.options import StateDir, folder_of
+
+
+def up(
+    random_ports: Annotated[
+        bool, typer.Option("--random-ports", help="Free ports, so that stacks run side by side.")
+    ] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Start everything and stay in front; Ctrl-C stops it.
+
+    Example: ./headrace up
+    """
+    from local_stack.foreground import run_in_foreground
+
+    run_in_foreground(folder_of(state_dir), random_ports=random_ports)

@@ -1,0 +1,16 @@
+from local_stack.output import Output, OutputOption, say_json
+from local_stack.progress import say
+
+
+def version(output: OutputOption = Output.TABLE) -> None:
+    """The versions of Headrace and of its parts.
+
+    Example: ./headrace version -o json
+    """
+    from local_stack.versions import versions
+
+    found = versions()
+    if output is Output.JSON:
+        say_json(found)
+    else:
+        say("\n".join(f"{name:<12} {number}" for name, number in found.items()))
