@@ -7,7 +7,7 @@ makes the topics, tells each job what to read and write, and prints the picture.
 import importlib
 from functools import cache
 
-from shared.domain import device, telemetry
+from shared.domain import device, status, telemetry
 from shared.model import Endpoint, Entity, EventType
 from shared.topology import Flow
 
@@ -18,10 +18,28 @@ FLOW = Flow(
             enrich=telemetry.to_reading,
             emits=("reading",),
             master=("device", "device_model"),
+            payload=telemetry.TelemetryPayload,
+        ),
+        Endpoint(
+            "status",
+            enrich=status.to_status_changed,
+            emits=("status_changed",),
+            payload=status.StatusPayload,
         ),
     ),
-    event_types=(EventType("reading"),),
-    entities=(Entity("device", folds=("reading",), initial=device.initial, fold=device.fold),),
+    event_types=(
+        EventType("reading", data=telemetry.Reading),
+        EventType("status_changed", data=status.StatusChanged),
+    ),
+    entities=(
+        Entity(
+            "device",
+            folds=("reading", "status_changed"),
+            initial=device.initial,
+            fold=device.fold,
+            state=device.Device,
+        ),
+    ),
 )
 
 

@@ -7,10 +7,20 @@ from typing import NamedTuple
 import orjson
 
 from shared import envelope
+from shared.contract import contract_of
 from shared.envelope import EventRecord, Header, Position
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.json_text import holds_nul
-from shared.model import Arrival, Draft, Endpoint, Fields, MasterData, MissingMasterData, Rejected
+from shared.model import (
+    Arrival,
+    Draft,
+    Endpoint,
+    EventType,
+    Fields,
+    MasterData,
+    MissingMasterData,
+    Rejected,
+)
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 
 STAGE = "enrich"
@@ -43,7 +53,7 @@ def enricher(flow: Flow) -> Enrich:
     def enrich(payload: Payload, master: MasterData) -> Outgoing:
         try:
             record = _event(endpoints[payload.position.topic], payload, master)
-            return _outgoing(flow.event_type(record.type).topic, record, payload)
+            return _outgoing(flow.event_type(record.type), record, payload)
         except Rejected as rejected:
             return _failure(dead_letter_topic(STAGE), payload, rejected.code, rejected.detail)
         except MissingMasterData as missing:
@@ -55,18 +65,23 @@ def enricher(flow: Flow) -> Enrich:
     return enrich
 
 
-def _outgoing(topic: str, record: EventRecord, payload: Payload) -> Outgoing:
+def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> Outgoing:
+    if event_type.data and (breach := contract_of(event_type.data).breach(record.data)):
+        # the mistake is the enrichment's: whoever reads this topic relies on its contract
+        raise Rejected("off_contract", f"{record.type}: {breach.code}: {breach.detail}")
     value = envelope.event_value(record)
     if len(value) > _EVENT_BYTES_MAX:
         # the topic would refuse it, and with it the batch, again and again
         raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
     headers = envelope.event_headers(record, payload.headers)
-    return Outgoing(topic, record.entity_id.encode(), value, headers)
+    return Outgoing(event_type.topic, record.entity_id.encode(), value, headers)
 
 
 def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRecord:
     entity_id = _entity_id(payload)
     fields = _fields(payload)
+    if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
+        raise Rejected(*breach)
     draft = endpoint.enrich(fields, Arrival(entity_id, payload.arrived_ms), master)
     if draft.type not in endpoint.emits:
         raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")

@@ -2,33 +2,72 @@
 
 from typing import Any
 
+_NOTHING_YET: dict[str, Any] = {
+    "count": 0,
+    "value": None,
+    "value_at_ms": None,
+    "min": None,
+    "max": None,
+    "last_seen_ms": None,
+    "area": None,
+    "status": "IDLE",
+    "status_changes": 0,
+    "connection": None,
+    "connection_at_ms": None,
+}
+
 
 def expected_states(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """`events` are the distinct values of the event topic, each entity's in log order."""
+    """`events` are the distinct values of the event topics, each topic in log order."""
     states: dict[str, dict[str, Any]] = {}
-    newest: dict[str, tuple[int, int, int]] = {}
+    newest: dict[tuple[str, str], tuple[int, int, int]] = {}
     for event in events:
-        device, value = event["entity_id"], event["data"]["value"]
+        device = event["entity_id"]
         time_ms = min(event["time_ms"], event["arrived_ms"] + 300_000)
         place = (time_ms, event["arrived_ms"], event["origin"][2])
-        state = states.setdefault(device, {"count": 0, "status": "IDLE", "status_changes": 0})
-        state["count"] += 1
-        state["min"] = min(value, state.get("min", value))
-        state["max"] = max(value, state.get("max", value))
-        state["last_seen_ms"] = max(event["arrived_ms"], state.get("last_seen_ms", 0))
-        if device in newest and place < newest[device]:
+        state = states.setdefault(device, _NOTHING_YET | {"device": device})
+        state["last_seen_ms"] = max(event["arrived_ms"], state["last_seen_ms"] or 0)
+        late = place < newest.get((device, event["type"]), place)
+        if not late:
+            newest[device, event["type"]] = place
+        if event["type"] == "status_changed":
+            if not late:
+                state.update(connection=event["data"]["status"], connection_at_ms=time_ms)
             continue
-        newest[device] = place
+        value = event["data"]["value"]
+        lowest, highest = state["min"], state["max"]
+        state["count"] += 1
+        state["min"] = value if lowest is None else min(value, lowest)
+        state["max"] = value if highest is None else max(value, highest)
+        if late:
+            continue
         status = _status(state["status"], value)
         state["status_changes"] += int(status != state["status"])
         state.update(
-            device=device,
             value=value,
             value_at_ms=time_ms,
             area=event["data"]["area"],
             status=status,
         )
     return states
+
+
+def expected_areas(devices: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What the areas must be, given the last state of every device."""
+    areas: dict[str, dict[str, Any]] = {}
+    for area in {state["area"] for state in devices.values()} - {None}:
+        there = [state for state in devices.values() if state["area"] == area]
+        latest = max(there, key=lambda state: (state["value_at_ms"], state["device"]))
+        areas[area] = {
+            "area": area,
+            "devices": len(there),
+            "readings": sum(state["count"] for state in there),
+            "value": latest["value"],
+            "value_at_ms": latest["value_at_ms"],
+            "value_of": latest["device"],
+            "highest": max(state["max"] for state in there),
+        }
+    return areas
 
 
 def _status(status: str, value: float) -> str:

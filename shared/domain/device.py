@@ -1,4 +1,9 @@
-"""Entity `device`: what its readings add up to, with a state machine that has hysteresis."""
+"""Entity `device`: what its readings add up to, with a state machine that has hysteresis, and
+whether it is online."""
+
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from shared.model import Event, Fields
 
@@ -6,6 +11,21 @@ ALARM_FROM = 80.0
 ALARM_UNTIL_BELOW = 60.0
 ACTIVE_FROM = 20.0
 IDLE_BELOW = 15.0
+
+
+class Device(TypedDict):
+    device: str
+    count: int
+    value: float | None
+    value_at_ms: int | None
+    min: float | None
+    max: float | None
+    last_seen_ms: int | None
+    area: str | None
+    status: Literal["IDLE", "ACTIVE", "ALARM"]
+    status_changes: int
+    connection: Literal["online", "offline"] | None
+    connection_at_ms: int | None
 
 
 def initial(entity_id: str) -> Fields:
@@ -20,19 +40,34 @@ def initial(entity_id: str) -> Fields:
         "area": None,
         "status": "IDLE",
         "status_changes": 0,
+        "connection": None,
+        "connection_at_ms": None,
     }
 
 
 def fold(state: Fields, event: Event) -> Fields:
+    """The two types touch different fields, but for `last_seen_ms`, which takes the greatest: so
+    their mutual order, which nobody promises, does not matter."""
+    last_seen_ms = max(event.arrived_ms, state["last_seen_ms"] or event.arrived_ms)
+    seen = {**state, "last_seen_ms": last_seen_ms}
+    fold_its_type = _fold_status if event.type == "status_changed" else _fold_reading
+    return fold_its_type(seen, event)
+
+
+def _fold_status(state: Fields, event: Event) -> Fields:
+    if event.late:
+        return state
+    return {**state, "connection": event.data["status"], "connection_at_ms": event.time_ms}
+
+
+def _fold_reading(state: Fields, event: Event) -> Fields:
     """Counts and extremes take every reading; what is latest, and the machine, only newer ones."""
-    value = event.data["value"]
-    lowest, highest, last_seen_ms = state["min"], state["max"], state["last_seen_ms"]
+    value, lowest, highest = event.data["value"], state["min"], state["max"]
     new = {
         **state,
         "count": state["count"] + 1,
         "min": value if lowest is None or value < lowest else lowest,
         "max": value if highest is None or value > highest else highest,
-        "last_seen_ms": max(event.arrived_ms, last_seen_ms or event.arrived_ms),
     }
     if event.late:
         return new

@@ -9,10 +9,28 @@ common value = raw value * scale + offset.
 """
 
 from math import isfinite
-from typing import Any
+from typing import Any, NotRequired
+
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
 
 from shared.model import Arrival, Draft, Fields, MasterData, MissingMasterData, Rejected
-from shared.timestamps import from_rfc3339
+from shared.sent_at import sent_at_ms
+
+
+class TelemetryPayload(TypedDict):
+    """Beside it stands the field that the device's model names, and whatever else is sent."""
+
+    at: NotRequired[str]
+
+
+class Reading(TypedDict):
+    value: FiniteFloat  # JSON has no other
+    unit: str | None
+    area: str
+    model: str
+    attributes: dict[str, Any]  # of the device, as master data had them
+    rest: dict[str, Any]  # of the payload, as it came
 
 
 def to_reading(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
@@ -25,7 +43,7 @@ def to_reading(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
         raise Rejected("out_of_range", f"{value_field}: {raw} is too large to convert")
     return Draft(
         type="reading",
-        time_ms=_time_ms(payload, arrival),
+        time_ms=sent_at_ms(payload, arrival),
         data={
             "value": value,
             "unit": model.get("unit"),
@@ -52,15 +70,3 @@ def _number(payload: Fields, name: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Rejected("wrong_type", f"{name}: a number is expected, not {type(value).__name__}")
     return value
-
-
-def _time_ms(payload: Fields, arrival: Arrival) -> int:
-    if "at" not in payload:
-        return arrival.arrived_ms
-    at = payload["at"]
-    if not isinstance(at, str):
-        raise Rejected("wrong_type", f"at: RFC 3339 text is expected, not {type(at).__name__}")
-    try:
-        return from_rfc3339(at)
-    except (ValueError, OverflowError) as error:
-        raise Rejected("bad_time", f"at: not an RFC 3339 time: {error}") from error

@@ -89,4 +89,4 @@ def test_a_setting_that_names_no_flow_is_refused() -> None:
 def test_two_entities_of_one_event_type_read_its_topic_once() -> None:
     twin = Entity("twin", ("reading",), dict, lambda state, _event: state)
     flow = Flow(FLOW.endpoints, FLOW.event_types, (*FLOW.entities, twin))
-    assert flow.folded_topics == ("event.reading.v1",)
+    assert flow.folded_topics == ("event.reading.v1", "event.status_changed.v1")

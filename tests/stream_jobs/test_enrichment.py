@@ -6,7 +6,8 @@ import pytest
 from shared import envelope
 from shared.envelope import Position, read_event
 from shared.flow import FLOW
-from shared.model import Fields
+from shared.model import Arrival, Draft, Endpoint, EventType, Fields, MasterData
+from shared.topology import Flow
 from stream_jobs.enrichment import Outgoing, Payload, enricher
 
 ENRICH = enricher(FLOW)
@@ -25,6 +26,11 @@ def _enrich(value: bytes | None, key: bytes | None = b"device-0001", **headers: 
     place = Position("ingest.telemetry.v1", 2, 17)
     pairs = [(name.replace("__", "-"), text) for name, text in headers.items()]
     return ENRICH(Payload(place, key, value, pairs, 1_700_000_000_000), Master())
+
+
+def _enrich_status(value: bytes) -> Outgoing:
+    place = Position("ingest.status.v1", 0, 5)
+    return ENRICH(Payload(place, b"unregistered", value, [], 1_700_000_000_000), Master())
 
 
 def test_a_payload_becomes_an_event_in_the_common_format() -> None:
@@ -101,3 +107,40 @@ def test_bytes_that_are_not_what_the_gateway_took_are_seen() -> None:
 @pytest.mark.parametrize(("key", "reason"), [(None, b"no_key"), (b"\xff", b"bad_key")])
 def test_a_record_that_belongs_to_nobody_is_parked(key: bytes | None, reason: bytes) -> None:
     assert dict(_enrich(b"{}", key=key).headers)[envelope.REASON] == reason
+
+
+def test_a_status_becomes_an_event_without_any_master_data() -> None:
+    out = _enrich_status(b'{"status": "offline", "at": "2026-01-01T00:00:00Z", "why": "battery"}')
+    assert (out.topic, out.key) == ("event.status_changed.v1", b"unregistered")
+    event = orjson.loads(out.value or b"")
+    assert event["data"] == {"status": "offline"}
+    assert event["time_ms"] == 1_767_225_600_000
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"{}", b"field_missing"),
+        (b'{"status": "asleep"}', b"bad_value"),
+        (b'{"status": true}', b"bad_value"),
+        (b'{"status": "online", "at": 5}', b"wrong_type"),
+        (b'{"status": "online", "at": "yesterday"}', b"bad_time"),
+    ],
+)
+def test_a_payload_that_breaks_its_contract_is_parked_as_it_is(value: bytes, reason: bytes) -> None:
+    out = _enrich_status(value)
+    assert (out.topic, out.value) == ("dlq.enrich.v1", value)
+    assert dict(out.headers)[envelope.REASON] == reason
+
+
+def test_an_event_that_breaks_its_contract_never_reaches_its_topic() -> None:
+    def careless(_payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft:
+        return Draft("reading", 0, {"value": "warm"})
+
+    endpoint = Endpoint("telemetry", careless, emits=("reading",))
+    flow = Flow((endpoint,), (EventType("reading", data=FLOW.event_type("reading").data),), ())
+    place = Position("ingest.telemetry.v1", 0, 0)
+    out = enricher(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
+    headers = dict(out.headers)
+    assert (out.topic, headers[envelope.REASON]) == ("dlq.enrich.v1", b"off_contract")
+    assert headers[envelope.DETAIL].startswith(b"reading: wrong_type: value: ")

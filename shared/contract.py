@@ -1,0 +1,49 @@
+"""Contracts: the shape that a payload, an event's data or a state has, checked and published."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from shared.model import Fields
+
+_CODE_BY_KIND = {"missing": "field_missing", "extra_forbidden": "field_unknown"}
+
+
+class Breach(NamedTuple):
+    code: str
+    detail: str
+
+
+class Contract:
+    """Of a TypedDict, a dataclass or a pydantic model with JSON's own types. A number in quotes is
+    no number: nothing is converted."""
+
+    def __init__(self, shape: Any) -> None:
+        self._adapter = TypeAdapter(shape)
+
+    def breach(self, fields: Fields) -> Breach | None:
+        """What is wrong first; None where the contract is kept."""
+        try:
+            self._adapter.validate_python(fields, strict=True)
+        except ValidationError as error:
+            # never the value itself: it may be a secret, and it may be long
+            wrong = error.errors(include_url=False, include_context=False, include_input=False)
+            place = ".".join(map(str, wrong[0]["loc"]))
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            return Breach(_code(wrong[0]["type"]), f"{place}: {wrong[0]['msg']}{more}")
+        return None
+
+    def json_schema(self) -> Fields:
+        return self._adapter.json_schema()
+
+
+def _code(kind: str) -> str:
+    if kind.endswith("_type"):
+        return "wrong_type"
+    return _CODE_BY_KIND.get(kind, "bad_value")
+
+
+@cache
+def contract_of(shape: Any) -> Contract:
+    return Contract(shape)

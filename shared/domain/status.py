@@ -1,0 +1,23 @@
+"""Endpoint `status`: a device, or whoever watches over it, says whether it is online."""
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from shared.model import Arrival, Draft, Fields, MasterData
+from shared.sent_at import sent_at_ms
+
+
+class StatusPayload(TypedDict):
+    status: Literal["online", "offline"]
+    at: NotRequired[str]
+
+
+class StatusChanged(TypedDict):
+    status: Literal["online", "offline"]
+
+
+def to_status_changed(payload: Fields, arrival: Arrival, _master: MasterData) -> Draft:
+    """Needs no master data: also a device that nobody has registered yet can be offline."""
+    data = {"status": payload["status"]}
+    return Draft("status_changed", time_ms=sent_at_ms(payload, arrival), data=data)

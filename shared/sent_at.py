@@ -1,0 +1,16 @@
+"""When a device says that something happened: its field `at`, else when the payload arrived."""
+
+from shared.model import Arrival, Fields, Rejected
+from shared.timestamps import from_rfc3339
+
+
+def sent_at_ms(payload: Fields, arrival: Arrival) -> int:
+    if "at" not in payload:
+        return arrival.arrived_ms
+    at = payload["at"]
+    if not isinstance(at, str):
+        raise Rejected("wrong_type", f"at: RFC 3339 text is expected, not {type(at).__name__}")
+    try:
+        return from_rfc3339(at)
+    except (ValueError, OverflowError) as error:
+        raise Rejected("bad_time", f"at: not an RFC 3339 time: {error}") from error

@@ -1,0 +1,60 @@
+from typing import Any, NotRequired
+
+import pytest
+from typing_extensions import TypedDict
+
+from shared.contract import Contract
+from shared.domain.telemetry import Reading
+from shared.flow import FLOW
+
+
+class Inner(TypedDict):
+    depth: int
+
+
+class Shape(TypedDict):
+    number: float
+    text: str | None
+    inner: NotRequired[Inner]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "detail"),
+    [
+        ({"text": None}, "field_missing", "number: Field required"),
+        ({"number": "1", "text": None}, "wrong_type", "number: Input should be a valid number"),
+        ({"number": True, "text": None}, "wrong_type", "number: Input should be a valid number"),
+        ({"number": 1, "text": b"x"}, "wrong_type", "text: Input should be a valid string"),
+        (
+            {"number": 1, "text": None, "inner": {"depth": 1.5}},
+            "wrong_type",
+            "inner.depth: Input should be a valid integer",
+        ),
+        ({}, "field_missing", "number: Field required (and 1 more)"),
+    ],
+)
+def test_a_breach_says_where_and_what(fields: dict[str, Any], code: str, detail: str) -> None:
+    assert Contract(Shape).breach(fields) == (code, detail)
+
+
+def test_nothing_of_the_value_is_told() -> None:
+    breach = Contract(Shape).breach({"number": "secret", "text": ["secret"]})
+    assert breach is not None
+    assert "secret" not in str(breach)
+
+
+def test_whole_numbers_are_numbers_and_further_fields_are_welcome() -> None:
+    assert Contract(Shape).breach({"number": 1, "text": "x", "further": [1]}) is None
+
+
+def test_every_row_of_the_sample_has_a_contract_that_can_be_published() -> None:
+    shapes = [e.payload for e in FLOW.endpoints] + [t.data for t in FLOW.event_types]
+    shapes += [row.state for row in FLOW.with_state]
+    for shape in shapes:
+        assert Contract(shape).json_schema()["type"] == "object"
+
+
+def test_what_json_cannot_say_breaks_the_contract_of_a_reading() -> None:
+    reading = {"unit": None, "area": "a", "model": "m", "attributes": {}, "rest": {}}
+    assert Contract(Reading).breach({**reading, "value": 1.0}) is None
+    assert Contract(Reading).breach({**reading, "value": float("nan")}) is not None
