@@ -107,7 +107,7 @@ def _mark(record: EventRecord) -> str:
     return f"{record.type}:{record.origin.topic}/{record.origin.partition}"
 
 
-def fold_fingerprint(fold: Callable[[Fields, Event], Fields]) -> str:
+def fold_fingerprint(fold: Callable[..., Fields]) -> str:
     """Changes with the code of the fold's module, not with its comments."""
     module = inspect.getmodule(fold)
     if module is None:

@@ -7,8 +7,8 @@ makes the topics, tells each job what to read and write, and prints the picture.
 import importlib
 from functools import cache
 
-from shared.domain import device, status, telemetry
-from shared.model import Endpoint, Entity, EventType
+from shared.domain import area, device, status, telemetry
+from shared.model import Aggregate, Endpoint, Entity, EventType
 from shared.topology import Flow
 
 FLOW = Flow(
@@ -38,6 +38,16 @@ FLOW = Flow(
             initial=device.initial,
             fold=device.fold,
             state=device.Device,
+        ),
+    ),
+    aggregates=(
+        Aggregate(
+            "area",
+            members="device",
+            share=area.share,
+            add=area.add,
+            total=area.total,
+            state=area.Area,
         ),
     ),
 )

@@ -6,11 +6,12 @@ As bytes it is one JSON object: the state's own fields at the top level, beside 
 from base64 import b64encode
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from shared.model import Fields
+from shared.timestamps import is_time_ms
 
 META = "_meta"
 # 9 bytes of hash are 12 characters: at 64 ids a ring, one false match in 10^20 events
@@ -63,6 +64,35 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
     if snapshot.parked:
         meta["parked"] = snapshot.parked
     return orjson.dumps({**snapshot.state, META: meta})
+
+
+def encode_total(state: Fields, version: int, event_time_ms: int | None, fingerprint: str) -> bytes:
+    """Of an aggregate: what is in it says its members' snapshots, not this one."""
+    meta = {"version": version, "event_time_ms": event_time_ms, "fold": fingerprint}
+    return orjson.dumps({**state, META: meta})
+
+
+class Facts(NamedTuple):
+    """What every snapshot has, an aggregate's too."""
+
+    state: Fields
+    version: int
+    event_time_ms: int | None
+
+
+def read_facts(raw: bytes) -> Facts:
+    """ValueError where it is no snapshot; whoever may have written it."""
+    try:
+        state: Fields = orjson.loads(raw)
+        meta: dict[str, Any] = state.pop(META)
+        facts = Facts(state, meta["version"], meta["event_time_ms"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if type(facts.version) is not int:
+        raise ValueError("the version is no whole number")
+    if facts.event_time_ms is not None and not is_time_ms(facts.event_time_ms):
+        raise ValueError("the event time is no number of milliseconds")
+    return facts
 
 
 def decode(raw: bytes) -> Snapshot:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.topology import Flow
-from stream_jobs import enrich, fold, master_data, persist, relay, store, topics
+from stream_jobs import aggregate, enrich, fold, master_data, persist, relay, store, topics
 from stream_jobs.session import open_session
 from stream_jobs.status import Say, StatusReporter
 from stream_jobs.supervisor import JobRun, supervise
@@ -26,6 +26,7 @@ Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
 SPARK_JOBS: dict[str, Build] = {
     "enrich": enrich.build,
     "fold": fold.build,
+    "aggregate": aggregate.build,
     "persist": persist.build,
 }
 USAGE = f"""usage: python -m stream_jobs {"|".join(SPARK_JOBS)}|all|relay|topics|migrate
@@ -59,7 +60,12 @@ def main(names: Sequence[str]) -> int:
     if names == ["relay"]:
         relay.run(settings, stop)
         return 0
-    return _run(list(SPARK_JOBS) if "all" in names else list(names), settings, flow, stop)
+    declared = [job.name for job in flow.jobs()]
+    absent = [name for name in names if name in SPARK_JOBS and name not in declared]
+    if absent:
+        print(f"{', '.join(absent)}: this flow has no such job", file=sys.stderr)
+        return 2
+    return _run(declared if "all" in names else list(names), settings, flow, stop)
 
 
 def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:

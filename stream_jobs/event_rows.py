@@ -11,7 +11,6 @@ from shared import envelope, snapshot
 from shared.envelope import Header, Position
 from shared.ids import derived_event_id
 from shared.json_text import holds_nul
-from shared.timestamps import is_time_ms
 from shared.topology import Flow
 
 _BIGINT_END = 1 << 63
@@ -123,17 +122,15 @@ def _state_row(record: LogRecord, entity: str) -> StateRow | None:
         return None
     value = _json_value(record)
     try:
-        entity_id, decoded = key.decode(), snapshot.decode(value)
-        state = orjson.dumps(decoded.state).decode()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _UnfitError("no_snapshot", f"{type(error).__name__}: {error}") from error
-    if type(decoded.version) is not int or abs(decoded.version) >= _BIGINT_END:
-        raise _UnfitError("no_snapshot", "the version is no whole number")
-    if decoded.event_time_ms is not None and not is_time_ms(decoded.event_time_ms):
-        raise _UnfitError("no_snapshot", "the event time is no number of milliseconds")
+        entity_id, facts = key.decode(), snapshot.read_facts(value)
+        state = orjson.dumps(facts.state).decode()
+    except (TypeError, ValueError) as error:
+        raise _UnfitError("no_snapshot", str(error)) from error
+    if abs(facts.version) >= _BIGINT_END:
+        raise _UnfitError("no_snapshot", "the version is too large a number")
     if "\0" in entity_id:
         raise _UnfitError("nul_in_text", "the key holds a NUL character")
-    return StateRow(record, entity, entity_id, decoded.version, decoded.event_time_ms, state)
+    return StateRow(record, entity, entity_id, facts.version, facts.event_time_ms, state)
 
 
 def _key(record: LogRecord) -> bytes:

@@ -1,8 +1,7 @@
 """event topics -> state topics: folds each entity's events onto its snapshot.
 
-Entities are grouped by a hash bucket, many a call, and their records travel packed: one row of the
-shuffle is all that one Arrow batch had for a bucket. Spark may reorder rows on their way (a sort
-that spills does), so each entity's records are put in event-log order here, before they are folded.
+Spark may reorder rows on their way through the shuffle (a sort that spills does), so each entity's
+records are put in event-log order here, before they are folded.
 """
 
 from collections import defaultdict
@@ -10,10 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -26,36 +22,10 @@ from shared.settings import JobSettings
 from shared.topology import Flow, dead_letter_topic
 from stream_jobs import arrow_records
 from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.packing import group_by_bucket, unpack
 from stream_jobs.status import Say
 
 STAGE = "fold"
-_PACKED_DDL = "bucket int, packed binary"
-_PACKED = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
-
-
-def pack_by_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of (bucket, record) -> a row of (bucket, all its records) for each bucket of a batch."""
-    for batch in batches:
-        buckets = batch.column("bucket").to_numpy()
-        order = np.argsort(buckets, kind="stable")
-        records = batch.select(_PACKED.names).take(pa.array(order)).cast(_PACKED)
-        names, starts = np.unique(buckets[order], return_index=True)
-        ends = [*starts[1:].tolist(), len(buckets)]
-        slices = [
-            records.slice(start, end - start).serialize().to_pybytes()
-            for start, end in zip(starts.tolist(), ends, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(names, pa.int32()), pa.array(slices, pa.binary())], ["bucket", "packed"]
-        )
 
 
 class BucketFold(StatefulProcessor):
@@ -92,7 +62,8 @@ class BucketFold(StatefulProcessor):
     ) -> Iterator[Row]:
         records: dict[str, list[EventRecord]] = defaultdict(list)
         for row in rows:
-            for position, key, value in _unpack(row.packed):
+            for position, key, maybe_value in unpack(row.packed):
+                value = maybe_value or b""
                 try:
                     record = envelope.read_event(position, value)
                 except ValueError as error:
@@ -132,16 +103,6 @@ class BucketFold(StatefulProcessor):
             yield _state_row(applier.entity, entity_id, value)
 
 
-def _unpack(packed: bytes) -> Iterator[tuple[Position, bytes, bytes]]:
-    batch = pa.ipc.read_record_batch(pa.py_buffer(packed), _PACKED)
-    return zip(
-        arrow_records.positions(batch),
-        batch.column("key").to_pylist(),
-        (value or b"" for value in batch.column("value").to_pylist()),
-        strict=True,
-    )
-
-
 def _state_row(entity: Entity, entity_id: str, value: bytes) -> Row:
     return Row(topic=entity.topic, key=entity_id.encode(), value=value, headers=None)
 
@@ -155,17 +116,11 @@ def _dead_letter(
 
 
 def transform(events: DataFrame, settings: JobSettings) -> DataFrame:
-    bucket = F.pmod(F.xxhash64("key"), F.lit(settings.fold_buckets)).cast("int").alias("bucket")
-    return (
-        events.select(bucket, *_PACKED.names)
-        .mapInArrow(pack_by_bucket, _PACKED_DDL)
-        .groupBy("bucket")
-        .transformWithState(
-            BucketFold(settings.flow, settings.id_ring_size),
-            arrow_records.OUTGOING_DDL,
-            outputMode="update",
-            timeMode="none",
-        )
+    return group_by_bucket(events, settings.fold_buckets).transformWithState(
+        BucketFold(settings.flow, settings.id_ring_size),
+        arrow_records.OUTGOING_DDL,
+        outputMode="update",
+        timeMode="none",
     )
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import JobSettings
 from shared.topology import Flow
-from stream_jobs import arrow_records, enrich, fold
+from stream_jobs import aggregate, arrow_records, enrich, fold
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +23,8 @@ def warm_up(spark: SparkSession, settings: JobSettings, flow: Flow, names: list[
     if "fold" in names:
         event = _record(spark, flow.event_types[0].topic)
         _run(fold.transform(event, settings), "fold")
+    if "aggregate" in names:
+        _run(aggregate.transform(_record(spark, flow.member_topics[0]), settings), "aggregate")
 
 
 def _record(spark: SparkSession, topic: str) -> DataFrame:

@@ -7,7 +7,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from shared.envelope import EventRecord, event_value
-from stream_jobs.fold import BucketFold, pack_by_bucket
+from stream_jobs.fold import BucketFold
+from stream_jobs.packing import pack_by_bucket
 from tests.builders import event_record
 
 BUCKET = 7

@@ -1,11 +1,6 @@
 """Two events of one entity, back to back: the second always sees the first one's effect."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +11,7 @@ from shared.envelope import EventRecord, Position, event_value
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from stream_jobs.topics import ensure_topics
+from tests.job_process import JobProcess
 from tests.kafka_log import distinct_events, eventually, last_values, read_topic
 from tests.oracle import expected_states
 
@@ -57,27 +53,6 @@ def _write(bootstrap: str, events: list[EventRecord]) -> None:
     assert producer.flush(60) == 0
 
 
-@contextmanager
-def _fold_running(settings: JobSettings, log: Path, variables: dict[str, str]) -> Iterator[None]:
-    environment = {
-        **os.environ,
-        "HEADRACE_KAFKA_BOOTSTRAP": settings.kafka_bootstrap,
-        "HEADRACE_STATE_DIR": str(settings.state_dir),
-        **variables,
-    }
-    with log.open("wb") as output:
-        command = [sys.executable, "-m", "stream_jobs", "fold"]
-        process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=output, start_new_session=True
-        )
-        try:
-            yield
-            assert process.poll() is None, log.read_text()
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 @pytest.fixture
 def own_kafka_settings(tmp_path: Path) -> Iterator[JobSettings]:
     """Empty topics need a broker of their own: a topic's name comes from the flow."""
@@ -102,13 +77,12 @@ def test_back_to_back_events_see_each_other(
     pairs = [event for pair in zip(firsts, seconds, strict=True) for event in pair]
     _write(bootstrap, firsts if cut == "two batches" else pairs)
     variables = {**spark_environment, "HEADRACE_SPARK_CONF": spark_conf}
-    running = _fold_running(settings, tmp_path / "fold.log", variables)
 
     def folded() -> int:
         states = last_values(bootstrap, "state.device.v1").values()
         return sum(state["count"] for state in states)
 
-    with running:
+    with JobProcess("fold", settings, tmp_path / "fold.log", variables):
         if cut == "two batches":
             eventually(lambda: folded() == PAIRS, within_s=120)
             _write(bootstrap, seconds)

@@ -1,0 +1,193 @@
+"""state topics of members -> state topics of aggregates: adds up what members share.
+
+Two groupings in one query: by the members' bucket, where the latest share of each is kept, and by
+the aggregate, where the buckets' parts are. Both are on the same checkpoint, so a part is never
+counted twice; the version of a member's snapshot guards against older ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from shared import envelope, snapshot
+from shared.applier import fold_fingerprint
+from shared.envelope import Position
+from shared.flow import load_flow
+from shared.model import Aggregate
+from shared.settings import JobSettings
+from shared.topology import Flow, dead_letter_topic
+from stream_jobs import aggregation, arrow_records
+from stream_jobs.aggregation import Members, Part
+from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.packing import group_by_bucket, unpack
+from stream_jobs.status import Say
+
+STAGE = "aggregate"
+# the part of an aggregate that its members in one bucket are, or a dead letter on its way out
+_PART_DDL = (
+    f"aggregate string, id string, member_bucket string, part binary, {arrow_records.OUTGOING_DDL}"
+)
+
+
+class MemberBucket(StatefulProcessor):
+    """The latest shares of all members whose ids fall into one bucket."""
+
+    def __init__(self, flow: str) -> None:
+        self._flow_reference = flow
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._members = handle.getMapState("members", "aggregate string", "members binary")
+
+    def close(self) -> None:
+        pass
+
+    @cached_property
+    def _aggregates_by_topic(self) -> dict[str, list[Aggregate]]:
+        flow, by_topic = load_flow(self._flow_reference), defaultdict(list)
+        topics = {entity.name: entity.topic for entity in flow.entities}
+        for aggregate in flow.aggregates:
+            by_topic[topics[aggregate.members]].append(aggregate)
+        return by_topic
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self, bucket: Any, rows: Iterator[Any], _timers: Any
+    ) -> Iterator[Row]:
+        # in log order: a null has no version that would tell its place
+        records = sorted(record for row in rows for record in unpack(row.packed))
+        members = {
+            aggregate: self._stored(aggregate)
+            for topic in {position.topic for position, _, _ in records}
+            for aggregate in self._aggregates_by_topic[topic]
+        }
+        changed: dict[Aggregate, set[str]] = defaultdict(set)
+        for position, key, value in records:
+            try:
+                member = aggregation.member_state(key, value)
+            except ValueError as error:
+                yield _dead_letter(position, key, value, "no_snapshot", str(error))
+                continue
+            for aggregate in self._aggregates_by_topic[position.topic]:
+                try:
+                    changed[aggregate] |= aggregation.take(aggregate, members[aggregate], member)
+                except Exception as error:  # a share is a user's code
+                    detail = f"{aggregate.name}: {type(error).__name__}: {error}"
+                    yield _dead_letter(position, key, value, "share_failed", detail)
+        for aggregate, latest in members.items():
+            self._members.updateValue((aggregate.name,), (_json(latest),))
+            for of, part in aggregation.parts(aggregate, latest, changed[aggregate]):
+                yield _part_row(aggregate, of, str(bucket[0]), part)
+
+    def _stored(self, aggregate: Aggregate) -> Members:
+        stored = self._members.getValue((aggregate.name,))
+        return aggregation.members_from(orjson.loads(stored[0])) if stored else {}
+
+
+class AggregateBucket(StatefulProcessor):
+    """The parts of all aggregates whose ids fall into one bucket, and what they add up to."""
+
+    def __init__(self, flow: str) -> None:
+        self._flow_reference = flow
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._totals = handle.getMapState("totals", "aggregate string, id string", "total binary")
+
+    def close(self) -> None:
+        pass
+
+    @cached_property
+    def _aggregates(self) -> dict[str, tuple[Aggregate, str]]:
+        """By name, with the fingerprint of its code."""
+        aggregates = load_flow(self._flow_reference).aggregates
+        return {row.name: (row, fold_fingerprint(row.add)) for row in aggregates}
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self, _bucket: Any, rows: Iterator[Any], _timers: Any
+    ) -> Iterator[Row]:
+        changes: dict[tuple[str, str], list[tuple[str, Part | None]]] = defaultdict(list)
+        for row in rows:
+            if row.topic is not None:
+                yield Row(topic=row.topic, key=row.key, value=row.value, headers=row.headers)
+            else:
+                part = aggregation.part_from(orjson.loads(row.part))
+                changes[row.aggregate, row.id].append((row.member_bucket, part))
+        for (name, aggregate_id), own in changes.items():
+            yield self._renew(*self._aggregates[name], aggregate_id, own)
+
+    def _renew(
+        self,
+        aggregate: Aggregate,
+        fingerprint: str,
+        aggregate_id: str,
+        changes: list[tuple[str, Part | None]],
+    ) -> Row:
+        key = (aggregate.name, aggregate_id)
+        stored = self._totals.getValue(key)
+        before = aggregation.total_from(orjson.loads(stored[0])) if stored else None
+        total = aggregation.renew(before, changes)
+        self._totals.updateValue(key, (_json(total),))
+        event_time_ms, state = aggregation.state_of(aggregate, aggregate_id, total)
+        value = snapshot.encode_total(state, total.version, event_time_ms, fingerprint)
+        return Row(topic=aggregate.topic, key=aggregate_id.encode(), value=value, headers=None)
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, default=tuple)  # it takes no named ones
+
+
+def _part_row(aggregate: Aggregate, of: str, bucket: str, part: Part | None) -> Row:
+    return Row(
+        aggregate=aggregate.name,
+        id=of,
+        member_bucket=bucket,
+        part=_json(part),
+        topic=None,
+        key=None,
+        value=None,
+        headers=None,
+    )
+
+
+def _dead_letter(
+    position: Position, key: bytes | None, value: bytes | None, reason: str, detail: str
+) -> Row:
+    failure = envelope.failure_headers((), STAGE, position, reason, detail)
+    return Row(
+        aggregate=None,
+        id=None,
+        member_bucket=None,
+        part=None,
+        topic=dead_letter_topic(STAGE),
+        key=key,
+        value=value,
+        headers=[Row(key=name, value=text) for name, text in failure],
+    )
+
+
+def transform(snapshots: DataFrame, settings: JobSettings) -> DataFrame:
+    parts = group_by_bucket(snapshots, settings.fold_buckets).transformWithState(
+        MemberBucket(settings.flow), _PART_DDL, outputMode="append", timeMode="none"
+    )
+    bucket = F.pmod(F.xxhash64("aggregate", "id"), F.lit(settings.fold_buckets)).alias("bucket")
+    return (
+        parts.select(bucket, "*")
+        .groupBy("bucket")
+        .transformWithState(
+            AggregateBucket(settings.flow),
+            arrow_records.OUTGOING_DDL,
+            outputMode="append",
+            timeMode="none",
+        )
+    )
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+    snapshots = read_topics(spark, settings, flow.member_topics, with_headers=False)
+    # two groupings in one query are allowed in this mode only; here the modes do not differ
+    return write_topics(transform(snapshots, settings), settings, STAGE).outputMode("append")
