@@ -1,10 +1,9 @@
 """One short line per stage, rewritten in place on a terminal. Standard library only."""
 
+import shutil
 import sys
 import time
 from contextlib import suppress
-
-SECONDS_BETWEEN_LINES_IN_A_LOG = 10.0
 
 
 def say(line: str) -> None:
@@ -13,22 +12,28 @@ def say(line: str) -> None:
 
 
 class Progress:
-    """A line that counts up: on a terminal always the newest, in a log one every ten seconds."""
+    """A line that counts up: on a terminal always the newest, in a log one now and then."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, seconds_between_lines: float = 10.0) -> None:
         self.title = title
+        self._seconds_between_lines = seconds_between_lines
         self.began = time.monotonic()
         self._shown = float("-inf")
         self._on_terminal = sys.stdout.isatty()
+        self._clear = "\r\033[K" if self._on_terminal else ""
 
     def show(self, detail: str) -> None:
         now = time.monotonic()
         if self._on_terminal:
-            print(f"\r\033[K{self.title}: {detail}"[:110], end="", flush=True)
-        elif now - self._shown >= SECONDS_BETWEEN_LINES_IN_A_LOG:
+            room = shutil.get_terminal_size().columns - 1  # a line that wraps is not rewritten
+            print(f"{self._clear}{f'{self.title}: {detail}'[:room]}", end="", flush=True)
+        elif now - self._shown >= self._seconds_between_lines:
             self._shown = now
             say(f"{self.title}: {detail}")
 
+    def note(self, line: str) -> None:
+        """A line that stays, above the one that counts."""
+        say(f"{self._clear}{line}")
+
     def done(self, detail: str) -> None:
-        start = "\r\033[K" if self._on_terminal else ""
-        say(f"{start}{self.title}: {detail} ({time.monotonic() - self.began:.0f} s)")
+        say(f"{self._clear}{self.title}: {detail} ({time.monotonic() - self.began:.0f} s)")

@@ -1,0 +1,88 @@
+"""The gateway as a device sees it. The one place of the local stack that uses an HTTP client."""
+
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import httpx
+
+from local_stack.demo.fleet import Message
+
+_TIMEOUT_S = 30.0
+CONNECTIONS_MAX = 64
+
+
+class Answer(NamedTuple):
+    status: int  # 0: none came
+    id: str | None = None
+    said: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        return self.status == 202
+
+
+class Snapshot(NamedTuple):
+    version: int  # so many events were folded
+    state: dict[str, Any]
+
+
+NO_STATE = Snapshot(0, {})
+
+
+class Gateway:
+    def __init__(self, url: str) -> None:
+        # straight to the stack, whatever proxy the environment names
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    async def post(self, message: Message) -> Answer:
+        headers = {"Idempotency-Key": message.key, "content-type": "application/json"}
+        path = f"/v1/{message.endpoint}/{message.device}"
+        try:
+            response = await self._http.post(path, content=message.body, headers=headers)
+        except httpx.HTTPError as error:
+            return Answer(0, said=f"no answer ({type(error).__name__})")
+        said = _object(response)
+        if response.status_code == 202:
+            return Answer(202, str(said.get("id")))
+        code = said.get("code", response.reason_phrase)
+        return Answer(response.status_code, said=f"{response.status_code} {code}")
+
+    async def has_endpoint(self, name: str) -> bool | None:
+        """None if nobody answers. A GET writes nothing: it is no method of an endpoint."""
+        try:
+            response = await self._http.get(f"/v1/{name}/device-0001")
+        except httpx.HTTPError:
+            return None
+        return response.status_code == 405
+
+    async def snapshot(self, device: str) -> Snapshot:
+        try:
+            response = await self._http.get(f"/state/device/{device}")
+        except httpx.HTTPError:
+            return NO_STATE
+        said = _object(response)
+        return Snapshot(said["version"], said["state"]) if "state" in said else NO_STATE
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    try:
+        said = response.json()
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,187 @@
+"""The demo itself: sends, follows and shows until its end, then waits for what is on its way."""
+
+import asyncio
+import math
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from local_stack.demo.balance import Balance, Sent, balance
+from local_stack.demo.fleet import Fleet, Kind, Message
+from local_stack.demo.follower import Follower
+from local_stack.demo.gateway_client import CONNECTIONS_MAX, Gateway
+from local_stack.demo.show import Snapshots, changes, counting
+from local_stack.errors import StackError
+from local_stack.progress import Progress
+from shared.topology import Flow
+
+SETTLE_S = 60.0
+SHOW_EVERY_S = 0.5
+WATCHED = ("device-0001", "device-0002")
+
+
+@dataclass(frozen=True)
+class Wish:
+    devices: int
+    rate: float
+    seed: int
+    events: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    seconds: float
+    sent: Sent
+    balance: Balance
+    before: Snapshots
+    after: Snapshots
+    folded: bool  # what came out as events stands in the states, too
+
+    @property
+    def good(self) -> bool:
+        return self.balance.all_through and self.folded
+
+
+class Demo:
+    def __init__(self, gateway: Gateway, follower: Follower, progress: Progress | None) -> None:
+        self._gateway = gateway
+        self._follower = follower
+        self._progress = progress
+        self._sent = Sent()
+        self._before: Snapshots = {}
+        self._now: Snapshots = {}
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self, wish: Wish) -> Outcome:
+        with_status = await self._look_at_endpoints()
+        await asyncio.to_thread(self._follower.begin)
+        fleet = Fleet(wish.devices, wish.seed, uuid.uuid4().hex[:8], with_status=with_status)
+        watched = WATCHED[: wish.devices]
+        self._before = self._now = await self._ask_snapshots(watched)
+        began = time.monotonic()
+        with self._stopped_by_signals():
+            others = [
+                asyncio.create_task(self._follow()),
+                asyncio.create_task(self._watch()),
+            ]
+            try:
+                await self._send(fleet, wish)
+                seconds = time.monotonic() - began
+                await self._settle()
+            finally:
+                for task in others:
+                    task.cancel()
+                await asyncio.gather(*others, return_exceptions=True)
+        folded = self._all_folded()
+        return Outcome(seconds, self._sent, self._balance(), self._before, self._now, folded)
+
+    async def _look_at_endpoints(self) -> bool:
+        """Whether there is one for status messages, too."""
+        telemetry = await self._gateway.has_endpoint("telemetry")
+        if telemetry is None:
+            raise StackError("the gateway does not answer", "look at: ./headrace status")
+        if not telemetry:
+            raise StackError(
+                "the running flow has no endpoint `telemetry`: the demo sends what the sample flow "
+                "takes",
+                "start the stack without HEADRACE_FLOW to see it",
+            )
+        return bool(await self._gateway.has_endpoint("status"))
+
+    async def _send(self, fleet: Fleet, wish: Wish) -> None:
+        """At the wished rate, whatever the answers take; only a full pipe slows it down."""
+        room = asyncio.Semaphore(CONNECTIONS_MAX)
+        began = time.monotonic()
+        end = began + wish.seconds if wish.seconds is not None else math.inf
+        sent = 0
+        async with asyncio.TaskGroup() as posts:
+            while wish.events is None or sent < wish.events:
+                due = began + sent / wish.rate
+                if await self._stopped_within(min(due, end) - time.monotonic()):
+                    break
+                if time.monotonic() >= end:
+                    break
+                await room.acquire()
+                post = posts.create_task(self._post(fleet.next(datetime.now(UTC))))
+                post.add_done_callback(lambda _: room.release())
+                sent += 1
+
+    async def _post(self, message: Message) -> None:
+        for _ in range(2 if message.kind is Kind.DOUBLED else 1):
+            self._sent.note(message, await self._gateway.post(message))
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        if seconds > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), seconds)
+        return self._stop.is_set()
+
+    async def _follow(self) -> None:
+        while True:
+            for record in await asyncio.to_thread(self._follower.read):
+                self._follower.note(record)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(SHOW_EVERY_S)
+            earlier, self._now = self._now, await self._ask_snapshots(self._now)
+            if self._progress:
+                self._progress.show(counting(self._sent, self._balance()))
+                for line in changes(earlier, self._now):
+                    self._progress.note(line)
+
+    async def _ask_snapshots(self, devices: Iterable[str]) -> Snapshots:
+        return {device: await self._gateway.snapshot(device) for device in devices}
+
+    async def _settle(self) -> None:
+        """Until all that was accepted has come out, for a minute at most."""
+        deadline = time.monotonic() + SETTLE_S
+        while not (self._balance().all_through and self._all_folded()):
+            if time.monotonic() > deadline or self._hurry.is_set():
+                return
+            await asyncio.sleep(0.1)
+
+    def _all_folded(self) -> bool:
+        """Of the devices that are watched."""
+        events = Counter(self._follower.seen.to_fold.values())
+        return all(
+            snapshot.version - self._before[device].version >= events[device]
+            for device, snapshot in self._now.items()
+        )
+
+    def _balance(self) -> Balance:
+        return balance(self._sent, self._follower.seen)
+
+    @contextmanager
+    def _stopped_by_signals(self) -> Iterator[None]:
+        """The first one ends the sending, the second one the waiting, too."""
+        loop = asyncio.get_running_loop()
+        both = (signal.SIGINT, signal.SIGTERM)
+        for number in both:
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in both:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        (self._hurry if self._stop.is_set() else self._stop).set()
+
+
+async def run_demo(
+    gateway_url: str, bootstrap: str, flow: Flow, wish: Wish, progress: Progress | None
+) -> Outcome:
+    follower = Follower(bootstrap, flow)
+    try:
+        async with Gateway(gateway_url) as gateway:
+            return await Demo(gateway, follower, progress).run(wish)
+    finally:
+        follower.close()

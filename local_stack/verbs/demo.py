@@ -1,0 +1,60 @@
+import asyncio
+import random
+from typing import Annotated
+
+import typer
+
+from local_stack.errors import StackError
+from local_stack.options import StateDir, folder_of
+from local_stack.output import Output, OutputOption, say_json
+from local_stack.progress import Progress, say
+from local_stack.reach import START, kafka_bootstrap
+from local_stack.status import read_status
+
+
+def demo(
+    events: Annotated[
+        int | None, typer.Option(min=1, help="End after that many messages, repeats aside.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="End after that time.")] = None,
+    rate: Annotated[float, typer.Option(min=0.1, max=5000, help="Messages a second.")] = 20,
+    devices: Annotated[int, typer.Option(min=1, max=1000, help="How many send.")] = 20,
+    seed: Annotated[int | None, typer.Option(help="The same seed sends the same messages.")] = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """A simulated fleet posts telemetry, also late, doubled and broken; then the books are shown.
+
+    Without --events and --seconds it runs until Ctrl-C.
+
+    Example: ./headrace demo --seconds 30
+    """
+    from local_stack.demo.run import Wish, run_demo
+    from local_stack.demo.show import books, folded, more
+    from local_stack.settings_check import chosen_flow
+
+    folder = folder_of(state_dir)
+    status = read_status(folder)
+    if not status["running"]:
+        raise StackError(f"no stack runs on {folder}", START)
+    chosen_seed = random.randrange(10_000) if seed is None else seed
+    wish = Wish(devices, rate, chosen_seed, events, seconds)
+    url, bootstrap = status["gateway_url"], kafka_bootstrap(state_dir)
+    quiet = output is Output.JSON
+    if not quiet:
+        say(f"{devices} devices post {rate:g} messages a second to {url}. Ctrl-C ends it.")
+    progress = None if quiet else Progress("demo", seconds_between_lines=5.0)
+    end = asyncio.run(run_demo(url, bootstrap, chosen_flow(), wish, progress))
+    if progress is None:
+        ran = {"seed": chosen_seed, "seconds": round(end.seconds, 1), "folded": end.folded}
+        say_json({**ran, **end.balance.as_document()})
+    else:
+        posts_a_second = end.balance.sent / end.seconds
+        progress.done(
+            f"sent {posts_a_second:.0f} a second for {end.seconds:.0f} s, seed {chosen_seed}"
+        )
+        device = next(iter(end.after))
+        say("\n".join(["", *books(end.sent, end.balance), ""]))
+        say("\n".join([*folded(end.before, end.after, end.folded), ""]))
+        say("\n".join([*more(end.balance, device, url), ""]))
+    raise typer.Exit(0 if end.good else 1)
