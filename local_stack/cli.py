@@ -10,6 +10,7 @@ from local_stack.errors import StackError
 from local_stack.verbs import devices
 from local_stack.verbs.chaos import chaos
 from local_stack.verbs.demo import demo
+from local_stack.verbs.doctor import doctor
 from local_stack.verbs.flow import flow
 from local_stack.verbs.logs import logs
 from local_stack.verbs.reset import reset
@@ -21,7 +22,7 @@ from local_stack.verbs.test import test
 from local_stack.verbs.up import up
 from local_stack.verbs.version import version
 
-VERBS = (up, status, stop, demo, tail, sql, flow, chaos, logs, reset, version)
+VERBS = (up, status, stop, demo, doctor, tail, sql, flow, chaos, logs, reset, version)
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(

@@ -48,12 +48,15 @@ class Downloads:
         return self.folder / "postgresql" / "bin"
 
 
-def fetch_downloads(java: Java) -> Downloads:
+def downloads_folder() -> Path:
     lists = IVY_FILE.read_bytes() + HASHES.read_bytes()
-    cache = cache_dir()
-    folder = cache / f"jars-{hashlib.sha256(lists).hexdigest()[:12]}"
+    return cache_dir() / f"jars-{hashlib.sha256(lists).hexdigest()[:12]}"
+
+
+def fetch_downloads(java: Java) -> Downloads:
+    folder = downloads_folder()
     if not folder.exists():
-        with only_one_at_a_time(cache / "jars.lock", "the jars"):
+        with only_one_at_a_time(cache_dir() / "jars.lock", "the jars"):
             if not folder.exists():
                 _make(folder, java)
     return Downloads(folder)

@@ -9,7 +9,7 @@ from types import FrameType
 from local_stack.block import ready_block
 from local_stack.preflight import preflight
 from local_stack.progress import say
-from local_stack.settings_check import check_settings
+from local_stack.settings_check import check_settings, unknown_settings
 from local_stack.stack import Stack
 
 
@@ -22,6 +22,8 @@ def run_in_foreground(state_dir: Path, *, random_ports: bool) -> None:
     try:
         say("Headrace starts on this machine:")
         preflight(stack.state_dir, say)
+        for unknown in unknown_settings():
+            say(f"  setting  {unknown}")
         with stack:
             say(ready_block(stack, time.monotonic() - began))
             while True:

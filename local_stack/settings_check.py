@@ -1,7 +1,9 @@
 """Wrong settings are told before anything is started or fetched, in a sentence each."""
 
-from collections.abc import Callable
-from typing import TypeVar
+import os
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple, TypeVar
 
 from pydantic_settings import SettingsError
 
@@ -11,13 +13,46 @@ from shared.settings import GatewaySettings, JobSettings, Settings, explain
 from shared.topology import Flow
 
 Read = TypeVar("Read", bound=Settings)
+PREFIX = "HEADRACE_"
+LAUNCHER_ONLY = {"CACHE_DIR", "PYTHON", "DEBUG"}
+
+
+class Unknown(NamedTuple):
+    name: str
+    nearest: str | None
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.nearest}?" if self.nearest else ""
+        return f"{self.name} is set, and nothing reads it{hint}"
 
 
 def check_settings() -> None:
     """What the gateway and the jobs are about to read from the same environment."""
-    _read(GatewaySettings)
-    _read(JobSettings)
+    for wrong in wrong_settings():
+        raise wrong
     chosen_flow()
+
+
+def wrong_settings() -> list[StackError]:
+    wrong: dict[str, StackError] = {}
+    for kind in (GatewaySettings, JobSettings):  # they share some
+        try:
+            _read(kind)
+        except StackError as error:
+            wrong[error.what] = error
+    return list(wrong.values())
+
+
+def unknown_settings(environment: Mapping[str, str] = os.environ) -> list[Unknown]:
+    """A mistyped name changes nothing, in silence: so it is told."""
+    fields = GatewaySettings.model_fields.keys() | JobSettings.model_fields.keys()
+    known = {field.upper() for field in fields} | LAUNCHER_ONLY
+    names = {name.removeprefix(PREFIX) for name in environment if name.startswith(PREFIX)}
+    return [Unknown(PREFIX + name, _nearest(name, known)) for name in sorted(names - known)]
+
+
+def _nearest(name: str, known: set[str]) -> str | None:
+    return next((PREFIX + near for near in get_close_matches(name, sorted(known), 1)), None)
 
 
 def chosen_flow() -> Flow:

@@ -26,8 +26,11 @@ def read_status(state_dir: Path) -> dict[str, Any]:
     status["running"] = launcher is not None
     status["launcher_pid"] = launcher
     if launcher is None:
+        services = status["services"].values()
+        was_running = any(service["state"] == "running" for service in services)
         stopped = {name: {"state": "stopped", "pid": None} for name in status["services"]}
-        return {**status, "ready": False, "services": stopped, "jobs": {}}
+        status |= {"ready": False, "was_running": was_running}
+        return {**status, "services": stopped, "jobs": {}}
     return _with_health(status)
 
 

@@ -1,0 +1,1 @@
+"""`./headrace doctor`: everything that the stack depends on, green or with its fix."""

@@ -1,0 +1,148 @@
+"""What runs: the state folder, the servers with what must be in them, the parts and the jobs."""
+
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from alembic.script import ScriptDirectory
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from local_stack.addresses import OWN_SERVER
+from local_stack.doctor.findings import Finding, green, red, yellow
+from local_stack.errors import StackError
+from local_stack.paths import CHECKOUT
+from local_stack.settings_check import chosen_flow
+from stream_jobs.store import StoreAwayError, connect
+
+ANSWER_S = 5.0
+UP = "start it with: ./headrace up"
+UP_MENDS_IT = "stop the stack and start it again: `up` makes what is missing"
+
+
+def look_at_running(folder: Path, status: dict[str, Any]) -> list[Finding]:
+    findings = [_state_folder(folder), _launcher(folder, status)]
+    for name, look in (("kafka", _kafka), ("postgres", _postgres)):
+        own = os.environ.get(OWN_SERVER[name])
+        address = own or (status[ADDRESS[name]] if status["running"] else None)
+        if address:
+            findings += look(address, OWN_SERVER[name] if own else f"./headrace logs {name}")
+    if status["running"]:
+        findings += [_part(name, part["state"]) for name, part in status["services"].items()]
+        findings += _jobs(status)
+    return findings
+
+
+ADDRESS = {"kafka": "kafka_bootstrap", "postgres": "postgres_url"}
+
+
+def _state_folder(folder: Path) -> Finding:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        whose = f"{there} is {_owner(there)}'s and closed to you"
+        return red("state folder", whose, "choose another one with HEADRACE_STATE_DIR")
+    if there != folder:
+        return green("state folder", "not there yet", f"{folder}, the first start makes it")
+    if folder.stat().st_uid != os.geteuid():
+        fix = "choose another one with HEADRACE_STATE_DIR, or start as that user"
+        return yellow("state folder", f"{folder} is {_owner(folder)}'s, not yours", fix)
+    return green("state folder", "yours", str(folder))
+
+
+def _owner(path: Path) -> str:
+    uid = path.stat().st_uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _launcher(folder: Path, status: dict[str, Any]) -> Finding:
+    if status["running"]:
+        ready = "ready" if status["ready"] else "not ready: see below"
+        return green("stack", f"runs, {ready}", f"pid {status['launcher_pid']}")
+    if (pid := _live_postmaster(folder)) is not None:
+        fix = f"stop it: kill -INT {pid}"
+        return red("stack", f"none runs, but a PostgreSQL (pid {pid}) uses its data", fix)
+    if status.get("was_running"):
+        fix = "nothing must be done: the next start clears up after it"
+        return yellow("stack", "none runs; the last one was killed", fix)
+    return green("stack", "none runs", UP)
+
+
+def _live_postmaster(folder: Path) -> int | None:
+    try:
+        pid = int((folder / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
+        is_postgres = Path(f"/proc/{pid}/comm").read_text().strip() == "postgres"
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if is_postgres else None
+
+
+def _kafka(bootstrap: str, look_at: str) -> list[Finding]:
+    try:
+        topics = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(
+            timeout=ANSWER_S
+        )
+    except KafkaException as error:
+        reason = error.args[0].str()
+        return [red("Kafka", f"{bootstrap} does not answer: {reason}", f"look at {look_at}")]
+    reached = green("Kafka", "answers", bootstrap)
+    try:
+        wanted = [topic.name for topic in chosen_flow().topics()]
+    except StackError:  # told already
+        return [reached]
+    missing = [name for name in wanted if name not in topics.topics]
+    if missing:
+        return [reached, red("topics", f"missing: {', '.join(missing)}", UP_MENDS_IT)]
+    return [reached, green("topics", f"all {len(wanted)} there")]
+
+
+def _postgres(url: str, look_at: str) -> list[Finding]:
+    try:
+        with connect(url, "doctor") as connection:
+            reached = green("PostgreSQL", "answers", _place(connection))
+            query = "SELECT version_num FROM headrace.alembic_version"
+            try:
+                row = connection.execute(query).fetchone()
+            except psycopg.errors.UndefinedTable:
+                row = None
+    except StoreAwayError as error:
+        return [red("PostgreSQL", str(error), f"look at {look_at}")]
+    except psycopg.Error as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return [red("PostgreSQL", reason, f"look at {look_at}")]
+    newest = ScriptDirectory(str(CHECKOUT / "stream_jobs" / "migrations")).get_current_head()
+    now = row[0] if row else "none"
+    if now != newest:
+        return [reached, red("schema", f"{now}, wanted is {newest}", UP_MENDS_IT)]
+    return [reached, green("schema", str(now))]
+
+
+def _place(connection: psycopg.Connection[Any]) -> str:
+    info = connection.info
+    return f"{info.host}:{info.port}/{info.dbname}"
+
+
+def _part(name: str, state: str) -> Finding:
+    if state == "running":
+        return green(name, state)
+    if state == "held":
+        return yellow(name, "held down by `chaos`", f"./headrace chaos {name} up")
+    return red(name, state, f"./headrace logs {name}")
+
+
+def _jobs(status: dict[str, Any]) -> list[Finding]:
+    if not status["jobs"] and "gateway" in status["services"]:
+        return [red("jobs", "the gateway tells nothing of them", "./headrace logs gateway")]
+    return [_job(n, s, status["job_outputs"].get(n, s)) for n, s in status["jobs"].items()]
+
+
+def _job(name: str, state: str, output: str) -> Finding:
+    if state == "pass":
+        return green(f"job {name}", state)
+    log = "relay" if name == "relay" else "spark"
+    finding = red if state == "fail" or output.startswith("failed") else yellow
+    return finding(f"job {name}", output, f"./headrace logs {log}")

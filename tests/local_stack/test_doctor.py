@@ -1,0 +1,207 @@
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from local_stack import cli, java
+from local_stack.doctor import machine, running
+from local_stack.doctor.findings import Finding, Light, green, red
+from local_stack.doctor.settings import look_at_settings
+from local_stack.locks import InstanceLock
+from local_stack.settings_check import Unknown, unknown_settings
+from local_stack.status import read_status, write_status
+from local_stack.verbs.doctor import line
+
+
+@pytest.fixture(autouse=True)
+def no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("HEADRACE_")]:
+        if name != "HEADRACE_CACHE_DIR":
+            monkeypatch.delenv(name)
+
+
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.name: finding for finding in findings}
+
+
+def on(folder: Path) -> dict[str, Finding]:
+    return by_name(running.look_at_running(folder, read_status(folder)))
+
+
+def test_as_json_it_tells_every_finding_and_whether_all_is_well(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.app, ["doctor", "-o", "json", "--state-dir", str(tmp_path)])
+    said = json.loads(result.output)
+    lights = {finding["name"]: finding["light"] for finding in said["findings"]}
+    assert {"Python", "disk", "downloads", "flow", "stack"} <= lights.keys()
+    assert said["ok"] is ("red" not in lights.values())
+    assert result.exit_code == (0 if said["ok"] else 1)
+
+
+def test_a_red_finding_makes_the_exit_code_and_names_its_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_PARTITIONS", "zero")
+    result = CliRunner().invoke(cli.app, ["doctor", "--state-dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "HEADRACE_PARTITIONS='zero'" in result.output
+    assert result.output.count("HEADRACE_PARTITIONS") == 1
+    assert "1 red" in result.output
+
+
+def test_a_green_line_has_its_place_and_another_one_its_fix_below() -> None:
+    assert line(green("disk", "9 GB free", "there"), in_colour=False).split() == (
+        ["✔", "disk", "9", "GB", "free", "there"]
+    )
+    what, fix = line(red("disk", "full", "free some"), in_colour=True).splitlines()
+    assert "\033[31m✘\033[0m disk" in what
+    assert fix.strip() == "-> free some"
+
+
+def test_a_setting_that_nothing_reads_is_named_with_the_nearest_one() -> None:
+    environment = {"HEADRACE_PARTITONS": "3", "HEADRACE_XYZZY": "", "HEADRACE_DEBUG": "1", "A": ""}
+    assert unknown_settings(environment) == [
+        Unknown("HEADRACE_PARTITONS", "HEADRACE_PARTITIONS"),
+        Unknown("HEADRACE_XYZZY", None),
+    ]
+
+
+def test_unknown_settings_are_yellow_and_a_flow_that_does_not_load_is_red(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADRACE_TRIGER_MS", "5")
+    monkeypatch.setenv("HEADRACE_FLOW", "nowhere:FLOW")
+    findings = by_name(look_at_settings())
+    assert findings["settings"].light is Light.YELLOW
+    assert "HEADRACE_TRIGGER_MS" in findings["settings"].value
+    assert findings["flow"].light is Light.RED
+
+
+def _java(folder: Path, version: str) -> Path:
+    command = folder / "bin" / "java"
+    command.parent.mkdir(parents=True)
+    said = f"    java.home = {folder}\\n    java.version = {version}\\n"
+    command.write_text(f"#!/bin/sh\nprintf '{said}' >&2\n")
+    command.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("version", "why"), [("25.0.2", "JDK-8377811"), ("11.0.2", "Spark needs 17, 21 or >= 25.0.3")]
+)
+def test_a_java_that_is_refused_is_told_with_the_reason(
+    version: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "named", version)))
+    monkeypatch.setenv("PATH", str(_java(tmp_path / "other", "21.0.8") / "bin") + ":/bin:/usr/bin")
+    found = java.java_of_the_machine()
+    assert found.usable == java.Java(tmp_path / "other", "21.0.8")
+    (refused,) = found.refused
+    assert refused.startswith(f"the Java of JAVA_HOME is {version}")
+    assert why in refused
+
+
+def test_a_machine_without_a_java_needs_the_network_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    findings = by_name(machine.look_at_machine(tmp_path, {"running": True}))
+    assert "fetches one" in findings["Java"].note
+    assert "needs the network" in findings["downloads"].note
+
+
+def test_a_taken_port_is_named_and_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setenv("HEADRACE_GATEWAY_PORT", str(port))
+        finding = by_name(machine.look_at_machine(tmp_path, {"running": False}))["ports"]
+    assert finding.light is Light.YELLOW
+    assert f"gateway {port}" in finding.value
+
+
+def test_a_bundle_that_is_none_is_red_and_a_proxy_shows_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy.example:3128")
+    findings = by_name(machine.look_at_machine(tmp_path, {"running": True}))
+    assert findings["certificates"].light is Light.RED
+    assert "https by proxy.example:3128" in findings["proxy"].value
+    assert "secret" not in str(findings)
+
+
+def test_before_the_first_start_nothing_is_wrong(tmp_path: Path) -> None:
+    findings = on(tmp_path / "none")
+    assert [finding.light for finding in findings.values()] == [Light.GREEN, Light.GREEN]
+
+
+def test_a_state_folder_that_is_somebody_else_s_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    assert on(tmp_path)["state folder"].light is Light.YELLOW
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert on(tmp_path)["state folder"].light is Light.RED
+
+
+def test_a_killed_launcher_is_told_and_no_obstacle(tmp_path: Path) -> None:
+    write_status(tmp_path, {"services": {"kafka": {"state": "running", "pid": 1}}})
+    assert "was killed" in on(tmp_path)["stack"].value
+    write_status(tmp_path, {"services": {"kafka": {"state": "stopped", "pid": None}}})
+    assert on(tmp_path)["stack"].light is Light.GREEN
+
+
+def test_only_a_live_postgres_makes_a_pid_file_an_obstacle(tmp_path: Path) -> None:
+    file = tmp_path / "postgres" / "data" / "postmaster.pid"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"{os.getpid()}\n")  # by now the number of another process
+    assert on(tmp_path)["stack"].light is Light.GREEN
+
+
+def test_a_part_that_is_held_or_down_and_a_job_that_is_not_well_say_what_to_do() -> None:
+    assert running._part("kafka", "held").note == "./headrace chaos kafka up"
+    assert running._part("spark", "restarting").light is Light.RED
+    status: dict[str, Any] = {
+        "services": {"gateway": {}},
+        "jobs": {"fold": "warn", "persist": "warn", "relay": "pass"},
+        "job_outputs": {"fold": "failed: KAFKA_DATA_LOSS", "persist": "waiting: PostgreSQL"},
+    }
+    jobs = [(finding.name, finding.light) for finding in running._jobs(status)]
+    assert jobs == [
+        ("job fold", Light.RED),
+        ("job persist", Light.YELLOW),
+        ("job relay", Light.GREEN),
+    ]
+    assert running._jobs({**status, "jobs": {}})[0].light is Light.RED
+
+
+def test_servers_of_ones_own_are_asked_without_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ANSWER_S", 0.2)
+    monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    monkeypatch.setenv("HEADRACE_POSTGRES_URL", "postgresql://me:secret@127.0.0.1:1/none")
+    findings = on(tmp_path)
+    assert findings["Kafka"].light is findings["PostgreSQL"].light is Light.RED
+    assert "HEADRACE_KAFKA_BOOTSTRAP" in findings["Kafka"].note
+    assert "secret" not in str(findings)
+
+
+def test_a_running_stack_has_its_ports_itself(tmp_path: Path) -> None:
+    write_status(tmp_path, {"ports": {"gateway": 18080}, "services": {}})
+    lock = InstanceLock(tmp_path)
+    assert lock.acquire() is None
+    try:
+        status = read_status(tmp_path)
+        findings = by_name(machine.look_at_machine(tmp_path, status))
+    finally:
+        lock.release()
+    assert findings["ports"].value == "gateway 18080"
+    assert "memory" not in findings
