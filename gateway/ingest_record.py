@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gateway.problems import Problem
 from shared.envelope import (
+    CONTENT_ENCODING,
     CONTENT_TYPE,
     ID,
     PAYLOAD_SHA256,
@@ -19,7 +20,6 @@ from shared.envelope import (
 )
 from shared.timestamps import to_rfc3339
 
-CONTENT_ENCODING = "content-encoding"
 _KEPT_BYTES_MAX = 1024
 _KEPT = {name.encode(): name for name in (CONTENT_TYPE, CONTENT_ENCODING)}
 _TRACE_PARENT = re.compile(

@@ -1,4 +1,4 @@
-"""Puts the ingest route, which FastAPI's router does not know, into the OpenAPI document."""
+"""Puts the ingest routes, which FastAPI's router does not know, into the OpenAPI document."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from fastapi import FastAPI
 
 from gateway.problems import MEDIA_TYPE
 from shared.ids import ENTITY_ID
+from shared.model import Endpoint
+from shared.published import of_contract
 from shared.settings import GatewaySettings
-from shared.topology import Flow
-
-PATH = "/v1/{endpoint}/{entity_id}"
+from shared.topology import Flow, dead_letter_topic
 
 _RECEIPT = {
     "type": "object",
@@ -37,7 +37,6 @@ _PROBLEM = {
 }
 _REFUSALS = {
     "400": "The entity id, a header or the body is not acceptable.",
-    "404": "There is no such endpoint.",
     "413": "The body is larger than the gateway or Kafka takes.",
     "503": "Kafka is away or the gateway is full. `outcome` says whether it may have been written.",
 }
@@ -47,25 +46,44 @@ def describe(app: FastAPI, flow: Flow, settings: GatewaySettings) -> None:
     from_routes = app.openapi
 
     def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None or PATH not in app.openapi_schema["paths"]:
-            schema = from_routes()
-            schema["paths"][PATH] = {"post": _operation(flow, settings)}
-            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-            schemas |= {"Receipt": _RECEIPT, "Problem": _PROBLEM}
-            app.openapi_schema = schema
-        return app.openapi_schema
+        schema = from_routes()  # the same one at each call
+        schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+        schemas |= {"Receipt": _RECEIPT, "Problem": _PROBLEM}
+        for endpoint in flow.endpoints:
+            schemas |= _payload_schemas(endpoint)
+            schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}
+        return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _operation(flow: Flow, settings: GatewaySettings) -> dict[str, Any]:
+def path_of(endpoint: Endpoint) -> str:
+    return f"/v1/{endpoint.name}/{{entity_id}}"
+
+
+def _payload_name(endpoint: Endpoint) -> str:
+    return f"{endpoint.name}.payload"
+
+
+def _payload_schemas(endpoint: Endpoint) -> dict[str, Any]:
+    # each endpoint's definitions under its own name: two may have one of the same name
+    prefix = f"{endpoint.name}."
+    payload = of_contract(endpoint.payload, f"#/components/schemas/{prefix}")
+    definitions = payload.pop("$defs", {})
     return {
-        "summary": "Hand in a payload",
+        _payload_name(endpoint): payload,
+        **{prefix + name: schema for name, schema in definitions.items()},
+    }
+
+
+def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
+    return {
+        "summary": f"Hand in a payload for {endpoint.name}",
         "description": "Any body, byte for byte. A 202 says that all in-sync replicas hold it at "
-        f"the offset returned. At most {settings.body_bytes_max} bytes.",
-        "operationId": "ingest",
+        f"the offset returned. At most {settings.body_bytes_max} bytes. The body is looked at "
+        f"later: what is no {_payload_name(endpoint)} is parked in {dead_letter_topic('enrich')}.",
+        "operationId": f"ingest_{endpoint.name}",
         "parameters": [
-            _parameter("endpoint", "path", {"enum": [e.name for e in flow.endpoints]}),
             _parameter(
                 "entity_id", "path", {"type": "string", "pattern": f"^{ENTITY_ID.pattern}$"}
             ),
@@ -76,7 +94,12 @@ def _operation(flow: Flow, settings: GatewaySettings) -> dict[str, Any]:
         ],
         "requestBody": {
             "required": True,
-            "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"}
+                },
+                "*/*": {"schema": {"type": "string", "format": "binary"}},
+            },
         },
         "responses": {
             "202": {

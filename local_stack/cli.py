@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 from local_stack.errors import StackError
 from local_stack.verbs import devices
 from local_stack.verbs.chaos import chaos
+from local_stack.verbs.contracts import contracts
 from local_stack.verbs.demo import demo
 from local_stack.verbs.doctor import doctor
 from local_stack.verbs.flow import flow
@@ -22,7 +23,7 @@ from local_stack.verbs.test import test
 from local_stack.verbs.up import up
 from local_stack.verbs.version import version
 
-VERBS = (up, status, stop, demo, doctor, tail, sql, flow, chaos, logs, reset, version)
+VERBS = (up, status, stop, demo, doctor, tail, sql, flow, contracts, chaos, logs, reset, version)
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(

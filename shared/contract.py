@@ -34,8 +34,8 @@ class Contract:
             return Breach(_code(wrong[0]["type"]), f"{place}: {wrong[0]['msg']}{more}")
         return None
 
-    def json_schema(self) -> Fields:
-        return self._adapter.json_schema()
+    def json_schema(self, definitions_at: str = "#/$defs/") -> Fields:
+        return self._adapter.json_schema(ref_template=definitions_at + "{model}")
 
 
 def _code(kind: str) -> str:

@@ -20,6 +20,7 @@ SUBJECT = "ce_subject"
 TIME = "ce_time"
 SPEC_VERSION = "ce_specversion"
 CONTENT_TYPE = "content-type"
+CONTENT_ENCODING = "content-encoding"
 TRACE_PARENT = "traceparent"
 # extensions of ours
 PAYLOAD_SHA256 = "ce_payloadsha256"

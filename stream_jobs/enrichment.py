@@ -126,7 +126,7 @@ def _fields(payload: Payload) -> Fields:
     try:
         fields = orjson.loads(value)
     except orjson.JSONDecodeError as error:
-        encoding = envelope.text(payload.headers, "content-encoding")
+        encoding = envelope.text(payload.headers, envelope.CONTENT_ENCODING)
         hint = f" (content-encoding {encoding!r} is not undone)" if encoding else ""
         raise Rejected("not_json", f"{error}{hint}") from error
     if not isinstance(fields, dict):

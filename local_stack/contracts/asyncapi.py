@@ -1,0 +1,95 @@
+"""The flow as AsyncAPI 3.0: each topic a channel, and per job what it reads and writes."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from shared.published import Message, messages
+from shared.topology import JOB_STATUS_TOPIC, Flow, Topic, master_topic
+
+_BINDING = "0.5.0"
+_NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
+
+
+def document(flow: Flow, version: str, file_of: dict[str, str]) -> dict[str, Any]:
+    """`file_of`: the file that holds the schema of a topic's values, where it has one."""
+    known = messages(flow)
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Headrace",
+            "version": version,
+            "description": "Which event ignites what next. `receive` is what ignites a job or what "
+            "it looks up, `send` is what it emits. All keys are text; records of one key are in "
+            "order. Made by `./headrace contracts`.",
+        },
+        "defaultContentType": "application/json",
+        "channels": {
+            topic.name: _channel(topic, known[topic.name], file_of.get(topic.name))
+            for topic in flow.topics()
+        },
+        "operations": dict(_operations(flow)),
+    }
+
+
+def _channel(topic: Topic, known: list[Message], file: str | None) -> dict[str, Any]:
+    return {
+        "address": topic.name,
+        "summary": topic.why,
+        "messages": {message.name: _message(message, file) for message in known},
+        "bindings": {
+            "kafka": {
+                "topicConfiguration": {k: _setting(k, v) for k, v in topic.config.items()},
+                "bindingVersion": _BINDING,
+            }
+        },
+    }
+
+
+def _message(message: Message, file: str | None) -> dict[str, Any]:
+    described = {
+        "summary": message.says,
+        "headers": message.headers,
+        "bindings": {"kafka": {"key": message.key, "bindingVersion": _BINDING}},
+    }
+    if message.value is None:
+        return {**described, "contentType": "application/octet-stream"}
+    return {**described, "payload": {"$ref": f"./{file}"} if file else message.value}
+
+
+def _setting(name: str, value: str) -> Any:
+    if name == "cleanup.policy":
+        return value.split(",")
+    return int(value) if name in _NUMBERS else value
+
+
+def _operations(flow: Flow) -> Iterator[tuple[str, dict[str, Any]]]:
+    ingest = [endpoint.topic for endpoint in flow.endpoints]
+    state = [row.topic for row in flow.with_state]
+    yield from _each("gateway", "send", ingest, "takes payloads by POST")
+    yield from _each("gateway", "receive", state, "answers GET /state")
+    yield from _each("gateway", "receive", [JOB_STATUS_TOPIC], "answers GET /health")
+    for job in flow.jobs():
+        yield from _each(job.name, "receive", job.ignited_by, f"is ignited: {job.does}")
+        yield from _each(job.name, "receive", job.looks_up, "looks up the last of each key")
+        yield from _each(job.name, "send", job.emits, "emits")
+        yield from _each(job.name, "send", job.waits_in, "leaves here what cannot be done yet")
+        yield from _each(job.name, "send", job.parks_in, "parks here what never can be done")
+        yield from _each(job.name, "send", [JOB_STATUS_TOPIC], "tells how it is")
+    tables = map(master_topic, flow.master_tables)
+    yield from _each("relay", "send", tables, "publishes what was committed")
+    yield from _each("relay", "send", [JOB_STATUS_TOPIC], "tells how it is")
+
+
+def _each(
+    who: str, action: str, topics: Iterable[str], why: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for topic in topics:
+        yield (
+            f"{who}.{action}.{topic}",
+            {
+                "action": action,
+                "channel": {"$ref": f"#/channels/{topic}"},
+                "summary": f"{who} {why}",
+                "tags": [{"name": who}],
+            },
+        )

@@ -1,0 +1,55 @@
+"""All documents of a flow, by the name of their file."""
+
+from typing import Any
+
+from local_stack.contracts import asyncapi
+from shared.flow import load_flow
+from shared.model import Fields
+from shared.published import messages
+from shared.settings import GatewaySettings
+from shared.topology import Flow, master_topic
+
+ASYNCAPI = "asyncapi.json"
+OPENAPI = "openapi.json"
+SUFFIX = ".schema.json"
+MARK = "made by ./headrace contracts"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def documents(flow_reference: str) -> dict[str, Fields]:
+    """What others need to know of the flow; the same for the same flow."""
+    from gateway import VERSION
+
+    flow = load_flow(flow_reference)
+    schemas = value_schemas(flow)
+    file_of = {topic: topic + SUFFIX for topic in schemas}
+    return {
+        ASYNCAPI: asyncapi.document(flow, VERSION, file_of),
+        OPENAPI: _openapi(flow_reference),
+        **{file_of[topic]: schema for topic, schema in schemas.items()},
+    }
+
+
+def value_schemas(flow: Flow) -> dict[str, Fields]:
+    """By topic. Rows of master data have no contract, and lanes hold records of other topics."""
+    master = set(map(master_topic, flow.master_tables))
+    return {
+        topic: {
+            "$schema": _DIALECT,
+            "$comment": MARK,
+            "description": message.says,
+            **value,
+            "title": topic,
+        }
+        for topic, known in messages(flow).items()
+        if topic not in master
+        for message in known
+        if (value := message.value) is not None
+    }
+
+
+def _openapi(flow_reference: str) -> dict[str, Any]:
+    """As the gateway serves it where no other setting was changed."""
+    from gateway.__main__ import build
+
+    return build(GatewaySettings.model_construct(flow=flow_reference)).openapi()

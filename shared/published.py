@@ -1,0 +1,288 @@
+"""What stands on each topic, for whoever reads or writes there: JSON Schema of values, headers and
+keys, made from the flow's contracts."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shared import envelope
+from shared.contract import contract_of
+from shared.ids import ENTITY_ID
+from shared.model import Endpoint, Entity, EventType, Fields
+from shared.snapshot import META
+from shared.topology import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, Flow, Job, master_topic
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_TIME_MS = {"type": "integer", "description": "epoch milliseconds"}
+_NUMBER_OR_NULL = {"type": ["number", "null"]}
+_ENTITY_ID = {"type": "string", "pattern": f"^{ENTITY_ID.pattern}$"}
+_RFC3339 = {"type": "string", "format": "date-time"}
+
+# what a header's text may be, where that can be said once for all topics
+_HEADERS: dict[str, Fields] = {
+    envelope.SPEC_VERSION: {"const": "1.0"},
+    envelope.ID: _TEXT,
+    envelope.TYPE: _TEXT,
+    envelope.SOURCE: _TEXT,
+    envelope.SUBJECT: _ENTITY_ID,
+    envelope.TIME: _RFC3339,
+    envelope.CONTENT_TYPE: _TEXT,
+    envelope.CONTENT_ENCODING: _TEXT,
+    envelope.TRACE_PARENT: _TEXT,
+    envelope.PAYLOAD_SHA256: {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    envelope.ORIGIN: {"type": "string", "description": "topic/partition/offset"},
+    envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
+    envelope.STAGE: _TEXT,
+    envelope.REASON: _TEXT,
+    envelope.DETAIL: _TEXT,
+}
+_INGEST_HEADERS = (
+    envelope.SPEC_VERSION,
+    envelope.ID,
+    envelope.TYPE,
+    envelope.SOURCE,
+    envelope.TIME,
+    envelope.PAYLOAD_SHA256,
+)
+_INGEST_HEADERS_AT_TIMES = (
+    envelope.CONTENT_TYPE,
+    envelope.CONTENT_ENCODING,
+    envelope.TRACE_PARENT,
+    envelope.ATTEMPT,
+)
+_COMPLETION_HEADERS = (
+    envelope.SPEC_VERSION,
+    envelope.ID,
+    envelope.TYPE,
+    envelope.SOURCE,
+    envelope.SUBJECT,
+    envelope.TIME,
+    envelope.CONTENT_TYPE,
+)
+_EVENT_HEADERS = (*_COMPLETION_HEADERS, envelope.ORIGIN)
+_FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
+
+
+class Message(NamedTuple):
+    """A kind of record on a topic."""
+
+    name: str
+    says: str
+    key: Fields
+    headers: Fields
+    value: Fields | None  # None: bytes as they came
+
+
+def messages(flow: Flow) -> dict[str, list[Message]]:
+    """By topic, for every topic of the flow."""
+    return {
+        **{row.topic: [_payload(row)] for row in flow.endpoints},
+        **{row.topic: [_event(row)] for row in flow.event_types},
+        **{
+            row.topic: [
+                Message(
+                    "snapshot",
+                    "the latest state; null: it is gone",
+                    _TEXT,
+                    _object({}),
+                    _state(row),
+                )
+            ]
+            for row in flow.with_state
+        },
+        **{row.completion_topic: [_completion(row)] for row in flow.event_types},
+        **{master_topic(table): _master(table) for table in flow.master_tables},
+        **{
+            lane: [_waiting_or_parked(job)]
+            for job in flow.jobs()
+            for lane in (*job.waits_in, *job.parks_in)
+        },
+        JOB_STATUS_TOPIC: [_job_status()],
+    }
+
+
+def _payload(endpoint: Endpoint) -> Message:
+    ours = {
+        envelope.TYPE: {"const": f"ingest.{endpoint.name}"},
+        envelope.SOURCE: {"const": f"/v1/{endpoint.name}"},
+    }
+    return Message(
+        "payload",
+        "as it was posted, byte for byte; only enrich looks into it and holds it to this schema",
+        _ENTITY_ID,
+        _headers(_INGEST_HEADERS, _INGEST_HEADERS_AT_TIMES, ours),
+        of_contract(endpoint.payload),
+    )
+
+
+def _event(event_type: EventType) -> Message:
+    data = of_contract(event_type.data)
+    definitions = data.pop("$defs", {})
+    value = _object(
+        {
+            "id": {**_TEXT, "description": "the same for every writing of the same event"},
+            "type": {"const": event_type.name},
+            "entity_id": _ENTITY_ID,
+            "time_ms": {**_TIME_MS, "description": "epoch milliseconds, by the device's own clock"},
+            "arrived_ms": {**_TIME_MS, "description": "epoch milliseconds, by the broker's clock"},
+            "origin": {
+                "type": "array",
+                "description": "ingest topic, partition and offset of the payload",
+                "prefixItems": [_TEXT, _COUNT, _COUNT],
+                "minItems": 3,
+                "maxItems": 3,
+            },
+            "data": data,
+        },
+        at_times={"attempt": {"type": "integer", "minimum": 1}},
+    )
+    if definitions:
+        value["$defs"] = definitions
+    ours = {
+        envelope.TYPE: {"const": event_type.name},
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    kept = (envelope.TRACE_PARENT, envelope.PAYLOAD_SHA256)
+    return Message(
+        "event",
+        "in the common format; a repeat has the same id and origin",
+        _ENTITY_ID,
+        _headers(_EVENT_HEADERS, kept, ours),
+        value,
+    )
+
+
+def _state(row: Any) -> Fields:
+    """The state's own fields and, beside them, what the snapshot knows of itself."""
+    state = of_contract(row.state)
+    meta = {
+        "version": {**_COUNT, "description": "grows with every change"},
+        "event_time_ms": {"type": ["integer", "null"]},
+        "fold": {**_TEXT, "description": "fingerprint of the code that made it"},
+    }
+    place_in_log = {
+        "newest": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "array",
+                "items": {"type": "integer"},
+                "minItems": 3,
+                "maxItems": 3,
+            },
+        },
+        "ring": {**_TEXT, "description": "digests of the last ids"},
+        "positions": {"type": "object", "additionalProperties": _COUNT},
+        "marks": {"type": "object", "additionalProperties": _COUNT},
+    }
+    parked = {"parked": {"type": "array", "items": _TEXT}}
+    # of an aggregate, its members' snapshots tell what is in it
+    own = _object({**meta, **place_in_log}, parked) if isinstance(row, Entity) else _object(meta)
+    return {
+        **state,
+        "properties": {**state.get("properties", {}), META: own},
+        "required": [*state.get("required", []), META],
+    }
+
+
+def _completion(event_type: EventType) -> Message:
+    ours = {
+        envelope.TYPE: {"const": f"completion.{event_type.name}"},
+        envelope.SOURCE: {"const": "/persist"},
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    return Message(
+        "completion",
+        "this event is a row now; at least once, under the same ce_id",
+        _ENTITY_ID,
+        _headers(_COMPLETION_HEADERS, (envelope.TRACE_PARENT,), ours),
+        _object(
+            {
+                "row_key": {"type": "integer"},
+                "event_id": _TEXT,
+                "type": {"const": event_type.name},
+                "entity_id": _ENTITY_ID,
+                "stored_at": _RFC3339,
+            }
+        ),
+    )
+
+
+def _master(table: str) -> list[Message]:
+    headers = {
+        envelope.TYPE: {"const": f"master.{table}"},
+        envelope.SOURCE: {"const": "/postgres"},
+        envelope.SUBJECT: _TEXT,
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    return [
+        Message(
+            "row",
+            f"the row of {table} as it is now; null: it was deleted",
+            {**_TEXT, "not": {"const": RELAY_HEARTBEAT_KEY}},
+            _headers(_COMPLETION_HEADERS, (), headers),
+            {"type": ["object", "null"]},
+        ),
+        Message(
+            "heartbeat",
+            "whatever was committed until then is on this topic",
+            {"const": RELAY_HEARTBEAT_KEY},
+            _object({}),
+            _object({"as_of_ms": _TIME_MS}),
+        ),
+    ]
+
+
+def _waiting_or_parked(job: Job) -> Message:
+    its_own = (*_INGEST_HEADERS, *_INGEST_HEADERS_AT_TIMES, envelope.SUBJECT)
+    return Message(
+        "untouched",
+        f"a record of {' or '.join(job.ignited_by)}, byte for byte, and why it did not pass",
+        {"type": ["string", "null"]},
+        _headers(_FAILURE_HEADERS, its_own, {envelope.STAGE: {"const": job.name}}),
+        None,
+    )
+
+
+def _job_status() -> Message:
+    return Message(
+        "status",
+        "the last word of each job",
+        {**_TEXT, "description": "the job"},
+        _object({}),
+        _object(
+            {
+                "job": _TEXT,
+                "state": _TEXT,
+                "detail": _TEXT,
+                "at_ms": _TIME_MS,
+                "lag_records": _NUMBER_OR_NULL,
+                "lag_s": _NUMBER_OR_NULL,
+                "batch_id": {"type": ["integer", "null"]},
+                "rows_per_s": _NUMBER_OR_NULL,
+            },
+            at_times={"master_as_of_ms": {"type": ["integer", "null"]}},
+        ),
+    )
+
+
+def of_contract(shape: Any, definitions_at: str = "#/$defs/") -> Fields:
+    """Any object where a row gives no contract."""
+    if shape is None:
+        return {"type": "object"}
+    schema = contract_of(shape).json_schema(definitions_at)
+    if "$ref" in schema:  # of a shape that holds itself
+        name = schema["$ref"].removeprefix(definitions_at)
+        return {**schema["$defs"][name], "$defs": schema["$defs"]}
+    return schema
+
+
+def _headers(always: tuple[str, ...], at_times: tuple[str, ...], ours: Mapping[str, Any]) -> Fields:
+    known = {**_HEADERS, **ours}
+    return _object({n: known[n] for n in always}, {n: known[n] for n in at_times})
+
+
+def _object(always: Mapping[str, Any], at_times: Mapping[str, Any] | None = None) -> Fields:
+    schema: Fields = {"type": "object", "properties": {**always, **(at_times or {})}}
+    if always:
+        schema["required"] = list(always)
+    return schema
