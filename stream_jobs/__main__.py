@@ -102,11 +102,21 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         )
         for name in names
     ]
+    threading.Thread(target=_end_with_jvm, args=(spark,), daemon=True).start()
     warm_up(spark, settings, flow, names)
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
     sys.stderr.flush()
     os._exit(0)
+
+
+def _end_with_jvm(spark: SparkSession) -> None:
+    """No query can run here without it; whoever keeps this process up starts both anew."""
+    jvm = getattr(spark.sparkContext._gateway, "proc", None)  # none where Spark started Python
+    if jvm is not None:
+        jvm.wait()
+        print("Spark's JVM has ended; its driver cannot go on", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 if __name__ == "__main__":
