@@ -1,5 +1,11 @@
 """`python -m local_stack`, what `./headrace` runs once its environment is there."""
 
-from local_stack.cli import main
+import signal
 
+# Ctrl-C while the rest is imported ends it as it ends any program, without a stack trace
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from local_stack.cli import main  # noqa: E402
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 main()

@@ -3,12 +3,17 @@
 Standard library only, because nothing else is installed yet.
 """
 
+# ruff: noqa: E402
+import signal
+
+# Ctrl-C while the rest is imported ends it as it ends any program, without a stack trace
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import ctypes
 import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import venv
@@ -55,6 +60,7 @@ def _complete(folder: Path) -> bool:
 
 
 def _make(folder: Path) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     say(f"First start: making the Python environment in {folder}")
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
