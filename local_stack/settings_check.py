@@ -56,17 +56,10 @@ def _nearest(name: str, known: set[str]) -> str | None:
 
 
 def chosen_flow() -> Flow:
-    reference = _read(Settings).flow
     try:
-        return load_flow(reference)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise StackError(explain(error), _FLOW_FIX) from error
-    except Exception as error:  # a module of the user's own may fail in any way
-        what = f"HEADRACE_FLOW={reference}: {type(error).__name__}: {error}"
-        raise StackError(what, _FLOW_FIX) from error
-
-
-_FLOW_FIX = "write it as module:attribute; the module must be on PYTHONPATH"
+        return load_flow(_read(Settings).flow)
+    except ValueError as error:
+        raise StackError(explain(error), "docs/your-own-domain.md shows how one is made") from error
 
 
 def _read(kind: Callable[[], Read]) -> Read:

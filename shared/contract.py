@@ -4,10 +4,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from shared.model import Fields
 
-_CODE_BY_KIND = {"missing": "field_missing", "extra_forbidden": "field_unknown"}
+_CODE_BY_KIND = {
+    "missing": "field_missing",
+    "union_tag_not_found": "field_missing",
+    "extra_forbidden": "field_unknown",
+}
 
 
 class Breach(NamedTuple):
@@ -28,14 +33,24 @@ class Contract:
             self._adapter.validate_python(fields, strict=True)
         except ValidationError as error:
             # never the value itself: it may be a secret, and it may be long
-            wrong = error.errors(include_url=False, include_context=False, include_input=False)
-            place = ".".join(map(str, wrong[0]["loc"]))
+            wrong = error.errors(include_url=False, include_input=False)
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            return Breach(_code(wrong[0]["type"]), f"{place}: {wrong[0]['msg']}{more}")
+            code, detail = _breach(wrong[0])
+            return Breach(code, detail + more)
         return None
 
     def json_schema(self, definitions_at: str = "#/$defs/") -> Fields:
         return self._adapter.json_schema(ref_template=definitions_at + "{model}")
+
+
+def _breach(wrong: ErrorDetails) -> Breach:
+    place, said = ".".join(map(str, wrong["loc"])), wrong["msg"]
+    if wrong["type"].startswith("union_tag_"):
+        # none of several shapes was chosen; pydantic's words quote the value, and no place
+        tag, tags = wrong["ctx"]["discriminator"].strip("'"), wrong["ctx"].get("expected_tags")
+        place = f"{place}.{tag}" if place else tag
+        said = f"Input should be one of {tags}" if tags else "Field required"
+    return Breach(_code(wrong["type"]), f"{place}: {said}")
 
 
 def _code(kind: str) -> str:

@@ -6,6 +6,9 @@ makes the topics, tells each job what to read and write, and prints the picture.
 
 import importlib
 from functools import cache
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
 
 from shared.domain import area, device, status, telemetry
 from shared.model import Aggregate, Endpoint, Entity, EventType
@@ -55,9 +58,37 @@ FLOW = Flow(
 
 @cache
 def load_flow(reference: str = "shared.flow:FLOW") -> Flow:
-    """The flow that `module:attribute` names (setting HEADRACE_FLOW)."""
+    """The flow that `module:attribute` names (setting HEADRACE_FLOW); ValueError says what is wrong
+    with it, whatever that is."""
     module_name, _, attribute = reference.partition(":")
-    flow = getattr(importlib.import_module(module_name), attribute or "FLOW")
-    if not isinstance(flow, Flow):
-        raise TypeError(f"{reference!r} names {type(flow).__name__}, not a Flow")
-    return flow
+    module = _import(module_name)
+    flow = getattr(module, attribute or "FLOW", None)
+    if isinstance(flow, Flow):
+        return flow
+    flows = [name for name, value in vars(module).items() if isinstance(value, Flow)]
+    hint = f"there is {module_name}:{flows[0]}" if flows else "end the module with FLOW = Flow(…)"
+    raise ValueError(f"{reference!r} is no Flow; {hint}")
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a module of the user's own may fail in any way
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if not name or (missing and f"{name}.".startswith(f"{missing}.")):
+            raise ValueError(
+                f"there is no module {name!r}; write module:attribute, such as flights:FLOW, and "
+                "put the module's folder on PYTHONPATH"
+            ) from error
+        raise ValueError(_where_and_what(error)) from error
+
+
+def _where_and_what(error: Exception) -> str:
+    """At the last line outside of this package and Python's own."""
+    if isinstance(error, SyntaxError):
+        file, line, said = error.filename or "", error.lineno, error.msg
+    else:
+        ours = (str(Path(__file__).parent), "<")
+        frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
+        file, line, said = frames[-1].filename, frames[-1].lineno, str(error).partition("\n")[0]
+    return f"{Path(file).name}, line {line}: {type(error).__name__}: {said}"

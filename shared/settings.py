@@ -11,7 +11,7 @@ _PREFIX = "HEADRACE_"
 _CONFIG = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
 # what reading the settings and the flow that they name may raise
-WRONG_SETTINGS = (SettingsError, ImportError, AttributeError, TypeError, ValueError)
+WRONG_SETTINGS = (SettingsError, ValueError)
 
 
 def explain(error: Exception) -> str:

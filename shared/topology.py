@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from shared.contract import contract_of
 from shared.model import Aggregate, Endpoint, Entity, EventType
 
 # An event can be four times its payload: JSON may say in five bytes a number that is written out in
@@ -74,6 +75,7 @@ class Flow:
     )
 
     def __post_init__(self) -> None:
+        _refuse_what_is_no_tuple(self, "endpoints", "event_types", "entities", "aggregates")
         object.__setattr__(self, "_endpoint_by_name", {row.name: row for row in self.endpoints})
         object.__setattr__(self, "_type_by_name", {row.name: row for row in self.event_types})
         object.__setattr__(self, "_with_state_by_name", {row.name: row for row in self.with_state})
@@ -190,7 +192,27 @@ def _once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _refuse_what_is_no_tuple(owner: object, *fields: str) -> None:
+    for name in fields:
+        value = getattr(owner, name)
+        if not isinstance(value, tuple):
+            row = getattr(owner, "name", "the flow")
+            raise ValueError(f"{row}: {name} is no tuple; one alone needs a comma, too: (one,)")
+
+
+def _refuse_bad_contract(owner: str, shape: Any) -> None:
+    try:
+        contract_of(shape).json_schema()
+    except Exception as error:  # a user's own class may fail in any way
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{owner} has a contract that cannot be used: {reason}") from error
+
+
 def _refuse_what_does_not_add_up(flow: Flow) -> None:
+    for endpoint in flow.endpoints:
+        _refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh")
+    for entity in flow.entities:
+        _refuse_what_is_no_tuple(entity, "folds")
     for kind, names in (
         ("endpoint", [row.name for row in flow.endpoints]),
         ("event type", [row.name for row in flow.event_types]),
@@ -218,6 +240,14 @@ def _refuse_what_does_not_add_up(flow: Flow) -> None:
                 f"aggregate {aggregate.name} has {aggregate.members!r} as members, "
                 "which is no entity of this flow"
             )
+    for kind, contracts in (
+        ("endpoint", [(row.name, row.payload) for row in flow.endpoints]),
+        ("event type", [(row.name, row.data) for row in flow.event_types]),
+        ("entity or aggregate", [(row.name, row.state) for row in flow.with_state]),
+    ):
+        for name, shape in contracts:
+            if shape is not None:
+                _refuse_bad_contract(f"{kind} {name}", shape)
     names = [topic.name for topic in flow.topics()]
     for name in names:
         if names.count(name) > 1:

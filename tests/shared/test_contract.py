@@ -1,6 +1,7 @@
-from typing import Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.contract import Contract
@@ -10,6 +11,19 @@ from shared.flow import FLOW
 
 class Inner(TypedDict):
     depth: int
+
+
+class Circle(TypedDict):
+    shape: Literal["circle"]
+    radius: int
+
+
+class Square(TypedDict):
+    shape: Literal["square"]
+
+
+class Drawing(TypedDict):
+    drawn: Annotated[Circle | Square, Field(discriminator="shape")]
 
 
 class Shape(TypedDict):
@@ -37,10 +51,28 @@ def test_a_breach_says_where_and_what(fields: dict[str, Any], code: str, detail:
     assert Contract(Shape).breach(fields) == (code, detail)
 
 
+@pytest.mark.parametrize(
+    ("drawn", "code", "detail"),
+    [
+        ({}, "field_missing", "drawn.shape: Field required"),
+        ({"shape": "x"}, "bad_value", "drawn.shape: Input should be one of 'circle', 'square'"),
+        ({"shape": "circle"}, "field_missing", "drawn.circle.radius: Field required"),
+    ],
+)
+def test_a_breach_of_one_of_several_shapes_says_how_they_are_told_apart(
+    drawn: dict[str, Any], code: str, detail: str
+) -> None:
+    assert Contract(Drawing).breach({"drawn": drawn}) == (code, detail)
+
+
 def test_nothing_of_the_value_is_told() -> None:
-    breach = Contract(Shape).breach({"number": "secret", "text": ["secret"]})
-    assert breach is not None
-    assert "secret" not in str(breach)
+    for shape, value in (
+        (Shape, {"number": "secret", "text": ["secret"]}),
+        (Drawing, {"drawn": {"shape": "secret"}}),
+    ):
+        breach = Contract(shape).breach(value)
+        assert breach is not None
+        assert "secret" not in str(breach)
 
 
 def test_whole_numbers_are_numbers_and_further_fields_are_welcome() -> None:

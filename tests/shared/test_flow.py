@@ -1,3 +1,6 @@
+from hashlib import sha256
+from pathlib import Path
+
 import orjson
 import pytest
 
@@ -70,6 +73,19 @@ def test_the_picture_names_every_topic() -> None:
         ({"event_types": ()}, "names event type 'ping', which no row declares"),
         ({"event_types": (EventType("ping"), EventType("ping"))}, "declared twice"),
         ({"event_types": (EventType("ping"), EventType("Ping.Pong"))}, "lower-case"),
+        ({"event_types": EventType("ping")}, "event_types is no tuple; .* comma"),
+        (
+            {"endpoints": (Endpoint("pings", enrich=FLOW.endpoints[0].enrich, emits="ping"),)},  # type: ignore[arg-type]
+            "pings: emits is no tuple",
+        ),
+        (
+            {"entities": (Entity("thing", "ping", dict, lambda s, _e: s),)},  # type: ignore[arg-type]
+            "thing: folds is no tuple",
+        ),
+        (
+            {"event_types": (EventType("ping", data=object()),)},
+            "event type ping has a contract that cannot be used: .+",
+        ),
         (
             {"entities": (Entity("thing", ("pong",), dict, lambda s, _e: s),)},
             "names event type 'pong', which no row declares",
@@ -81,9 +97,38 @@ def test_a_table_that_does_not_add_up_is_refused(changes: dict[str, object], say
         _flow(**changes)
 
 
-def test_a_setting_that_names_no_flow_is_refused() -> None:
-    with pytest.raises(TypeError, match="not a Flow"):
-        load_flow("shared.flow:load_flow")
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def x(:", "line 1: SyntaxError: invalid syntax$"),
+        (
+            "import os\nimport not_there",
+            "line 2: ModuleNotFoundError: No module named 'not_there'$",
+        ),
+        ("\n\nraise KeyError('a\\nb')", "line 3: KeyError: "),
+        ("FLOW = 1", "is no Flow; end the module with FLOW = Flow"),
+        ("from shared.flow import FLOW as MINE", "is no Flow; there is {name}:MINE$"),
+        (
+            "from shared.topology import Flow\nFLOW = Flow((), (), ())",
+            "line 2: ValueError: the flow has no endpoint",
+        ),
+    ],
+)
+def test_a_module_that_brings_no_flow_says_where_and_why(
+    source: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"flow_{sha256(source.encode()).hexdigest()[:8]}"  # a module is imported once
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=says.format(name=name)) as error:
+        load_flow(f"{name}:FLOW")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("reference", ["", ":", "nowhere", "nowhere.at_all:FLOW", "a/b.py:FLOW"])
+def test_a_module_that_is_not_there_is_told_with_what_to_do(reference: str) -> None:
+    with pytest.raises(ValueError, match=r"there is no module .+; write module:attribute"):
+        load_flow(reference)
 
 
 def test_two_entities_of_one_event_type_read_its_topic_once() -> None:

@@ -9,9 +9,9 @@ from shared.settings import WRONG_SETTINGS, JobSettings, explain
     [
         ("HEADRACE_PARTITIONS", "zero", "HEADRACE_PARTITIONS='zero': Input should be a valid int"),
         ("HEADRACE_SPARK_CONF", "x", "HEADRACE_SPARK_CONF: it is not valid JSON"),
-        ("HEADRACE_FLOW", "nowhere:FLOW", "HEADRACE_FLOW: No module named 'nowhere'"),
-        ("HEADRACE_FLOW", "", "HEADRACE_FLOW: Empty module name"),
-        ("HEADRACE_FLOW", "shared.flow:NONE", "HEADRACE_FLOW: module 'shared.flow' has no"),
+        ("HEADRACE_FLOW", "nowhere:FLOW", "HEADRACE_FLOW: there is no module 'nowhere'; "),
+        ("HEADRACE_FLOW", "", "HEADRACE_FLOW: there is no module ''; "),
+        ("HEADRACE_FLOW", "shared.flow:NONE", "HEADRACE_FLOW: 'shared.flow:NONE' is no"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_reason(
