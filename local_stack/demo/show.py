@@ -79,7 +79,7 @@ def more(end: Balance, device: str, gateway_url: str) -> list[str]:
     count = "SELECT type, count(*) FROM headrace.event GROUP BY type"
     rows.append(("rows by type", f'./headrace sql "{count}"'))
     rows.append((f"the state of {device}", f"curl {gateway_url}/state/{device}"))
-    return ["To see more:", "", *(f"  {command:<38}  # {what}" for what, command in rows)]
+    return ["To see more:", "", *(f"  {what}\n    {command}" for what, command in rows)]
 
 
 def _verdict(end: Balance) -> list[str]:

@@ -28,9 +28,9 @@ def look_at_running(folder: Path, status: dict[str, Any]) -> list[Finding]:
         own = os.environ.get(OWN_SERVER[name])
         address = own or (status[ADDRESS[name]] if status["running"] else None)
         if address:
-            findings += look(address, OWN_SERVER[name] if own else f"./headrace logs {name}")
+            findings += look(address, f"look at {OWN_SERVER[name]}" if own else _fix(name, status))
     if status["running"]:
-        findings += [_part(name, part["state"]) for name, part in status["services"].items()]
+        findings += [_part(name, status) for name in status["services"]]
         findings += _jobs(status)
     return findings
 
@@ -81,14 +81,14 @@ def _live_postmaster(folder: Path) -> int | None:
     return pid if is_postgres else None
 
 
-def _kafka(bootstrap: str, look_at: str) -> list[Finding]:
+def _kafka(bootstrap: str, fix: str) -> list[Finding]:
     try:
         topics = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(
             timeout=ANSWER_S
         )
     except KafkaException as error:
         reason = error.args[0].str()
-        return [red("Kafka", f"{bootstrap} does not answer: {reason}", f"look at {look_at}")]
+        return [red("Kafka", f"{bootstrap} does not answer: {reason}", fix)]
     reached = green("Kafka", "answers", bootstrap)
     try:
         wanted = [topic.name for topic in chosen_flow().topics()]
@@ -100,7 +100,7 @@ def _kafka(bootstrap: str, look_at: str) -> list[Finding]:
     return [reached, green("topics", f"all {len(wanted)} there")]
 
 
-def _postgres(url: str, look_at: str) -> list[Finding]:
+def _postgres(url: str, fix: str) -> list[Finding]:
     try:
         with connect(url, "doctor") as connection:
             reached = green("PostgreSQL", "answers", _place(connection))
@@ -110,10 +110,10 @@ def _postgres(url: str, look_at: str) -> list[Finding]:
             except psycopg.errors.UndefinedTable:
                 row = None
     except StoreAwayError as error:
-        return [red("PostgreSQL", str(error), f"look at {look_at}")]
+        return [red("PostgreSQL", str(error), fix)]
     except psycopg.Error as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return [red("PostgreSQL", reason, f"look at {look_at}")]
+        return [red("PostgreSQL", reason, fix)]
     newest = ScriptDirectory(str(CHECKOUT / "stream_jobs" / "migrations")).get_current_head()
     now = row[0] if row else "none"
     if now != newest:
@@ -126,12 +126,19 @@ def _place(connection: psycopg.Connection[Any]) -> str:
     return f"{info.host}:{info.port}/{info.dbname}"
 
 
-def _part(name: str, state: str) -> Finding:
+def _fix(name: str, status: dict[str, Any]) -> str:
+    part = status["services"].get(name, {})
+    verb = f"chaos {name} up" if part.get("state") == "held" else f"logs {name}"
+    return f"./headrace {verb}"
+
+
+def _part(name: str, status: dict[str, Any]) -> Finding:
+    state = status["services"][name]["state"]
     if state == "running":
         return green(name, state)
     if state == "held":
-        return yellow(name, "held down by `chaos`", f"./headrace chaos {name} up")
-    return red(name, state, f"./headrace logs {name}")
+        return yellow(name, "held down by `chaos`", _fix(name, status))
+    return red(name, state, _fix(name, status))
 
 
 def _jobs(status: dict[str, Any]) -> list[Finding]:

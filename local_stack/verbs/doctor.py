@@ -48,5 +48,5 @@ def line(finding: "Finding", *, in_colour: bool) -> str:
     if in_colour:
         mark = f"\033[{colour}m{mark}\033[0m"
     if light == "green":
-        return f"  {mark} {name:<13} {value:<22} {note}".rstrip()
+        return f"  {mark} {name:<13} {value:<22}  {note}".rstrip()
     return f"  {mark} {name:<13} {value}\n{'':18}-> {note}"

@@ -166,8 +166,10 @@ def test_only_a_live_postgres_makes_a_pid_file_an_obstacle(tmp_path: Path) -> No
 
 
 def test_a_part_that_is_held_or_down_and_a_job_that_is_not_well_say_what_to_do() -> None:
-    assert running._part("kafka", "held").note == "./headrace chaos kafka up"
-    assert running._part("spark", "restarting").light is Light.RED
+    services = {"kafka": {"state": "held"}, "spark": {"state": "restarting"}}
+    kafka, spark = (running._part(name, {"services": services}) for name in services)
+    assert (kafka.light, kafka.note) == (Light.YELLOW, "./headrace chaos kafka up")
+    assert (spark.light, spark.note) == (Light.RED, "./headrace logs spark")
     status: dict[str, Any] = {
         "services": {"gateway": {}},
         "jobs": {"fold": "warn", "persist": "warn", "relay": "pass"},
