@@ -1,20 +1,64 @@
-"""The container files agree with the code. No container engine runs here: they are only read."""
+"""The container files agree with the code. No container engine runs here: they are read, and what
+they copy is started in an empty folder."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
 
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
+from stream_jobs import last_word
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
 FIELDS = GatewaySettings.model_fields.keys() | JobSettings.model_fields.keys()
 SETTINGS = {f"HEADRACE_{name.upper()}" for name in FIELDS}
+
+
+# imports every module of a package, and of `shared`, all from the folder that it runs in
+LOAD_ALL = """
+import importlib, pathlib, sys
+package, *absent = sys.argv[1:]
+sys.modules.update(dict.fromkeys(absent))  # importing one of these raises ModuleNotFoundError
+names = [
+    ".".join(path.with_suffix("").parts)
+    for part in (package, "shared")
+    for path in pathlib.Path(part).rglob("*.py")
+    if "migrations" not in path.parts and path.name != "__init__.py"
+]
+for name in names:
+    module = importlib.import_module(name)
+    assert module.__file__.startswith(str(pathlib.Path.cwd())), module
+print(len(names))
+"""
+
+
+class Copied(NamedTuple):
+    """The files of an image, what it runs, and its packages."""
+
+    folder: Path
+    module: str
+    locked: str
+
+    def absent_packages(self) -> set[str]:
+        """Top-level modules of distributions that are installed here and not locked there."""
+        locked = set(re.findall(r"^([a-z0-9.-]+)==", self.locked, re.M))
+        there = packages_distributions()
+        return {
+            module
+            for module, distributions in there.items()
+            if not locked & {re.sub("[-_.]+", "-", name).lower() for name in distributions}
+            and module.isidentifier()
+        }
 
 
 class Reader:
@@ -115,8 +159,37 @@ def test_what_a_service_needs_is_declared(compose: dict[str, Any]) -> None:
             assert ends or "healthcheck" in services[other]
 
 
+def test_whatever_goes_on_running_is_looked_after(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        ends = name in ("topics", "migrate")
+        assert ("healthcheck" in service) != ends, name
+        assert ("restart" in service) != ends, name
+    for name in [*(job.name for job in load_flow().jobs()), "relay"]:
+        asked = services[name]["healthcheck"]["test"]
+        assert asked == ["CMD", "python", "-m", "stream_jobs.last_word", name]
+    assert last_word.main.__module__ == "stream_jobs.last_word"
+
+
+def test_what_ends_is_waited_for(services: dict[str, Any]) -> None:
+    """Else `up --wait` takes its end for a failure."""
+    waited_for = {other for service in services.values() for other in service.get("depends_on", {})}
+    assert {"topics", "migrate"} <= waited_for
+
+
+def test_each_job_keeps_its_files_in_a_volume_of_its_own(services: dict[str, Any]) -> None:
+    volumes = [volume for job in load_flow().jobs() for volume in services[job.name]["volumes"]]
+    assert len(set(volumes)) == len(load_flow().jobs())
+    folders = {volume.split(":")[1] for volume in [*volumes, *services["gateway"]["volumes"]]}
+    for dockerfile in DOCKERFILES:
+        (folder,) = re.findall(r"HEADRACE_STATE_DIR=(\S+)", dockerfile.read_text())
+        assert folders == {folder}
+        assert f"install --directory --owner headrace --group headrace {folder}" in (
+            dockerfile.read_text()
+        )
+
+
 def test_what_can_do_without_postgresql_does_not_wait_for_it(services: dict[str, Any]) -> None:
-    for name in ("gateway", "enrich", "fold"):
+    for name in ("gateway", "enrich", "fold", "aggregate"):
         assert services[name]["depends_on"].keys() == {"topics"}
     assert services["topics"]["depends_on"].keys() == {"kafka"}
 
@@ -170,6 +243,32 @@ def test_what_a_dockerfile_names_is_there(dockerfile: Path) -> None:
     (module,) = re.findall(r'^CMD \["python", "-m", "(\w+)"', text, re.M)
     assert f"COPY {module}/ {module}/" in text
     assert (ROOT / module / "__main__.py").is_file()
+
+
+@pytest.fixture(params=DOCKERFILES, ids=lambda path: path.name)
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Copied:
+    """Nothing but the files that a Dockerfile copies."""
+    text = request.param.read_text()
+    for source, target in re.findall(r"^COPY (?!--from)(\S+)/ (\S+)/$", text, re.M):
+        shutil.copytree(ROOT / source, tmp_path / target)
+    (module,) = re.findall(r'^CMD \["python", "-m", "(\w+)"', text, re.M)
+    (locked,) = re.findall(r"^COPY (\S+) /opt/headrace/requirements.txt$", text, re.M)
+    return Copied(tmp_path, module, (ROOT / locked).read_text())
+
+
+def test_every_module_loads_with_only_the_files_and_packages_of_its_image(copied: Copied) -> None:
+    """Packages of the whole environment that the image lacks are kept from being imported."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LOAD_ALL, copied.module, *sorted(copied.absent_packages())],
+        cwd=copied.folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(copied.folder)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 10
 
 
 def test_passwords_come_from_outside(services: dict[str, Any]) -> None:
