@@ -24,7 +24,8 @@ from shared.model import Aggregate
 from shared.settings import JobSettings
 from shared.topology import Flow, dead_letter_topic
 from stream_jobs import aggregation, arrow_records
-from stream_jobs.aggregation import Members, Part
+from stream_jobs.aggregation import Members, Part, Total
+from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.packing import group_by_bucket, unpack
 from stream_jobs.status import Say
@@ -92,8 +93,9 @@ class MemberBucket(StatefulProcessor):
 class AggregateBucket(StatefulProcessor):
     """The parts of all aggregates whose ids fall into one bucket, and what they add up to."""
 
-    def __init__(self, flow: str) -> None:
+    def __init__(self, flow: str, versions_before: int) -> None:
         self._flow_reference = flow
+        self._versions_before = versions_before
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._totals = handle.getMapState("totals", "aggregate string, id string", "total binary")
@@ -130,7 +132,7 @@ class AggregateBucket(StatefulProcessor):
         key = (aggregate.name, aggregate_id)
         stored = self._totals.getValue(key)
         before = aggregation.total_from(orjson.loads(stored[0])) if stored else None
-        total = aggregation.renew(before, changes)
+        total = aggregation.renew(before or Total(self._versions_before, {}), changes)
         self._totals.updateValue(key, (_json(total),))
         event_time_ms, state = aggregation.state_of(aggregate, aggregate_id, total)
         value = snapshot.encode_total(state, total.version, event_time_ms, fingerprint)
@@ -170,7 +172,7 @@ def _dead_letter(
     )
 
 
-def transform(snapshots: DataFrame, settings: JobSettings) -> DataFrame:
+def transform(snapshots: DataFrame, settings: JobSettings, versions_before: int) -> DataFrame:
     parts = group_by_bucket(snapshots, settings.fold_buckets).transformWithState(
         MemberBucket(settings.flow), _PART_DDL, outputMode="append", timeMode="none"
     )
@@ -179,7 +181,7 @@ def transform(snapshots: DataFrame, settings: JobSettings) -> DataFrame:
         parts.select(bucket, "*")
         .groupBy("bucket")
         .transformWithState(
-            AggregateBucket(settings.flow),
+            AggregateBucket(settings.flow, versions_before),
             arrow_records.OUTGOING_DDL,
             outputMode="append",
             timeMode="none",
@@ -189,5 +191,16 @@ def transform(snapshots: DataFrame, settings: JobSettings) -> DataFrame:
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
     snapshots = read_topics(spark, settings, flow.member_topics, with_headers=False)
+    totals = transform(snapshots, settings, _versions_before(settings, flow))
     # two groupings in one query are allowed in this mode only; here the modes do not differ
-    return write_topics(transform(snapshots, settings), settings, STAGE).outputMode("append")
+    return write_topics(totals, settings, STAGE).outputMode("append")
+
+
+def _versions_before(settings: JobSettings, flow: Flow) -> int:
+    """No aggregate has a higher version yet: each was a record of its own. Where the checkpoint is
+    lost, what is added up anew must not look older to readers than what they have."""
+    offsets = GroupOffsets(settings, STAGE)
+    try:
+        return offsets.longest([aggregate.topic for aggregate in flow.aggregates])
+    finally:
+        offsets.close()

@@ -91,15 +91,15 @@ def parts(
         yield of, _sum(aggregate, own)
 
 
-def renew(total: Total | None, changes: Iterable[tuple[str, Part | None]]) -> Total:
+def renew(total: Total, changes: Iterable[tuple[str, Part | None]]) -> Total:
     """`changes`: bucket and its part now."""
-    now = dict(total.parts) if total else {}
+    now = dict(total.parts)
     for bucket, part in changes:
         if part is None:
             now.pop(bucket, None)
         else:
             now[bucket] = part
-    return Total(total.version + 1 if total else 1, now)
+    return Total(total.version + 1, now)
 
 
 def state_of(aggregate: Aggregate, aggregate_id: str, total: Total) -> tuple[int | None, Fields]:

@@ -44,13 +44,21 @@ class BucketFold(StatefulProcessor):
         pass
 
     @cached_property
-    def _appliers(self) -> dict[str, list[tuple[Applier, str]]]:
-        """By event type: who folds it, with the fold's fingerprint."""
+    def _appliers(self) -> dict[str, tuple[Applier, str]]:
+        """By entity, with the fold's fingerprint."""
+        entities = load_flow(self._flow_reference).entities
+        return {
+            row.name: (Applier(row, self._ring_size), fold_fingerprint(row.fold))
+            for row in entities
+        }
+
+    @cached_property
+    def _folded_by(self) -> dict[str, list[str]]:
+        """Event type -> entities."""
         by_type = defaultdict(list)
         for entity in load_flow(self._flow_reference).entities:
-            applier = Applier(entity, self._ring_size)
             for event_type in entity.folds:
-                by_type[event_type].append((applier, fold_fingerprint(entity.fold)))
+                by_type[event_type].append(entity.name)
         return by_type
 
     @cached_property
@@ -80,12 +88,12 @@ class BucketFold(StatefulProcessor):
             yield from self._fold(entity_id, sorted(unordered))
 
     def _fold(self, entity_id: str, records: list[EventRecord]) -> Iterator[Row]:
-        by_applier: dict[tuple[Applier, str], list[EventRecord]] = defaultdict(list)
+        by_entity: dict[str, list[EventRecord]] = defaultdict(list)
         for record in records:
-            for folder in self._appliers[record.type]:
-                by_applier[folder].append(record)
-        for (applier, fingerprint), own in by_applier.items():
-            yield from self._fold_entity(applier, fingerprint, entity_id, own)
+            for entity in self._folded_by[record.type]:
+                by_entity[entity].append(record)
+        for entity, own in by_entity.items():
+            yield from self._fold_entity(*self._appliers[entity], entity_id, own)
 
     def _fold_entity(
         self, applier: Applier, fingerprint: str, entity_id: str, records: list[EventRecord]

@@ -59,6 +59,15 @@ class GroupOffsets:
             lag += end - max(place.offset, start)  # a negative offset says that there is none
         return lag
 
+    def longest(self, topics: Sequence[str]) -> int:
+        """Records ever written to the longest partition of these topics."""
+        places = self._partitions(topics)
+        ends = (self._consumer.get_watermark_offsets(place, _TIMEOUT_S)[1] for place in places)
+        return max(ends, default=0)
+
+    def close(self) -> None:
+        self._consumer.close()
+
     def _partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         known = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
         return [

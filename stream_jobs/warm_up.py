@@ -24,7 +24,8 @@ def warm_up(spark: SparkSession, settings: JobSettings, flow: Flow, names: list[
         event = _record(spark, flow.event_types[0].topic)
         _run(fold.transform(event, settings), "fold")
     if "aggregate" in names:
-        _run(aggregate.transform(_record(spark, flow.member_topics[0]), settings), "aggregate")
+        member = _record(spark, flow.member_topics[0])
+        _run(aggregate.transform(member, settings, versions_before=0), "aggregate")
 
 
 def _record(spark: SparkSession, topic: str) -> DataFrame:

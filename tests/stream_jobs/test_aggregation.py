@@ -55,7 +55,7 @@ class Job:
                 changes.setdefault(of, []).append((bucket, part))
         for of, parts in changes.items():
             stored = self.totals.get(of)
-            before = aggregation.total_from(orjson.loads(stored)) if stored else None
+            before = aggregation.total_from(orjson.loads(stored)) if stored else Total(0, {})
             total = aggregation.renew(before, parts)
             self.totals[of] = orjson.dumps(total, default=tuple)
             self.areas[of] = aggregation.state_of(AREA, of, total)[1]
