@@ -20,6 +20,7 @@ from local_stack.errors import StackError
 from local_stack.health import Health, ask_gateway
 from local_stack.java import Java, find_java
 from local_stack.kafka import prepare_kafka, wait_for_own_kafka
+from local_stack.last_run import wait_for_the_last_run
 from local_stack.locks import InstanceLock
 from local_stack.logs import log_path
 from local_stack.paths import python_path
@@ -134,6 +135,7 @@ class Stack:
         self._supervisor.kill_all()
 
     def _start(self) -> None:
+        wait_for_the_last_run(self.state_dir)
         self._addresses.choose_ports(self._report, random_ports=self._random_ports)
         self._publish()  # nothing of the last run counts from here on
         chaos.release_all(self.state_dir)

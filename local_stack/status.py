@@ -39,6 +39,11 @@ def service_state(state_dir: Path, name: str) -> str | None:
     return service["state"] if service else None
 
 
+def last_pids(state_dir: Path) -> list[int]:
+    services = _read(state_dir).get("services", {})
+    return [service["pid"] for service in services.values() if service["pid"]]
+
+
 def _with_health(status: dict[str, Any]) -> dict[str, Any]:
     """Ready is asked anew: a job may have died since the launcher looked."""
     services = status["services"]
