@@ -1,5 +1,5 @@
-"""What a killed launcher leaves behind ends by itself, but not at once: PostgreSQL first writes down
-what it holds. Until then its port looks like somebody else's."""
+"""What a killed launcher leaves behind ends by itself, but not at once: PostgreSQL first writes
+down what it holds. Until then its port looks like somebody else's."""
 
 import os
 import time
