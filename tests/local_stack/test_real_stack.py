@@ -1,0 +1,75 @@
+"""The whole stack, started once: the demo's books add up, the doctor finds it well."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from local_stack import cli
+from local_stack.demo import run
+from local_stack.paths import CHECKOUT
+from local_stack.stack import Stack
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    # whatever the developer's shell points at, this is a stack of its own
+    for name in ("HEADRACE_KAFKA_BOOTSTRAP", "HEADRACE_POSTGRES_URL", "HEADRACE_FLOW"):
+        os.environ.pop(name, None)
+    with Stack(tmp_path_factory.mktemp("state"), random_ports=True) as stack:
+        yield stack
+
+
+def ask(stack: Stack, *arguments: str) -> tuple[int, Any]:
+    on = ["--state-dir", str(stack.state_dir), "-o", "json"]
+    result = CliRunner().invoke(cli.app, [*arguments, *on])
+    return result.exit_code, json.loads(result.output)
+
+
+def test_the_doctor_finds_a_running_stack_well(stack: Stack) -> None:
+    code, said = ask(stack, "doctor")
+    assert (code, said["ok"]) == (0, True)
+    lights = {finding["name"]: finding["light"] for finding in said["findings"]}
+    of_the_stack = {"stack", "Kafka", "topics", "PostgreSQL", "schema", "flow"}
+    of_the_stack |= {f"job {name}" for name in stack.jobs}
+    assert {name: lights.get(name) for name in of_the_stack} == dict.fromkeys(of_the_stack, "green")
+
+
+def test_the_books_of_the_demo_add_up(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "SETTLE_S", 300.0)  # a busy machine is slow, not wrong
+    code, end = ask(stack, "demo", "--events", "200", "--rate", "50", "--seed", "1")
+    assert (code, end["adds_up"], end["all_through"], end["folded"]) == (0, True, True, True)
+    assert end["refused"] == {}
+    assert (end["accepted"], end["distinct"], end["doubled"]) == (212, 200, 12)
+    assert end["parked"].keys() == {"not_json", "wrong_type"}
+    assert (sum(end["parked"].values()), end["waiting"]) == (12, {"missing_device": 4})
+    assert end["events"] == end["completed"] == 184
+
+    _, rows = ask(stack, "sql", "SELECT count(*)::int AS n FROM headrace.event")
+    assert rows == [{"n": 184}]
+    _, letters = ask(stack, "tail", "dlq.enrich.v1", "-n", "100")
+    assert len(letters) == 12
+    assert {letter["headers"]["ce_reason"] for letter in letters} == end["parked"].keys()
+    bytes_that_are_no_text = [x["value"] for x in letters if not isinstance(x["value"], str)]
+    assert bytes_that_are_no_text == [{"base64": "eyJyb29tIjogIkv8Y2hlIn0="}] * 4
+    _, devices = ask(stack, "devices", "list", "--limit", "2")
+    assert [device["id"] for device in devices] == ["device-0001", "device-0002"]
+
+
+def test_ctrl_c_ends_the_demo_with_its_books(stack: Stack) -> None:
+    command = [sys.executable, "-m", "local_stack", "demo", "--state-dir", str(stack.state_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT) as demo:
+        assert demo.stdout is not None
+        next(line for line in demo.stdout if line.startswith("demo: sent "))
+        demo.send_signal(signal.SIGINT)
+        said = demo.stdout.read()
+    assert "distinct + " in said
+    assert "./headrace sql" in said
