@@ -144,7 +144,7 @@ def _says(event: dict[str, Any]) -> Any:
     if event["type"] == "status_changed":
         return data["status"]
     if data["model"] == "thermo-f":
-        return pytest.approx((data["value"] + 160 / 9) * 9 / 5)
+        return pytest.approx((data["value"] + 160 / 9) * (9 / 5))
     return data["value"]
 
 
