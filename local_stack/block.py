@@ -1,9 +1,14 @@
 """What `up` prints once everything is ready."""
 
+import json
 import shutil
 import sys
+from shlex import quote
 
+from local_stack.settings_check import chosen_flow
 from local_stack.stack import Stack
+from shared.model import Example
+from shared.topology import Flow
 
 WARNING = "for development, not for production: one broker, no TLS, no login"
 
@@ -22,21 +27,23 @@ def ready_block(stack: Stack, seconds: float) -> str:
     lines = [f"  {name:<16} {value}" for name, value in rows.items()]
     edge = "─" * (len(WARNING) + 2)
     box = [f"  ┌{edge}┐", f"  │ {WARNING} │", f"  └{edge}┘"]
+    calls = try_it(stack.gateway_url, chosen_flow())
     head = f"Headrace is ready in {seconds:.1f} s. Ctrl-C stops it."
-    return "\n".join(["", head, "", *lines, "", *box, "", "Try it:", "", *_try_it(stack), ""])
+    return "\n".join(["", head, "", *lines, "", *box, "", "Try it:", "", *calls, ""])
 
 
-def _try_it(stack: Stack) -> list[str]:
-    post = f"{stack.gateway_url}/v1/telemetry/device-0001"
-    state = f"{stack.gateway_url}/state/device-0001"
+def try_it(gateway_url: str, flow: Flow) -> list[str]:
+    """The first payload that the flow gives as an example, and what it comes to."""
+    endpoint = next((row for row in flow.endpoints if row.example), flow.endpoints[0])
+    entity_id, payload = endpoint.example or Example(f"{endpoint.name}-0001", {})
+    post = f"{gateway_url}/v1/{endpoint.name}/{entity_id}"
+    state = f"{gateway_url}/state/{entity_id}"
+    body = json.dumps(payload)
     if shutil.which("curl"):
-        json_type = "-H 'content-type: application/json'"
-        return [
-            f"  curl -i -X POST {post} {json_type} -d '{{\"value\": 21.5}}'",
-            f"  curl {state}",
-        ]
-    start = f'  {sys.executable} -c "import httpx; print(httpx'
-    return [
-        f"{start}.post('{post}', json={{'value': 21.5}}).text)\"",
-        f"{start}.get('{state}').text)\"",
-    ]
+        header = "-H 'content-type: application/json'"
+        lines = [f"curl -i -X POST {post} {header} -d {quote(body)}", f"curl {state}"]
+    else:
+        asked = [f'post("{post}", content={json.dumps(body)})', f'get("{state}")']
+        code = [f"import httpx; print(httpx.{call}.text)" for call in asked]
+        lines = [f"{sys.executable} -c {quote(line)}" for line in code]
+    return [f"  {line}" for line in (lines if flow.with_state else lines[:1])]

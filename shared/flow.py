@@ -11,7 +11,7 @@ from traceback import extract_tb
 from types import ModuleType
 
 from shared.domain import area, device, status, telemetry
-from shared.model import Aggregate, Endpoint, Entity, EventType
+from shared.model import Aggregate, Endpoint, Entity, EventType, Example
 from shared.topology import Flow
 
 FLOW = Flow(
@@ -22,6 +22,7 @@ FLOW = Flow(
             emits=("reading",),
             master=("device", "device_model"),
             payload=telemetry.TelemetryPayload,
+            example=Example("device-0001", {"value": 21.5}),
         ),
         Endpoint(
             "status",

@@ -77,6 +77,13 @@ class FreshField(NamedTuple):
     name: str
 
 
+class Example(NamedTuple):
+    """A payload to try an endpoint with, and whose it is."""
+
+    entity_id: str
+    payload: Fields
+
+
 # Each row may give its contract: a TypedDict (of typing_extensions), a dataclass or a pydantic
 # model. It is published with the topics; payloads and events that do not keep it are dead letters.
 # Each row may name its topic, too; it is made where it does not exist yet.
@@ -92,6 +99,7 @@ class Endpoint:
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
     fresh: tuple[FreshField, ...] = ()
     payload: Any = None
+    example: Example | None = None
     topic_name: str | None = None
 
     @property

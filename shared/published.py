@@ -91,7 +91,7 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
             for row in flow.with_state
         },
         **{row.completion_topic: [_completion(row)] for row in flow.event_types},
-        **{master_topic(table): _master(table) for table in flow.master_tables},
+        **{master_topic(table): _master(table) for table in flow.published_tables},
         **{
             lane: [_waiting_or_parked(job)]
             for job in flow.jobs()

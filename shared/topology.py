@@ -7,7 +7,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from shared.contract import contract_of
-from shared.model import Aggregate, Endpoint, Entity, EventType
+from shared.ids import ENTITY_ID, ENTITY_ID_RULE
+from shared.model import Aggregate, Endpoint, Entity, EventType, Example
 
 # An event can be four times its payload: JSON may say in five bytes a number that is written out in
 # eighteen. A record that its topic refused would stop the job that writes it.
@@ -16,6 +17,9 @@ JOB_STATUS_TOPIC = "job.status.v1"
 # on each master topic: "what was committed until then is here". No row has this key: ids start with
 # a letter or a digit
 RELAY_HEARTBEAT_KEY = "_relay"
+
+# what the schema has and publishes, whatever a flow looks up (`headrace devices`)
+_TABLES_OF_THE_SCHEMA = ("device", "device_model")
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -100,6 +104,10 @@ class Flow:
         return _once(table for endpoint in self.endpoints for table in endpoint.master)
 
     @property
+    def published_tables(self) -> tuple[str, ...]:
+        return _once((*_TABLES_OF_THE_SCHEMA, *self.master_tables))
+
+    @property
     def folded_topics(self) -> tuple[str, ...]:
         names = _once(name for entity in self.entities for name in entity.folds)
         return tuple(self.event_type(name).topic for name in names)
@@ -179,7 +187,7 @@ class Flow:
                 for row in self.with_state
             ),
             *(Topic(t.completion_topic, for_ever, "events that are durable") for t in types),
-            *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.master_tables),
+            *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.published_tables),
             *(
                 Topic(lane, for_ever, "work that waits" if lane in waiting else "work parked")
                 for lane in self.lanes
@@ -197,15 +205,24 @@ def _refuse_what_is_no_tuple(owner: object, *fields: str) -> None:
         value = getattr(owner, name)
         if not isinstance(value, tuple):
             row = getattr(owner, "name", "the flow")
-            raise ValueError(f"{row}: {name} is no tuple; one alone needs a comma, too: (one,)")
+            raise ValueError(f"{row}: {name} is no tuple: one alone needs a comma, too, (one,)")
 
 
 def _refuse_bad_contract(owner: str, shape: Any) -> None:
     try:
-        contract_of(shape).json_schema()
+        contract_of(shape)
     except Exception as error:  # a user's own class may fail in any way
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise ValueError(f"{owner} has a contract that cannot be used: {reason}") from error
+
+
+def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
+    if not ENTITY_ID.fullmatch(example.entity_id):
+        raise ValueError(f"the example of endpoint {endpoint.name}: {ENTITY_ID_RULE}")
+    if endpoint.payload and (breach := contract_of(endpoint.payload).breach(example.payload)):
+        raise ValueError(
+            f"the example of endpoint {endpoint.name} breaks its contract: {breach.detail}"
+        )
 
 
 def _refuse_what_does_not_add_up(flow: Flow) -> None:
@@ -248,6 +265,9 @@ def _refuse_what_does_not_add_up(flow: Flow) -> None:
         for name, shape in contracts:
             if shape is not None:
                 _refuse_bad_contract(f"{kind} {name}", shape)
+    for endpoint in flow.endpoints:
+        if endpoint.example:
+            _refuse_bad_example(endpoint, endpoint.example)
     names = [topic.name for topic in flow.topics()]
     for name in names:
         if names.count(name) > 1:

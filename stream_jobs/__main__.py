@@ -34,7 +34,8 @@ USAGE = f"""usage: python -m stream_jobs {"|".join(SPARK_JOBS)}|all|relay|topics
   {", ".join(SPARK_JOBS)}   one Spark application; several names run in one process, `all` runs all
   relay                   PostgreSQL's outbox -> Kafka, a plain process
   topics                  makes the flow's topics and ends
-  migrate                 brings the schema up, seeds the sample master data and ends"""
+  migrate                 brings the schema up, seeds the sample devices for a flow that
+                          looks devices up, and ends"""
 
 
 def main(names: Sequence[str]) -> int:
@@ -76,8 +77,9 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
         else:
             url = settings.postgres_url.get_secret_value()
             store.migrate(url)
-            with store.connect(url, "migrate") as connection:
-                master_data.seed(connection)
+            if "device" in flow.master_tables:
+                with store.connect(url, "migrate") as connection:
+                    master_data.seed(connection)
     except (topics.BrokerAwayError, store.StoreAwayError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -61,7 +61,8 @@ class Relay:
         self._settings = settings
         self._stop = stop
         self._status = status
-        self._master_topics = [master_topic(t) for t in load_flow(settings.flow).master_tables]
+        tables = load_flow(settings.flow).published_tables
+        self._master_topics = [master_topic(table) for table in tables]
         self._as_of_ms: int | None = None
         self.leads = False
         self._held: dict[str, Hold] = {}

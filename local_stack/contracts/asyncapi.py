@@ -75,7 +75,7 @@ def _operations(flow: Flow) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from _each(job.name, "send", job.waits_in, "leaves here what cannot be done yet")
         yield from _each(job.name, "send", job.parks_in, "parks here what never can be done")
         yield from _each(job.name, "send", [JOB_STATUS_TOPIC], "tells how it is")
-    tables = map(master_topic, flow.master_tables)
+    tables = map(master_topic, flow.published_tables)
     yield from _each("relay", "send", tables, "publishes what was committed")
     yield from _each("relay", "send", [JOB_STATUS_TOPIC], "tells how it is")
 

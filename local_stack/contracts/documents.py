@@ -32,7 +32,7 @@ def documents(flow_reference: str) -> dict[str, Fields]:
 
 def value_schemas(flow: Flow) -> dict[str, Fields]:
     """By topic. Rows of master data have no contract, and lanes hold records of other topics."""
-    master = set(map(master_topic, flow.master_tables))
+    master = set(map(master_topic, flow.published_tables))
     return {
         topic: {
             "$schema": _DIALECT,

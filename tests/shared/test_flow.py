@@ -1,3 +1,4 @@
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -5,9 +6,13 @@ import orjson
 import pytest
 
 from shared.flow import FLOW, load_flow
-from shared.model import Endpoint, Entity, EventType
+from shared.model import Endpoint, Entity, EventType, Example
 from shared.settings import GatewaySettings
 from shared.topology import Flow
+
+PINGS = Endpoint(
+    "pings", enrich=FLOW.endpoints[0].enrich, emits=("ping",), payload=FLOW.endpoints[0].payload
+)
 
 
 def _flow(**changes: object) -> Flow:
@@ -55,6 +60,12 @@ def test_an_event_fits_into_its_topic_whatever_its_payload_grows_to() -> None:
         assert int(topic.config["max.message.bytes"]) > growth * body_bytes_max, topic.name
 
 
+def test_what_the_schema_publishes_has_its_topics_whatever_a_flow_looks_up() -> None:
+    made = {topic.name for topic in _flow().topics()}
+    assert {"master.device.v1", "master.device_model.v1"} <= made
+    assert all(not job.looks_up for job in _flow().jobs())
+
+
 def test_the_picture_names_every_topic() -> None:
     picture = FLOW.picture()
     for topic in FLOW.topics():
@@ -73,7 +84,7 @@ def test_the_picture_names_every_topic() -> None:
         ({"event_types": ()}, "names event type 'ping', which no row declares"),
         ({"event_types": (EventType("ping"), EventType("ping"))}, "declared twice"),
         ({"event_types": (EventType("ping"), EventType("Ping.Pong"))}, "lower-case"),
-        ({"event_types": EventType("ping")}, "event_types is no tuple; .* comma"),
+        ({"event_types": EventType("ping")}, "event_types is no tuple: .* comma"),
         (
             {"endpoints": (Endpoint("pings", enrich=FLOW.endpoints[0].enrich, emits="ping"),)},  # type: ignore[arg-type]
             "pings: emits is no tuple",
@@ -81,6 +92,14 @@ def test_the_picture_names_every_topic() -> None:
         (
             {"entities": (Entity("thing", "ping", dict, lambda s, _e: s),)},  # type: ignore[arg-type]
             "thing: folds is no tuple",
+        ),
+        (
+            {"endpoints": (replace(PINGS, example=Example("ping-1", {"at": 1})),)},
+            "the example of endpoint pings breaks its contract: at: Input should be a valid string",
+        ),
+        (
+            {"endpoints": (replace(PINGS, example=Example("no id", {})),)},
+            "the example of endpoint pings: an entity id has",
         ),
         (
             {"event_types": (EventType("ping", data=object()),)},
