@@ -17,6 +17,7 @@ from local_stack import chaos
 from local_stack.addresses import Addresses
 from local_stack.downloads import Downloads, fetch_downloads
 from local_stack.errors import StackError
+from local_stack.folder_flow import refuse_another_flow
 from local_stack.health import Health, ask_gateway
 from local_stack.java import Java, find_java
 from local_stack.kafka import prepare_kafka, wait_for_own_kafka
@@ -135,6 +136,8 @@ class Stack:
         self._supervisor.kill_all()
 
     def _start(self) -> None:
+        if "spark" in self._services:
+            refuse_another_flow(self.state_dir, self._settings)
         wait_for_the_last_run(self.state_dir)
         self._addresses.choose_ports(self._report, random_ports=self._random_ports)
         self._publish()  # nothing of the last run counts from here on

@@ -14,7 +14,17 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.topology import Flow
-from stream_jobs import aggregate, enrich, fold, master_data, persist, relay, store, topics
+from stream_jobs import (
+    aggregate,
+    checkpoints,
+    enrich,
+    fold,
+    master_data,
+    persist,
+    relay,
+    store,
+    topics,
+)
 from stream_jobs.session import open_session
 from stream_jobs.status import Say, StatusReporter
 from stream_jobs.supervisor import JobRun, supervise
@@ -65,6 +75,9 @@ def main(names: Sequence[str]) -> int:
     absent = [name for name in names if name in SPARK_JOBS and name not in declared]
     if absent:
         print(f"{', '.join(absent)}: this flow has no such job", file=sys.stderr)
+        return 2
+    if reason := checkpoints.why_not(settings.checkpoints, flow):
+        print(reason, file=sys.stderr)
         return 2
     return _run(declared if "all" in names else list(names), settings, flow, stop)
 
