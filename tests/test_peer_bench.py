@@ -179,10 +179,9 @@ def test_the_gateway_writes_what_it_answers_for(kafka: Stack, tmp_path: Path) ->
     environment = {"BOOTSTRAP": kafka.kafka_bootstrap, "RAW": RAW, "PORT": str(port)}
     body = b'{"deviceId":"dev-000001"}'
     with running("peer_gateway", tmp_path, environment):
-        eventually(lambda: accepts(port))
-        # the bench takes an open port for a gateway that is ready
-        url = f"http://127.0.0.1:{port}/v1/telemetry/device-0001"
-        answer = httpx.post(url, content=body, timeout=20)
+        url = f"http://127.0.0.1:{port}"
+        eventually(lambda: accepts(port) and httpx.get(f"{url}/readyz").status_code == 200)
+        answer = httpx.post(f"{url}/v1/telemetry/device-0001", content=body, timeout=20)
     assert answer.status_code == 202
     receipt = answer.json()
     assert receipt["topic"] == RAW
