@@ -286,6 +286,15 @@ def test_the_connector_is_sealed_as_in_the_local_stack() -> None:
     assert sealed.count(" spark/") == (ROOT / "jars" / "ivy.xml").read_text().count('"spark->')
 
 
+def test_the_connector_is_where_its_setting_says() -> None:
+    text = (ROOT / "Dockerfile.spark").read_text()
+    (fetched,) = re.findall(r"-retrieve '(\S+)/\[conf\]/", text)
+    (home,) = re.findall(r"^WORKDIR (\S+)$", text.split("\nFROM packages\n")[1], re.M)
+    assert f"COPY --from=connector {fetched}/spark/ jars/" in text
+    assert f"HEADRACE_SPARK_JARS={home}/jars " in text
+    assert f"PYTHONPATH={home} " in text
+
+
 def test_no_registry_is_named() -> None:
     for path in (*DOCKERFILES, ROOT / "docker-compose.yml"):
         assert not re.search(r"https?://(?!127\.0\.0\.1)", path.read_text()), path.name
