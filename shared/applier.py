@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+import orjson
+
 from shared.envelope import EventRecord
 from shared.model import Entity, Event, Fields
 from shared.snapshot import DIGEST_CHARS, Snapshot, id_digest, ring_holds
@@ -93,14 +95,22 @@ class Applier:
                 late,
                 record.data,
             )
-            now.state = self.entity.fold(now.state, event)
+            state = self.entity.fold(now.state, event)
+            _refuse_what_is_no_state(state)
         except Exception as error:  # a fold is a user's code: whatever it raises parks this event
             return Parked(record, "fold_failed", f"{type(error).__name__}: {error}")
+        now.state = state
         if not late:
             now.newest[record.type] = place
             if now.event_time_ms is None or time_ms > now.event_time_ms:
                 now.event_time_ms = time_ms
         return None
+
+
+def _refuse_what_is_no_state(state: Fields) -> None:
+    if not isinstance(state, dict):
+        raise TypeError(f"a fold returns the new state, a dict, not {type(state).__name__}")
+    orjson.dumps(state)  # what cannot be written down would stop the job, here it parks the event
 
 
 def _mark(record: EventRecord) -> str:

@@ -216,6 +216,23 @@ def _refuse_bad_contract(owner: str, shape: Any) -> None:
         raise ValueError(f"{owner} has a contract that cannot be used: {reason}") from error
 
 
+def _refuse_bad_initial(entity: Entity) -> None:
+    try:
+        state = entity.initial(f"{entity.name}-0001")
+    except Exception as error:  # a user's own code may fail in any way
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"entity {entity.name}: its initial state cannot be made: {what}"
+        ) from error
+    if not isinstance(state, dict):
+        kind = type(state).__name__
+        raise ValueError(f"entity {entity.name}: its initial state is {kind}, it must be a dict")
+    if entity.state and (breach := contract_of(entity.state).breach(state)):
+        raise ValueError(
+            f"entity {entity.name}: its initial state breaks its contract: {breach.detail}"
+        )
+
+
 def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
     if not ENTITY_ID.fullmatch(example.entity_id):
         raise ValueError(f"the example of endpoint {endpoint.name}: {ENTITY_ID_RULE}")
@@ -268,6 +285,8 @@ def _refuse_what_does_not_add_up(flow: Flow) -> None:
     for endpoint in flow.endpoints:
         if endpoint.example:
             _refuse_bad_example(endpoint, endpoint.example)
+    for entity in flow.entities:
+        _refuse_bad_initial(entity)
     names = [topic.name for topic in flow.topics()]
     for name in names:
         if names.count(name) > 1:

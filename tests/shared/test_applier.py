@@ -1,4 +1,5 @@
 import random
+from typing import Any
 
 import orjson
 import pytest
@@ -199,3 +200,19 @@ def test_a_fold_is_given_no_state_to_change_by_mistake() -> None:
     assert applied.snapshot is not None
     assert applied.snapshot.state == {"n": 0}
     assert applied.parked[0].detail == "RuntimeError: halfway"
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (None, "TypeError: a fold returns the new state, a dict, not NoneType"),
+        ({"n": {1, 2}}, "TypeError: Type is not JSON serializable: set"),
+        ({"n": 1 << 70}, "TypeError: Integer exceeds 64-bit range"),
+    ],
+)
+def test_what_is_no_state_parks_its_event_and_nothing_of_it_stays(returned: Any, says: str) -> None:
+    applier = Applier(Entity("e", ("reading",), lambda _id: {"n": 0}, lambda _s, _e: returned), 4)
+    applied = applier.apply("e", None, [event_record(0)])
+    assert applied.snapshot is not None
+    assert applied.snapshot.state == {"n": 0}
+    assert applied.parked[0].detail == says

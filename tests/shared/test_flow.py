@@ -102,6 +102,18 @@ def test_the_picture_names_every_topic() -> None:
             "the example of endpoint pings: an entity id has",
         ),
         (
+            {"entities": (Entity("thing", ("ping",), dict, lambda s, _e: s),)},
+            "entity thing: its initial state cannot be made: ValueError: ",
+        ),
+        (
+            {"entities": (Entity("thing", ("ping",), str, lambda s, _e: s),)},  # type: ignore[arg-type]
+            "entity thing: its initial state is str, it must be a dict",
+        ),
+        (
+            {"entities": (replace(FLOW.entities[0], folds=("ping",), initial=lambda _: {}),)},
+            "entity device: its initial state breaks its contract: device: Field required",
+        ),
+        (
             {"event_types": (EventType("ping", data=object()),)},
             "event type ping has a contract that cannot be used: .+",
         ),
@@ -151,6 +163,6 @@ def test_a_module_that_is_not_there_is_told_with_what_to_do(reference: str) -> N
 
 
 def test_two_entities_of_one_event_type_read_its_topic_once() -> None:
-    twin = Entity("twin", ("reading",), dict, lambda state, _event: state)
+    twin = Entity("twin", ("reading",), lambda _: {}, lambda state, _event: state)
     flow = Flow(FLOW.endpoints, FLOW.event_types, (*FLOW.entities, twin))
     assert flow.folded_topics == ("event.reading.v1", "event.status_changed.v1")

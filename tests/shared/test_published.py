@@ -184,7 +184,7 @@ def test_shapes_within_shapes_are_found_wherever_they_stand() -> None:
     flow = Flow(
         (Endpoint("plant", never, emits=("grown",), payload=Tree),),
         (EventType("grown", data=Tree),),
-        (Entity("tree", ("grown",), never, never, state=Tree),),
+        (Entity("tree", ("grown",), lambda _: {"leaves": []}, never, state=Tree),),
     )
     known = messages(flow)
     tree: Fields = {"leaves": [{"depth": 1}], "trees": [{"leaves": []}]}
