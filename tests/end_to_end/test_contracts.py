@@ -1,0 +1,58 @@
+"""What stands on the topics of a running stack is what is published of them."""
+
+from typing import Any
+
+import jsonschema_rs
+import orjson
+import pytest
+
+from shared.flow import FLOW
+from shared.published import Message, messages
+from tests.end_to_end.conftest import Running
+from tests.kafka_log import LogRecord, read_topic
+
+pytestmark = pytest.mark.stack
+
+
+def keeps(schema: dict[str, Any], value: Any) -> bool:
+    return jsonschema_rs.validator_for(schema, validate_formats=True).is_valid(value)
+
+
+def is_one(record: LogRecord, message: Message, any_value: bool) -> bool:
+    headers = {name: text.decode() for name, text in record.headers.items()}
+    if headers.keys() - message.headers["properties"].keys():
+        return False
+    key = record.key.decode() if record.key is not None else None
+    return (
+        keeps(message.key, key)
+        and keeps(message.headers, headers)
+        and (any_value or keeps(message.value or {}, orjson.loads(record.value or b"null")))
+    )
+
+
+def test_every_record_of_every_topic_is_as_it_is_published(running: Running) -> None:
+    device, kafka = "device-0707", running.stack.kafka_bootstrap
+    payloads = [b'{"value": 21.5, "room": "lab"}', b'{"value": 95}', b'{"value": "warm"}', b"{"]
+    receipts = running.post_all([(device, body) for body in payloads] + [("nobody", b"{}")])
+    online = running.http.post(f"/v1/status/{device}", content=b'{"status": "online"}')
+    assert online.status_code == 202
+    taken = {receipts[0]["id"], receipts[1]["id"], online.json()["id"]}
+    running.eventually(lambda: running.rows_of(taken) == 3)
+    running.eventually(lambda: len(running.completions_of({receipts[0]["id"]})) >= 1)
+    running.eventually(lambda: len(read_topic(kafka, "completion.status_changed.v1")) >= 1)
+    running.eventually(lambda: len(read_topic(kafka, "state.area.v1")) >= 1)
+
+    posted = {endpoint.topic for endpoint in FLOW.endpoints}
+    untouched = posted | set(FLOW.lanes)  # whatever was posted
+    seen: set[tuple[str, str]] = set()
+    for topic, known in messages(FLOW).items():
+        for record in read_topic(kafka, topic):
+            if topic in untouched and record.key not in (device.encode(), b"nobody"):
+                continue  # other tests also write to these, as no gateway would
+            kinds = [m.name for m in known if is_one(record, m, any_value=topic in untouched)]
+            assert len(kinds) == 1, (topic, record)
+            seen.add((topic, kinds[0]))
+    # nothing has gone wrong in these
+    silent = {"dlq.fold.v1", "dlq.aggregate.v1", "dlq.persist.v1"}
+    published = {(topic, m.name) for topic, known in messages(FLOW).items() for m in known}
+    assert {pair for pair in published if pair[0] not in silent} <= seen
