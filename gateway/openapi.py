@@ -84,9 +84,12 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
         f"later: what is no {_payload_name(endpoint)} is parked in {dead_letter_topic('enrich')}.",
         "operationId": f"ingest_{endpoint.name}",
         "parameters": [
-            _parameter(
-                "entity_id", "path", {"type": "string", "pattern": f"^{ENTITY_ID.pattern}$"}
-            ),
+            {
+                **_parameter(
+                    "entity_id", "path", {"type": "string", "pattern": f"^{ENTITY_ID.pattern}$"}
+                ),
+                **({"example": endpoint.example.entity_id} if endpoint.example else {}),
+            },
             _parameter(
                 "Idempotency-Key", "header", {"type": "string", "minLength": 1, "maxLength": 255}
             ),
@@ -96,7 +99,8 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"}
+                    "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"},
+                    **({"example": endpoint.example.payload} if endpoint.example else {}),
                 },
                 "*/*": {"schema": {"type": "string", "format": "binary"}},
             },

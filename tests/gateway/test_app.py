@@ -38,6 +38,8 @@ def test_the_openapi_document_describes_ingest(gateway: Gateway) -> None:
         name = body["application/json"]["schema"]["$ref"].removeprefix("#/components/schemas/")
         assert "at" in document["components"]["schemas"][name]["properties"]
         assert "*/*" in body
+        example = endpoint.example and endpoint.example.payload
+        assert body["application/json"].get("example") == example
     assert {"/livez", "/readyz", "/health", "/state/{entity_id}"} <= document["paths"].keys()
 
 
