@@ -16,6 +16,7 @@ import orjson
 from shared.envelope import EventRecord
 from shared.model import Entity, Event, Fields
 from shared.snapshot import DIGEST_CHARS, Snapshot, id_digest, ring_holds
+from shared.user_code import told
 
 # a device clock may run ahead by this much before its times count as arrival + this
 CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
@@ -98,7 +99,7 @@ class Applier:
             state = self.entity.fold(now.state, event)
             _refuse_what_is_no_state(state)
         except Exception as error:  # a fold is a user's code: whatever it raises parks this event
-            return Parked(record, "fold_failed", f"{type(error).__name__}: {error}")
+            return Parked(record, "fold_failed", told(error, self.entity.fold))
         now.state = state
         if not late:
             now.newest[record.type] = place

@@ -22,6 +22,7 @@ from shared.model import (
     Rejected,
 )
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
+from shared.user_code import told
 
 STAGE = "enrich"
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
@@ -51,15 +52,16 @@ def enricher(flow: Flow) -> Enrich:
     endpoints = {endpoint.topic: endpoint for endpoint in flow.endpoints}
 
     def enrich(payload: Payload, master: MasterData) -> Outgoing:
+        endpoint = endpoints[payload.position.topic]
         try:
-            record = _event(endpoints[payload.position.topic], payload, master)
+            record = _event(endpoint, payload, master)
             return _outgoing(flow.event_type(record.type), record, payload)
         except Rejected as rejected:
             return _failure(dead_letter_topic(STAGE), payload, rejected.code, rejected.detail)
         except MissingMasterData as missing:
             return _failure(retry_topic(STAGE), payload, f"missing_{missing.table}", missing.key)
         except Exception as error:  # an endpoint's enrichment is a user's code
-            detail = f"{type(error).__name__}: {error}"
+            detail = told(error, endpoint.enrich)
             return _failure(dead_letter_topic(STAGE), payload, "enrich_failed", detail)
 
     return enrich
@@ -83,6 +85,8 @@ def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRec
     if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
         raise Rejected(*breach)
     draft = endpoint.enrich(fields, Arrival(entity_id, payload.arrived_ms), master)
+    if not isinstance(draft, Draft):
+        raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
     if draft.type not in endpoint.emits:
         raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
     record = _record(payload, draft, entity_id)

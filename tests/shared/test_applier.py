@@ -199,7 +199,8 @@ def test_a_fold_is_given_no_state_to_change_by_mistake() -> None:
     applied = applier.apply("e", None, [event_record(0)])
     assert applied.snapshot is not None
     assert applied.snapshot.state == {"n": 0}
-    assert applied.parked[0].detail == "RuntimeError: halfway"
+    line = spoils.__code__.co_firstlineno + 1
+    assert applied.parked[0].detail == f"RuntimeError: halfway (test_applier.py, line {line})"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 from hashlib import sha256
+from typing import Any
 
 import orjson
 import pytest
@@ -144,3 +145,34 @@ def test_an_event_that_breaks_its_contract_never_reaches_its_topic() -> None:
     headers = dict(out.headers)
     assert (out.topic, headers[envelope.REASON]) == ("dlq.enrich.v1", b"off_contract")
     assert headers[envelope.DETAIL].startswith(b"reading: wrong_type: value: ")
+
+
+def _typo(payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft:
+    return Draft("ping", 0, {"value": payload["valeu"]})
+
+
+def _nothing(_payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft | None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("enrich", "detail"),
+    [
+        (
+            _typo,
+            f"KeyError: 'valeu' (test_enrichment.py, line {_typo.__code__.co_firstlineno + 1})",
+        ),
+        (_nothing, "TypeError: the enrichment of pings returned None, not a Draft"),
+        (
+            lambda *_: {"type": "ping"},
+            "TypeError: the enrichment of pings returned {'type': 'ping'}",
+        ),
+    ],
+)
+def test_a_mistake_in_an_enrichment_says_what_and_where(enrich: Any, detail: str) -> None:
+    flow = Flow((Endpoint("pings", enrich, emits=("ping",)),), (EventType("ping"),), ())
+    place = Position("ingest.pings.v1", 0, 5)
+    out = enricher(flow)(Payload(place, b"id", b'{"value": 1}', [], 0), Master())
+    headers = dict(out.headers)
+    assert (out.topic, headers[envelope.REASON]) == ("dlq.enrich.v1", b"enrich_failed")
+    assert headers[envelope.DETAIL].decode().startswith(detail)
