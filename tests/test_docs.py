@@ -1,7 +1,10 @@
 """What the documents say of settings, files, topics and commands is what there is."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,9 +21,18 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
-DOCUMENTS = {"README": README, "ARCHITECTURE": ARCHITECTURE, "CHANGELOG": CHANGELOG}
+YOUR_OWN_DOMAIN = (ROOT / "docs" / "your-own-domain.md").read_text()
+DOCUMENTS = {
+    "README": README,
+    "ARCHITECTURE": ARCHITECTURE,
+    "CHANGELOG": CHANGELOG,
+    "YOUR_OWN_DOMAIN": YOUR_OWN_DOMAIN,
+}
 FIELDS = GatewaySettings.model_fields | JobSettings.model_fields
-PACKAGES = ("gateway", "shared", "stream_jobs", "local_stack", "tests", "jars", "requirements")
+PACKAGES = (
+    *("gateway", "shared", "stream_jobs", "local_stack", "tests", "examples", "docs"),
+    *("jars", "requirements"),
+)
 
 
 def _default(field: FieldInfo) -> str:
@@ -109,3 +121,22 @@ def test_no_document_names_a_path_or_a_password_of_some_machine(document: str) -
     text = DOCUMENTS[document]
     assert not re.search(r"(?<![\w.}/])/(?:home|root|work|tmp|usr|var|opt)/", text)
     assert not re.search(r"://\w+:[^*\s@]+@", text)
+
+
+def test_the_domain_of_the_walk_through_is_drawn_and_tested_as_it_says(tmp_path: Path) -> None:
+    domain, its_tests = re.findall(r"```python\n(.+?)```", YOUR_OWN_DOMAIN, re.S)
+    (tmp_path / "doors.py").write_text(domain)
+    (tmp_path / "test_doors.py").write_text(its_tests)
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    environment = {**os.environ, "PYTHONPATH": path, "HEADRACE_FLOW": "doors:FLOW"}
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", *arguments]
+        ran = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    assert run("local_stack", "flow") in YOUR_OWN_DOMAIN
+    assert "2 passed" in run("pytest", "test_doors.py")

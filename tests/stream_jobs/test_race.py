@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from local_stack.stack import Stack
-from shared.envelope import EventRecord, Position, event_value
-from shared.flow import load_flow
 from shared.settings import JobSettings
 from stream_jobs.topics import ensure_topics
 from tests.job_process import JobProcess
-from tests.kafka_log import distinct_events, eventually, last_values, read_topic
-from tests.oracle import expected_states
+from tests.kafka_log import eventually, read_topic
+from tests.races import DEVICES, FLIGHTS, Race
 
 pytestmark = pytest.mark.stack
 
@@ -23,36 +21,6 @@ SPILL = """{"spark.shuffle.spill.numElementsForceSpillThreshold": "1000",
             "spark.sql.execution.arrow.maxRecordsPerBatch": "16"}"""
 
 
-def _event(device: int, second: bool) -> EventRecord:
-    # the second is what the machine's outcome hangs on: 70 is ALARM only after 90
-    offset = 2 * device + second
-    return EventRecord(
-        position=Position("", 0, 0),
-        entity_id=f"pair-{device:05}",
-        id=f"event-{offset}",
-        type="reading",
-        time_ms=1_700_000_000_000,
-        arrived_ms=1_700_000_000_000,
-        origin=Position("ingest.telemetry.v1", 0, offset),
-        attempt=0,
-        data={"value": 70.0 if second else 90.0, "area": "area-01"},
-    )
-
-
-def _write(bootstrap: str, events: list[EventRecord]) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            "partitioner": "murmur2_random",
-        }
-    )
-    for event in events:
-        producer.produce("event.reading.v1", event_value(event), event.entity_id)
-    assert producer.flush(60) == 0
-
-
 @pytest.fixture
 def own_kafka_settings(tmp_path: Path) -> Iterator[JobSettings]:
     """Empty topics need a broker of their own: a topic's name comes from the flow."""
@@ -60,38 +28,65 @@ def own_kafka_settings(tmp_path: Path) -> Iterator[JobSettings]:
         yield JobSettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=tmp_path / "fold")
 
 
-@pytest.mark.parametrize("spark_conf", ["{}", SPILL], ids=["in memory", "spilled"])
-@pytest.mark.parametrize("cut", ["one batch", "two batches"])
+def _variants(race: Race, name: str, confs: dict[str, str]) -> list[Any]:
+    return [
+        pytest.param(race, conf, cut, id=f"{name}-{cut}-{spilled}")
+        for spilled, conf in confs.items()
+        for cut in ("one batch", "two batches")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("race", "spark_conf", "cut"),
+    [
+        *_variants(DEVICES, "devices", {"in memory": "{}", "spilled": SPILL}),
+        *_variants(FLIGHTS, "flights", {"spilled": SPILL}),
+    ],
+)
 def test_back_to_back_events_see_each_other(
     own_kafka_settings: JobSettings,
     spark_environment: dict[str, str],
     tmp_path: Path,
+    race: Race,
     spark_conf: str,
     cut: str,
 ) -> None:
-    settings = own_kafka_settings
+    settings = own_kafka_settings.model_copy(update={"flow": race.flow_reference})
     bootstrap = settings.kafka_bootstrap
-    ensure_topics(load_flow(), settings)
-    firsts = [_event(device, second=False) for device in range(PAIRS)]
-    seconds = [_event(device, second=True) for device in range(PAIRS)]
+    ensure_topics(race.flow, settings)
+    firsts = [race.event(number, second=False) for number in range(PAIRS)]
+    seconds = [race.event(number, second=True) for number in range(PAIRS)]
     pairs = [event for pair in zip(firsts, seconds, strict=True) for event in pair]
-    _write(bootstrap, firsts if cut == "two batches" else pairs)
+    race.write(bootstrap, firsts if cut == "two batches" else pairs)
     variables = {**spark_environment, "HEADRACE_SPARK_CONF": spark_conf}
-
-    def folded() -> int:
-        states = last_values(bootstrap, "state.device.v1").values()
-        return sum(state["count"] for state in states)
-
     with JobProcess("fold", settings, tmp_path / "fold.log", variables):
         if cut == "two batches":
-            eventually(lambda: folded() == PAIRS, within_s=120)
-            _write(bootstrap, seconds)
-        eventually(lambda: folded() >= 2 * PAIRS, within_s=120)
-    expected = expected_states(distinct_events(bootstrap, "event.reading.v1"))
-    states = last_values(bootstrap, "state.device.v1")
-    for state in states.values():
-        del state["_meta"]
-    assert states == expected
-    assert {state["status"] for state in states.values()} == {"ALARM"}
+            eventually(lambda: race.folded(bootstrap) == PAIRS, within_s=300)
+            race.write(bootstrap, seconds)
+        eventually(lambda: race.folded(bootstrap) >= 2 * PAIRS, within_s=300)
+    race.assert_won(bootstrap)
     if cut == "one batch":
-        assert len(read_topic(bootstrap, "state.device.v1")) == PAIRS
+        assert len(read_topic(bootstrap, race.state_topic)) == PAIRS
+
+
+@pytest.mark.parametrize("race", [DEVICES, FLIGHTS], ids=["devices", "flights"])
+def test_a_fold_that_is_killed_in_the_middle_goes_on_where_it_was(
+    own_kafka_settings: JobSettings,
+    spark_environment: dict[str, str],
+    tmp_path: Path,
+    race: Race,
+) -> None:
+    settings = own_kafka_settings.model_copy(update={"flow": race.flow_reference})
+    bootstrap = settings.kafka_bootstrap
+    ensure_topics(race.flow, settings)
+    # all the first ones before all the second ones: a kill comes between the two of a pair
+    for second in (False, True):
+        race.write(bootstrap, [race.event(number, second=second) for number in range(PAIRS)])
+    variables = {**spark_environment, "HEADRACE_BATCH_RECORDS_MAX": "1000"}
+    with JobProcess("fold", settings, tmp_path / "fold.log", variables) as job:
+        eventually(lambda: race.folded(bootstrap) >= PAIRS / 2, within_s=300)
+        job.kill()
+        assert race.folded(bootstrap) < 2 * PAIRS
+        job.start()
+        eventually(lambda: race.folded(bootstrap) >= 2 * PAIRS, within_s=300)
+    race.assert_won(bootstrap)
