@@ -15,7 +15,5 @@ def refuse_another_flow(state_dir: Path, settings: Mapping[str, str]) -> None:
     chosen = settings.get("HEADRACE_CHECKPOINT_DIR")
     reason = why_not(Path(chosen) if chosen else state_dir / "checkpoints", flow)
     if reason:
-        raise StackError(
-            reason,
-            "choose another --state-dir, or remove all that is in it: ./headrace reset --yes",
-        )
+        remove = f"./headrace reset --yes --state-dir {state_dir}"
+        raise StackError(reason, f"choose another --state-dir, or remove all of this one: {remove}")

@@ -82,7 +82,7 @@ def test_a_fold_that_is_killed_in_the_middle_goes_on_where_it_was(
     # all the first ones before all the second ones: a kill comes between the two of a pair
     for second in (False, True):
         race.write(bootstrap, [race.event(number, second=second) for number in range(PAIRS)])
-    variables = {**spark_environment, "HEADRACE_BATCH_RECORDS_MAX": "1000"}
+    variables = {**spark_environment, "HEADRACE_BATCH_RECORDS_MAX": "2500"}
     with JobProcess("fold", settings, tmp_path / "fold.log", variables) as job:
         eventually(lambda: race.folded(bootstrap) >= PAIRS / 2, within_s=300)
         job.kill()
