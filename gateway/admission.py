@@ -3,12 +3,12 @@
 
 class Admission:
     """Bytes count from the moment they are received: a body that is still being read is memory
-    too. Requests count while they are written, so that idle clients take no one's place."""
+    too. Payloads count while they are written, so that idle clients take no one's place."""
 
-    def __init__(self, requests_max: int, bytes_max: int) -> None:
-        self.requests_max = requests_max
+    def __init__(self, payloads_max: int, bytes_max: int) -> None:
+        self.payloads_max = payloads_max
         self.bytes_max = bytes_max
-        self.requests = 0
+        self.payloads = 0
         self.bytes = 0
 
     def hold(self, size_bytes: int) -> bool:
@@ -20,11 +20,11 @@ class Admission:
     def let_go(self, size_bytes: int) -> None:
         self.bytes -= size_bytes
 
-    def enter(self) -> bool:
-        if self.requests >= self.requests_max:
+    def enter(self, payloads: int = 1) -> bool:
+        if self.payloads + payloads > self.payloads_max:
             return False
-        self.requests += 1
+        self.payloads += payloads
         return True
 
-    def leave(self) -> None:
-        self.requests -= 1
+    def leave(self, payloads: int = 1) -> None:
+        self.payloads -= payloads

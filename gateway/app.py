@@ -37,7 +37,7 @@ def create_app(
     background: Sequence[Background] = (),
 ) -> FastAPI:
     admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
-    ingest = Ingest(flow, raw_log, admission, settings.body_bytes_max)
+    ingest = Ingest(flow, raw_log, admission, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""POST /v1/{endpoint}/{entity_id} -> ingest topic, byte for byte.
+"""POST /v1/{endpoint}/{entity_id} -> ingest topic, byte for byte; POST /v1/{endpoint}: a batch.
 
 A plain ASGI app, mounted beside FastAPI's router and not in it: routing a request there costs as
 much as all that is done here.
@@ -9,32 +9,39 @@ import time
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from gateway import batch
 from gateway.admission import Admission
-from gateway.ingest_record import RequestHead, read_head, record_headers
+from gateway.batch_answer import batch_answer
+from gateway.ingest_record import Item, RequestHead, read_head, record_of
 from gateway.outcomes import Log, NotWritten, OutcomeUnknown, Receipt
 from gateway.payload import ClientGone, Payload, send_problem
-from gateway.problems import Problem, instance_of, retry_after
-from shared.ids import ENTITY_ID, ENTITY_ID_RULE, derived_event_id, fresh_event_id
+from gateway.problems import Problem, instance_of, problem_of, retry_after
+from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Endpoint
+from shared.settings import GatewaySettings
 from shared.timestamps import to_rfc3339
 from shared.topology import Flow
 
-_NO_TENANT = ""
-
 
 class Ingest:
-    def __init__(self, flow: Flow, log: Log, admission: Admission, body_bytes_max: int) -> None:
+    def __init__(
+        self, flow: Flow, log: Log, admission: Admission, settings: GatewaySettings
+    ) -> None:
         self._flow = flow
         self._log = log
         self._admission = admission
-        self._body_bytes_max = body_bytes_max
+        self._body_bytes_max = settings.body_bytes_max
+        self._batch_bytes_max = settings.batch_bytes_max
+        self._batch_payloads_max = settings.batch_payloads_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        payload = Payload(receive, self._admission, self._body_bytes_max)
+        body = Payload(receive, self._admission)
         try:
             endpoint, entity_id, head = self._admit(scope)
-            body = await payload.read(head.declared_bytes)
-            await self._accept(endpoint, entity_id, head, body, send)
+            if batch.is_batch(entity_id, head):
+                await self._accept_batch(endpoint, entity_id, head, body, send)
+            else:
+                await self._accept(endpoint, entity_id, head, body, send)
         except ClientGone:
             return
         except Problem as problem:
@@ -44,73 +51,98 @@ class Ingest:
                 problem.ends_connection = True
             await send_problem(problem, instance_of(scope), receive, send)
         finally:
-            payload.release()
+            body.release()
 
     def _admit(self, scope: Scope) -> tuple[Endpoint, str, RequestHead]:
         # behind the mount, `path` still holds the whole path and `root_path` the mount's
         path: str = scope["path"].removeprefix(scope["root_path"])
-        endpoint_name, _, entity_id = path.removeprefix("/").partition("/")
+        endpoint_name, slash, entity_id = path.removeprefix("/").partition("/")
         endpoint = self._flow.endpoint(endpoint_name)
         if endpoint is None:
             known = ", ".join(e.name for e in self._flow.endpoints)
             raise _refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
         if scope["method"] != "POST":
             raise Problem(405, "method_not_allowed", "payloads come by POST", headers=_ALLOW)
-        if not ENTITY_ID.fullmatch(entity_id):
+        if slash and not ENTITY_ID.fullmatch(entity_id):
             raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
         return endpoint, entity_id, read_head(scope["headers"])
 
     async def _accept(
-        self, endpoint: Endpoint, entity_id: str, head: RequestHead, body: bytes, send: Send
+        self, endpoint: Endpoint, entity_id: str, head: RequestHead, body: Payload, send: Send
     ) -> None:
-        if not body:
+        payload = await body.read(head.declared_bytes, self._body_bytes_max)
+        if not payload:
             raise _refused(400, "empty_body", "an empty body is no payload")
         received_ms = time.time_ns() // 1_000_000
-        event_id = (
-            fresh_event_id()
-            if head.idempotency_key is None
-            else derived_event_id(_NO_TENANT, endpoint.name, entity_id, head.idempotency_key)
-        )
-        headers = record_headers(event_id, endpoint.name, received_ms, body, head.kept)
-        if not self._admission.enter():
-            raise _unavailable("too_many_requests_in_flight", "the gateway is full")
+        key = None if head.idempotency_key is None else (head.idempotency_key,)
+        item = Item(entity_id, payload, key)
+        event_id, record = record_of(item, endpoint.name, received_ms, head.kept)
+        self._enter(1)
         try:
-            receipt = await self._log.append(endpoint.topic, entity_id.encode(), body, headers)
-        except NotWritten as refusal:
-            raise _refusal_of(refusal) from None
-        except OutcomeUnknown:
-            raise Problem(
-                503,
-                "outcome_unknown",
-                "Kafka did not confirm the payload in time; it may have been written, so send it "
-                "again (with the same Idempotency-Key it has one effect)",
-                outcome="unknown",
-                headers=retry_after(1),
-            ) from None
+            receipt = await self._log.append(endpoint.topic, record)
+        except (NotWritten, OutcomeUnknown) as outcome:
+            raise problem_of(outcome) from None
         finally:
             self._admission.leave()
         await _send_receipt(event_id, entity_id, receipt, received_ms, send)
+
+    async def _accept_batch(
+        self, endpoint: Endpoint, entity_id: str, head: RequestHead, body: Payload, send: Send
+    ) -> None:
+        whole = await body.read(head.declared_bytes, self._batch_bytes_max)
+        items = batch.split(whole, entity_id, head, self._body_bytes_max)
+        payloads = sum(isinstance(item, Item) for item in items)
+        if payloads > self._batch_payloads_max:
+            raise _refused(
+                413,
+                "batch_too_long",
+                f"a batch has at most {self._batch_payloads_max} payloads here, this one has "
+                f"{payloads}; send them in several",
+            )
+        received_ms = time.time_ns() // 1_000_000
+        kept = batch.kept_headers(entity_id, head)
+        made = [
+            record_of(item, endpoint.name, received_ms, kept)
+            for item in items
+            if isinstance(item, Item)
+        ]
+        self._enter(payloads)
+        try:
+            outcomes = await self._log.append_all(endpoint.topic, [record for _, record in made])
+        finally:
+            self._admission.leave(payloads)
+        ids = [event_id for event_id, _ in made]
+        answer = batch_answer(items, ids, outcomes, to_rfc3339(received_ms))
+        await _send(207, [(b"content-type", b"application/json")], answer, send)
+
+    def _enter(self, payloads: int) -> None:
+        if not self._admission.enter(payloads):
+            raise Problem(
+                503,
+                "too_many_requests_in_flight",
+                "the gateway is full; nothing was written, send it again",
+                outcome="definite",
+                headers=retry_after(1),
+            )
 
 
 async def _send_receipt(
     event_id: str, entity_id: str, receipt: Receipt, received_ms: int, send: Send
 ) -> None:
     answer = orjson.dumps(
-        {
-            "id": event_id,
-            "topic": receipt.topic,
-            "partition": receipt.partition,
-            "offset": receipt.offset,
-            "received_at": to_rfc3339(received_ms),
-        }
+        {"id": event_id, **receipt._asdict(), "received_at": to_rfc3339(received_ms)}
     )
     headers = [
         (b"content-type", b"application/json"),
-        (b"content-length", str(len(answer)).encode()),
         (b"location", b"/state/" + entity_id.encode()),
     ]
-    await send({"type": "http.response.start", "status": 202, "headers": headers})
-    await send({"type": "http.response.body", "body": answer})
+    await _send(202, headers, answer, send)
+
+
+async def _send(status: int, headers: list[tuple[bytes, bytes]], body: bytes, send: Send) -> None:
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 _ALLOW = {"allow": "POST"}
@@ -118,19 +150,3 @@ _ALLOW = {"allow": "POST"}
 
 def _refused(status: int, code: str, detail: str) -> Problem:
     return Problem(status, code, detail, outcome="definite")
-
-
-def _unavailable(code: str, detail: str) -> Problem:
-    return Problem(
-        503,
-        code,
-        f"{detail}; nothing was written, send it again",
-        outcome="definite",
-        headers=retry_after(1),
-    )
-
-
-def _refusal_of(refusal: NotWritten) -> Problem:
-    if refusal.code == "record_too_large":
-        return _refused(413, refusal.code, refusal.detail)
-    return _unavailable(refusal.code, refusal.detail)

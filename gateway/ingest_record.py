@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
+from gateway.outcomes import Record
 from gateway.problems import Problem
 from shared.envelope import (
     CONTENT_ENCODING,
@@ -18,10 +19,13 @@ from shared.envelope import (
     TYPE,
     Header,
 )
+from shared.ids import derived_event_id, fresh_event_id
 from shared.timestamps import to_rfc3339
 
 _KEPT_BYTES_MAX = 1024
 _KEPT = {name.encode(): name for name in (CONTENT_TYPE, CONTENT_ENCODING)}
+_CONTENT_TYPE = CONTENT_TYPE.encode()
+_NO_TENANT = ""
 _TRACE_PARENT = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
@@ -32,6 +36,7 @@ class RequestHead(NamedTuple):
     """The request headers that matter here."""
 
     declared_bytes: int | None
+    media_type: bytes
     idempotency_key: str | None
     kept: list[Header]
 
@@ -39,6 +44,7 @@ class RequestHead(NamedTuple):
 def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead:
     """Problem where a header makes the request one that must not be accepted."""
     declared_bytes: int | None = None
+    media_type = b""
     idempotency_key: str | None = None
     kept: list[Header] = []
     for name, value in headers:
@@ -46,6 +52,8 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead:
             declared_bytes = int(value)
         elif name in _KEPT:
             kept.append(_keep(_KEPT[name], value))
+            if name == _CONTENT_TYPE:
+                media_type = value.partition(b";")[0].strip().lower()
         elif name == b"idempotency-key":
             idempotency_key = _idempotency_key(value, idempotency_key)
         elif name == b"traceparent":
@@ -54,21 +62,41 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead:
         elif name == b"upgrade":
             # the HTTP parser takes what follows for another protocol and drops the body
             raise _bad("upgrade_refused", "send the payload without an Upgrade header", ends=True)
-    return RequestHead(declared_bytes, idempotency_key, kept)
+    return RequestHead(declared_bytes, media_type, idempotency_key, kept)
 
 
-def record_headers(
-    event_id: str, endpoint: str, received_ms: int, body: bytes, kept: list[Header]
-) -> list[Header]:
-    return [
+class Item(NamedTuple):
+    """A payload, and by what a repeat of it is known: the client's key and, where one key stands
+    for a whole batch, the place in it."""
+
+    entity_id: str
+    payload: bytes
+    key: tuple[str, ...] | None
+
+
+def record_of(
+    item: Item, endpoint: str, received_ms: int, kept: list[Header]
+) -> tuple[str, Record]:
+    """Event id and record."""
+    event_id = (
+        fresh_event_id()
+        if item.key is None
+        else derived_event_id(_NO_TENANT, endpoint, item.entity_id, *item.key)
+    )
+    headers = [
         (SPEC_VERSION, b"1.0"),
         (ID, event_id.encode()),
         (TYPE, f"ingest.{endpoint}".encode()),
         (SOURCE, f"/v1/{endpoint}".encode()),
         (TIME, to_rfc3339(received_ms).encode()),
-        (PAYLOAD_SHA256, sha256(body).hexdigest().encode()),
+        (PAYLOAD_SHA256, sha256(item.payload).hexdigest().encode()),
         *kept,
     ]
+    return event_id, Record(item.entity_id.encode(), item.payload, headers)
+
+
+def is_idempotency_key(value: bytes) -> bool:
+    return _IDEMPOTENCY_KEY.fullmatch(value) is not None
 
 
 def _keep(name: str, value: bytes) -> Header:
@@ -78,7 +106,7 @@ def _keep(name: str, value: bytes) -> Header:
 
 
 def _idempotency_key(value: bytes, earlier: str | None) -> str:
-    if earlier is not None or not _IDEMPOTENCY_KEY.fullmatch(value):
+    if earlier is not None or not is_idempotency_key(value):
         raise _bad(
             "bad_idempotency_key",
             "Idempotency-Key is one header of 1 to 255 visible ASCII characters, no spaces",

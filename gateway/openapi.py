@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from gateway.batch import FRAMES, NDJSON
 from gateway.problems import MEDIA_TYPE
 from shared.ids import ENTITY_ID
 from shared.model import Endpoint
@@ -22,6 +23,33 @@ _RECEIPT = {
         "received_at": {"type": "string", "format": "date-time"},
     },
 }
+_RECEIPTS = {
+    "type": "object",
+    "required": ["accepted", "refused", "received_at", "receipts"],
+    "properties": {
+        "accepted": {"type": "integer"},
+        "refused": {"type": "integer"},
+        "received_at": {"type": "string", "format": "date-time"},
+        "receipts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["line", "status"],
+                "properties": {
+                    "line": {"type": "integer", "description": "line or frame, from 0 on"},
+                    "status": {"type": "integer"},
+                    "id": {"type": "string", "format": "uuid"},
+                    "topic": {"type": "string"},
+                    "partition": {"type": "integer"},
+                    "offset": {"type": "integer"},
+                    "code": {"type": "string"},
+                    "detail": {"type": "string"},
+                    "outcome": {"enum": ["definite", "unknown"]},
+                },
+            },
+        },
+    },
+}
 _PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code"],
@@ -34,6 +62,10 @@ _PROBLEM = {
         "code": {"type": "string"},
         "outcome": {"enum": ["definite", "unknown"]},
     },
+}
+_RECEIPTS_ANSWER = {
+    "description": "Of a batch: what became of each payload. At least one was written.",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Receipts"}}},
 }
 _REFUSALS = {
     "400": "The entity id, a header or the body is not acceptable.",
@@ -48,10 +80,11 @@ def describe(app: FastAPI, flow: Flow, settings: GatewaySettings) -> None:
     def openapi() -> dict[str, Any]:
         schema = from_routes()  # the same one at each call
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-        schemas |= {"Receipt": _RECEIPT, "Problem": _PROBLEM}
+        schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
         for endpoint in flow.endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}
+            schema["paths"][f"/v1/{endpoint.name}"] = {"post": _frames(endpoint, settings)}
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -81,7 +114,8 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
         "summary": f"Hand in a payload for {endpoint.name}",
         "description": "Any body, byte for byte. A 202 says that all in-sync replicas hold it at "
         f"the offset returned. At most {settings.body_bytes_max} bytes. The body is looked at "
-        f"later: what is no {_payload_name(endpoint)} is parked in {dead_letter_topic('enrich')}.",
+        f"later: what is no {_payload_name(endpoint)} is parked in {dead_letter_topic('enrich')}. "
+        f"As {NDJSON.decode()}: a batch, one payload a line, answered with 207.",
         "operationId": f"ingest_{endpoint.name}",
         "parameters": [
             {
@@ -102,6 +136,7 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
                     "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"},
                     **({"example": endpoint.example.payload} if endpoint.example else {}),
                 },
+                NDJSON.decode(): {"schema": {"type": "string", "format": "binary"}},
                 "*/*": {"schema": {"type": "string", "format": "binary"}},
             },
         },
@@ -113,7 +148,29 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
                     "application/json": {"schema": {"$ref": "#/components/schemas/Receipt"}}
                 },
             },
+            "207": _RECEIPTS_ANSWER,
             **{status: _refusal(description) for status, description in _REFUSALS.items()},
+        },
+    }
+
+
+def _frames(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
+    media_type = FRAMES.decode()
+    return {
+        "summary": f"Hand in payloads of several entities for {endpoint.name}",
+        "description": "One frame after the other: `<entity id> <length>[ <idempotency key>]`, a "
+        "newline, so many bytes, a newline. A frame that cannot be cut out ends the batch; what "
+        f"came before is written. At most {settings.batch_payloads_max} frames and "
+        f"{settings.batch_bytes_max} bytes.",
+        "operationId": f"ingest_{endpoint.name}_frames",
+        "requestBody": {
+            "required": True,
+            "content": {media_type: {"schema": {"type": "string", "format": "binary"}}},
+        },
+        "responses": {
+            "207": _RECEIPTS_ANSWER,
+            **{status: _refusal(description) for status, description in _REFUSALS.items()},
+            "415": _refusal("The batch is not in this form, or it is compressed as a whole."),
         },
     }
 

@@ -1,5 +1,6 @@
 """What became of a record that was given to the log."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from shared.envelope import Header
@@ -24,9 +25,17 @@ class OutcomeUnknown(Exception):  # noqa: N818 - an outcome
     """The record may have been written, now or a little later."""
 
 
+class Record(NamedTuple):
+    key: bytes
+    value: bytes
+    headers: list[Header]
+
+
 class Log(Protocol):
-    async def append(
-        self, topic: str, key: bytes, value: bytes, headers: list[Header]
-    ) -> Receipt: ...
+    async def append(self, topic: str, record: Record) -> Receipt: ...
+
+    async def append_all(
+        self, topic: str, records: Sequence[Record]
+    ) -> "list[Receipt | NotWritten | OutcomeUnknown]": ...
 
     def is_healthy(self) -> bool: ...

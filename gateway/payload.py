@@ -19,13 +19,14 @@ class ClientGone(Exception):  # noqa: N818 - it is what happened
 class Payload:
     """What has been received so far; it takes its place in memory until `release`."""
 
-    def __init__(self, receive: Receive, admission: Admission, bytes_max: int) -> None:
+    def __init__(self, receive: Receive, admission: Admission) -> None:
         self._receive = receive
         self._admission = admission
-        self._bytes_max = bytes_max
+        self._bytes_max = 0
         self._held_bytes = 0
 
-    async def read(self, declared_bytes: int | None) -> bytes:
+    async def read(self, declared_bytes: int | None, bytes_max: int) -> bytes:
+        self._bytes_max = bytes_max
         if declared_bytes is not None and declared_bytes > self._bytes_max:
             raise self._too_large()
         chunks: list[bytes] = []

@@ -11,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from gateway.outcomes import NotWritten, OutcomeUnknown
+
 MEDIA_TYPE = "application/problem+json"
 
 # definite: nothing was written. unknown: it may have been, send it again.
@@ -59,6 +61,27 @@ def instance_of(scope: Scope) -> str:
     # the path as it was sent: percent-encoded, so nothing in it can break a log line
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.decode("ascii", errors="replace")
+
+
+def problem_of(outcome: NotWritten | OutcomeUnknown) -> Problem:
+    if isinstance(outcome, OutcomeUnknown):
+        return Problem(
+            503,
+            "outcome_unknown",
+            "Kafka did not confirm the payload in time; it may have been written, so send it again "
+            "(with the same Idempotency-Key it has one effect)",
+            outcome="unknown",
+            headers=retry_after(1),
+        )
+    if outcome.code == "record_too_large":
+        return Problem(413, outcome.code, outcome.detail, outcome="definite")
+    return Problem(
+        503,
+        outcome.code,
+        f"{outcome.detail}; nothing was written, send it again",
+        outcome="definite",
+        headers=retry_after(1),
+    )
 
 
 def retry_after(seconds: int) -> dict[str, str]:

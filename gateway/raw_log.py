@@ -7,15 +7,14 @@ into it is trusted to return, and after any outcome that is not clear it is repl
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 
-from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
+from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record
 from gateway.producer_keeper import ProducerKeeper
-from shared.envelope import Header
 from shared.settings import GatewaySettings
 
 _BATCH_BYTES = 128 * 1024
@@ -40,69 +39,83 @@ class RawLog:
     def is_healthy(self) -> bool:
         return self._keeper.producer() is not None
 
-    async def append(self, topic: str, key: bytes, value: bytes, headers: list[Header]) -> Receipt:
+    async def append(self, topic: str, record: Record) -> Receipt:
         """A receipt only when all in-sync replicas have the record; else NotWritten or
         OutcomeUnknown, at the deadline at the latest."""
+        (outcome,) = await self.append_all(topic, [record])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def append_all(
+        self, topic: str, records: Sequence[Record]
+    ) -> list[Receipt | NotWritten | OutcomeUnknown]:
+        """The outcome of each, under one deadline. Where one could not be handed over, none after
+        it is: no entity's later payload overtakes an earlier one."""
         producer = self._keeper.producer()
         if producer is None:
-            raise NotWritten("kafka_unreachable", "Kafka is away")
+            return [NotWritten("kafka_unreachable", "Kafka is away")] * len(records)
         deadline = asyncio.get_running_loop().time() + self._deadline_s
         self._keeper.in_flight += 1
         try:
             if producer.client.cluster.partitions_for_topic(topic) is None:
                 await _look_for(producer, topic)
-            written = await self._hand_over(producer, deadline, topic, key, value, headers)
-            return await self._outcome(producer, deadline, written)
+            handed = await self._hand_over(producer, deadline, topic, records)
+            written = [one for one in handed if isinstance(one, asyncio.Future)]
+            # unlike wait_for, `wait` leaves futures alone: giving up does not undo the write
+            if written:
+                left_s = deadline - asyncio.get_running_loop().time()
+                await asyncio.wait(written, timeout=left_s)
+            return [
+                self._outcome(producer, one) if isinstance(one, asyncio.Future) else one
+                for one in handed
+            ]
+        except NotWritten as refusal:
+            return [refusal] * len(records)
         finally:
             self._keeper.in_flight -= 1
 
     async def _hand_over(
-        self,
-        producer: Any,
-        deadline: float,
-        topic: str,
-        key: bytes,
-        value: bytes,
-        headers: list[Header],
-    ) -> "asyncio.Future[Any]":
-        # `send` waits for room in a batch: until it returns, nothing of the record is anywhere
-        try:
-            async with asyncio.timeout_at(deadline):
-                written: asyncio.Future[Any] = await producer.send(
-                    topic, value, key, headers=headers
-                )
-        except MessageSizeTooLargeError:
-            raise _too_large() from None
-        except Exception as error:  # aiokafka lets more through than its own errors
-            self._keeper.retire(producer, error)
-            raise NotWritten("kafka_unreachable", "Kafka takes nothing at the moment") from None
-        return written
+        self, producer: Any, deadline: float, topic: str, records: Sequence[Record]
+    ) -> "list[asyncio.Future[Any] | NotWritten]":
+        handed: list[asyncio.Future[Any] | NotWritten] = []
+        for record in records:
+            # `send` waits for room in a batch: until it returns, nothing of the record is anywhere
+            try:
+                async with asyncio.timeout_at(deadline):
+                    handed.append(
+                        await producer.send(topic, record.value, record.key, headers=record.headers)
+                    )
+            except MessageSizeTooLargeError:
+                handed.append(_too_large())
+            except Exception as error:  # aiokafka lets more through than its own errors
+                self._keeper.retire(producer, error)
+                away = NotWritten("kafka_unreachable", "Kafka takes nothing at the moment")
+                return handed + [away] * (len(records) - len(handed))
+        return handed
 
-    async def _outcome(
-        self, producer: Any, deadline: float, written: "asyncio.Future[Any]"
-    ) -> Receipt:
-        loop = asyncio.get_running_loop()
-        # unlike wait_for, `wait` leaves the future alone: giving up does not undo the write
-        await asyncio.wait((written,), timeout=deadline - loop.time())
+    def _outcome(
+        self, producer: Any, written: "asyncio.Future[Any]"
+    ) -> Receipt | NotWritten | OutcomeUnknown:
         if not written.done():
             written.add_done_callback(_look_at_result)
             self._keeper.retire(producer, TimeoutError(f"no ack within {self._deadline_s} s"))
-            raise OutcomeUnknown
+            return OutcomeUnknown()
         try:
             metadata = written.result()
         except MessageSizeTooLargeError as error:
             self._keeper.retire(producer, error)
-            raise _too_large() from None
+            return _too_large()
         except TopicAuthorizationFailedError as error:
             self._keeper.retire(producer, error)
-            raise NotWritten("not_authorized", "Kafka does not let the gateway write") from None
+            return NotWritten("not_authorized", "Kafka does not let the gateway write")
         except Exception as error:
             self._keeper.retire(producer, error)
-            raise OutcomeUnknown from None
+            return OutcomeUnknown()
         if metadata.offset < 0 or metadata.log_start_offset < 0:
             # a repeat that the broker knows, but not its place any more
-            raise OutcomeUnknown
-        self._keeper.acked_at = loop.time()
+            return OutcomeUnknown()
+        self._keeper.acked_at = asyncio.get_running_loop().time()
         return Receipt(metadata.topic, metadata.partition, metadata.offset)
 
     def _make_producer(self) -> AIOKafkaProducer:

@@ -51,6 +51,8 @@ class GatewaySettings(Settings):
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 8080
     body_bytes_max: int = Field(1024 * 1024, ge=1)
+    batch_bytes_max: int = Field(8 * 1024 * 1024, ge=1)
+    batch_payloads_max: int = Field(2000, ge=1)
     produce_deadline_s: float = Field(10.0, gt=0, description="a POST's outcome is told by then")
     in_flight_requests_max: int = Field(4096, ge=1)
     in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)

@@ -23,7 +23,14 @@ from tests.gateway.support import FakeLog, Gateway, Served
 
 @pytest.fixture
 def settings(tmp_path: Path) -> GatewaySettings:
-    return GatewaySettings(state_dir=tmp_path, body_bytes_max=1000, in_flight_bytes_max=3000)
+    return GatewaySettings(
+        state_dir=tmp_path,
+        body_bytes_max=1000,
+        batch_bytes_max=2000,
+        batch_payloads_max=100,
+        in_flight_requests_max=250,
+        in_flight_bytes_max=3000,
+    )
 
 
 @pytest.fixture

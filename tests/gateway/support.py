@@ -6,16 +6,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import httpx
 from fastapi import FastAPI
 
+from gateway import outcomes
 from gateway.health import Health
-from gateway.outcomes import Receipt
-from shared.envelope import Header
+from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
 from shared.settings import GatewaySettings
 
 
@@ -35,13 +35,24 @@ class FakeLog:
         self.healthy = True
         self.pause_s = 0.0
 
-    async def append(self, topic: str, key: bytes, value: bytes, headers: list[Header]) -> Receipt:
+    async def append(self, topic: str, record: outcomes.Record) -> Receipt:
         if self.pause_s:
             await asyncio.sleep(self.pause_s)
         if self.failure is not None:
             raise self.failure
-        self.records.append(Record(topic, key, value, dict(headers)))
+        self.records.append(Record(topic, record.key, record.value, dict(record.headers)))
         return Receipt(topic, 0, len(self.records) - 1)
+
+    async def append_all(
+        self, topic: str, records: Sequence[outcomes.Record]
+    ) -> list[Receipt | NotWritten | OutcomeUnknown]:
+        ends: list[Receipt | NotWritten | OutcomeUnknown] = []
+        for record in records:
+            try:
+                ends.append(await self.append(topic, record))
+            except (NotWritten, OutcomeUnknown) as failure:
+                ends.append(failure)
+        return ends
 
     def is_healthy(self) -> bool:
         return self.healthy

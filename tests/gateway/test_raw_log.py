@@ -14,11 +14,12 @@ from aiokafka.errors import (
 )
 
 from gateway import producer_keeper, raw_log
-from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
+from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record
 from gateway.raw_log import RawLog
 from shared.settings import GatewaySettings
 
 TOPIC = "ingest.telemetry.v1"
+RECORD = Record(b"key", b"value", [])
 
 
 class FakeProducer:
@@ -208,8 +209,57 @@ def _with_log(body: Callable[[RawLog], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(run())
 
 
+def test_after_one_that_finds_no_room_none_of_the_batch_is_handed_over() -> None:
+    async def body(log: RawLog) -> None:
+        producer = _last()
+        send, sent = producer.send, 0
+
+        async def send_two(*place: object, **options: object) -> "asyncio.Future[Any]":
+            nonlocal sent
+            sent += 1
+            producer.send_hangs = sent > 2
+            return await send(*place, **options)
+
+        producer.send = send_two  # type: ignore[method-assign]
+        outcomes = await log.append_all(TOPIC, [RECORD] * 4)
+        assert outcomes[:2] == [Receipt(TOPIC, 1, 7)] * 2
+        assert [type(outcome) for outcome in outcomes[2:]] == [NotWritten] * 2
+        assert sent == 3
+
+    _with_log(body)
+
+
+def test_one_that_is_too_large_keeps_none_of_the_others_back() -> None:
+    async def body(log: RawLog) -> None:
+        producer = _last()
+        send, sent = producer.send, 0
+
+        async def refuse_the_first(*place: object, **options: object) -> "asyncio.Future[Any]":
+            nonlocal sent
+            sent += 1
+            if sent == 1:
+                raise MessageSizeTooLargeError
+            return await send(*place, **options)
+
+        producer.send = refuse_the_first  # type: ignore[method-assign]
+        first, second = await log.append_all(TOPIC, [RECORD] * 2)
+        assert isinstance(first, NotWritten)
+        assert (first.code, second) == ("record_too_large", Receipt(TOPIC, 1, 7))
+
+    _with_log(body)
+
+
+def test_without_a_producer_every_record_is_refused() -> None:
+    async def body() -> None:
+        log = RawLog(GatewaySettings(), [TOPIC])
+        outcomes = await log.append_all(TOPIC, [RECORD] * 3)
+        assert [type(outcome) for outcome in outcomes] == [NotWritten] * 3
+
+    asyncio.run(body())
+
+
 async def _append(log: RawLog) -> Receipt:
-    return await log.append(TOPIC, b"key", b"value", [])
+    return await log.append(TOPIC, RECORD)
 
 
 async def _until(reached: Callable[[], bool]) -> None:

@@ -59,6 +59,36 @@ def test_payloads_of_one_entity_are_on_one_partition_in_their_order(real: Gatewa
     assert offsets == sorted(offsets)
 
 
+def test_batches_of_many_entities_are_at_their_places_in_their_order(
+    broker: Stack, real: GatewayProcess
+) -> None:
+    chance = random.Random(23)
+    receipts: dict[tuple[int, int], tuple[str, bytes]] = {}
+    places: dict[str, list[tuple[int, int]]] = {}
+    for _ in range(20):
+        rows = [(f"batch-{chance.randrange(9)}", chance.randbytes(40)) for _ in range(100)]
+        body = b"".join(b"%s %d\n%s\n" % (name.encode(), len(raw), raw) for name, raw in rows)
+        answer = real.client.post(
+            "/v1/telemetry",
+            content=body,
+            headers={"content-type": "application/vnd.headrace.frames"},
+        )
+        assert answer.status_code == 207
+        for (name, raw), told in zip(rows, answer.json()["receipts"], strict=True):
+            place = (told["partition"], told["offset"])
+            receipts[place] = told["id"], raw
+            places.setdefault(name, []).append(place)
+
+    assert len(receipts) == 2000
+    found = _records(broker, list(receipts))
+    for place, (event_id, raw) in receipts.items():
+        headers: Any = found[place].headers()
+        assert (found[place].value(), find(headers, "ce_id")) == (raw, event_id.encode())
+    for own in places.values():
+        assert own == sorted(own)
+        assert len({partition for partition, _ in own}) == 1
+
+
 def _freeze(pid: int) -> None:
     """Returns when every thread has stopped: until then one may still answer."""
     os.kill(pid, signal.SIGSTOP)

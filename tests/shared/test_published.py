@@ -7,7 +7,7 @@ import orjson
 import pytest
 from typing_extensions import TypedDict
 
-from gateway.ingest_record import read_head, record_headers
+from gateway.ingest_record import Item, read_head, record_of
 from shared import envelope, snapshot
 from shared.applier import Applier
 from shared.envelope import Header, Position
@@ -50,7 +50,8 @@ def keeps_headers(message: Message, headers: list[Header]) -> bool:
 def gateway_headers(body: bytes) -> list[Header]:
     trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     head = read_head([(b"content-type", b"application/json"), (b"traceparent", trace)])
-    return record_headers("an-id", "telemetry", 1_700_000_000_000, body, head.kept)
+    item = Item("device-0001", body, None)
+    return record_of(item, "telemetry", 1_700_000_000_000, head.kept)[1].headers
 
 
 def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}') -> Outgoing:

@@ -1,0 +1,64 @@
+"""A receipt or a refusal for each payload of a batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from gateway.ingest_record import Item
+from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
+from gateway.problems import Problem, problem_of
+
+
+def batch_answer(
+    items: Sequence[Item | Problem | None],
+    event_ids: Sequence[str],
+    outcomes: Sequence[Receipt | NotWritten | OutcomeUnknown],
+    received_at: str,
+) -> bytes:
+    """The body of a 207. Raises Problem where nothing at all was accepted: many a client looks at
+    the status alone, and 207 would tell it that all went well."""
+    receipts: list[dict[str, Any]] = []
+    problems: list[Problem] = []
+    ends = iter(zip(event_ids, outcomes, strict=True))
+    for number, item in enumerate(items):
+        if item is None:
+            continue
+        problem = item if isinstance(item, Problem) else None
+        if problem is None:
+            event_id, outcome = next(ends)
+            if isinstance(outcome, Receipt):
+                receipts.append(
+                    {"line": number, "status": 202, "id": event_id, **outcome._asdict()}
+                )
+                continue
+            problem = problem_of(outcome)
+        problems.append(problem)
+        receipts.append(
+            {
+                "line": number,
+                "status": problem.status,
+                "code": problem.code,
+                "detail": problem.detail,
+                "outcome": problem.outcome,
+            }
+        )
+    if len(problems) == len(receipts):
+        raise _all_refused(problems)
+    return orjson.dumps(
+        {
+            "accepted": len(receipts) - len(problems),
+            "refused": len(problems),
+            "received_at": received_at,
+            "receipts": receipts,
+        }
+    )
+
+
+def _all_refused(problems: Sequence[Problem]) -> Problem:
+    if not problems:
+        return Problem(400, "empty_body", "there is no payload in the batch", outcome="definite")
+    # what may be better next time comes first, what nobody can tell before all
+    worst = max(problems, key=lambda problem: (problem.outcome == "unknown", problem.status))
+    detail = f"none of the {len(problems)} payloads was accepted: {worst.detail}"
+    return Problem(worst.status, worst.code, detail, outcome=worst.outcome, headers=worst.headers)
