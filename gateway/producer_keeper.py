@@ -9,6 +9,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 _START_DEADLINE_S = 3.0
+_FIRST_WAIT_S = 2.0
 _START_PAUSE_S = 0.3
 _PROBE_EVERY_S = 0.5
 _PROBE_DEADLINE_S = 1.5
@@ -27,6 +28,7 @@ class ProducerKeeper:
         self._bootstrap = bootstrap
         self._producer: Any = None
         self._reachable = False
+        self._made = asyncio.Event()
         self._replace = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -35,7 +37,11 @@ class ProducerKeeper:
         return self._producer if self._reachable else None
 
     async def start(self) -> None:
+        """Waits a moment for the first producer: the port opens next, and whoever finds it open
+        should not hear that Kafka is away."""
         self._task = asyncio.create_task(self._keep())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._made.wait(), _FIRST_WAIT_S)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -55,6 +61,7 @@ class ProducerKeeper:
             producer = await self._new_producer()
             self._replace.clear()
             self._producer, self._reachable = producer, True
+            self._made.set()
             log.info("ready to write to %s", self._bootstrap)
             try:
                 await self._watch(producer)

@@ -29,7 +29,7 @@ class RawLog:
         self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
 
     async def start(self) -> None:
-        """Does not wait for Kafka: whether it is there is what `is_healthy` says."""
+        """Does not wait long for Kafka: whether it is there is what `is_healthy` says."""
         await self._keeper.start()
 
     async def stop(self) -> None:

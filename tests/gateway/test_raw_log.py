@@ -270,3 +270,26 @@ async def _until(reached: Callable[[], bool]) -> None:
 
 def _last() -> FakeProducer:
     return FakeProducer.made[-1]
+
+
+def test_whoever_finds_the_port_open_finds_a_producer() -> None:
+    async def body() -> None:
+        log = RawLog(GatewaySettings(), [TOPIC])
+        await log.start()
+        assert log.is_healthy()
+        await log.stop()
+
+    asyncio.run(body())
+
+
+def test_a_start_without_kafka_is_not_held_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeProducer.starts_fail = 10**9
+    monkeypatch.setattr(producer_keeper, "_FIRST_WAIT_S", 0.05)
+
+    async def body() -> None:
+        log = RawLog(GatewaySettings(), [TOPIC])
+        await log.start()
+        assert not log.is_healthy()
+        await log.stop()
+
+    asyncio.run(body())
