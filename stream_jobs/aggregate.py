@@ -23,6 +23,7 @@ from shared.flow import load_flow
 from shared.model import Aggregate
 from shared.settings import JobSettings
 from shared.topology import Flow, dead_letter_topic
+from shared.user_code import told
 from stream_jobs import aggregation, arrow_records
 from stream_jobs.aggregation import Members, Part, Total
 from stream_jobs.group_offsets import GroupOffsets
@@ -78,7 +79,7 @@ class MemberBucket(StatefulProcessor):
                 try:
                     changed[aggregate] |= aggregation.take(aggregate, members[aggregate], member)
                 except Exception as error:  # a share is a user's code
-                    detail = f"{aggregate.name}: {type(error).__name__}: {error}"
+                    detail = f"{aggregate.name}: {told(error, aggregate.share)}"
                     yield _dead_letter(position, key, value, "share_failed", detail)
         for aggregate, latest in members.items():
             self._members.updateValue((aggregate.name,), (_json(latest),))

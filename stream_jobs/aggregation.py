@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from shared import snapshot
 from shared.model import Aggregate, Fields
+from shared.user_code import told
 
 
 class MemberState(NamedTuple):
@@ -126,7 +127,7 @@ def _sum(aggregate: Aggregate, parts: Iterable[Part]) -> Part | None:
 
 def _blamed(aggregate: Aggregate, error: Exception) -> AddFailedError:
     return AddFailedError(
-        f"aggregate {aggregate.name} cannot be added up: {type(error).__name__}: {error}; "
+        f"aggregate {aggregate.name} cannot be added up: {told(error, aggregate.add)}; "
         "nothing is lost: mend its code and start the job again"
     )
 
