@@ -1,14 +1,12 @@
 """The flow's table, and what is derived from it: topics, jobs, and the picture of both."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from shared.contract import contract_of
-from shared.ids import ENTITY_ID, ENTITY_ID_RULE
-from shared.model import Aggregate, Endpoint, Entity, EventType, Example
+from shared.flow_rules import refuse_what_does_not_add_up, refuse_what_is_no_tuple
+from shared.model import Aggregate, Endpoint, Entity, EventType
 
 # An event can be four times its payload: JSON may say in five bytes a number that is written out in
 # eighteen. A record that its topic refused would stop the job that writes it.
@@ -21,8 +19,6 @@ RELAY_HEARTBEAT_KEY = "_relay"
 # what the schema has and publishes, whatever a flow looks up (`headrace devices`)
 _TABLES_OF_THE_SCHEMA = ("device", "device_model")
 
-_NAME = re.compile("[a-z0-9_]+")
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _LOG_TIME = {
     "message.timestamp.type": "LogAppendTime",
@@ -79,11 +75,11 @@ class Flow:
     )
 
     def __post_init__(self) -> None:
-        _refuse_what_is_no_tuple(self, "endpoints", "event_types", "entities", "aggregates")
+        refuse_what_is_no_tuple(self, "endpoints", "event_types", "entities", "aggregates")
         object.__setattr__(self, "_endpoint_by_name", {row.name: row for row in self.endpoints})
         object.__setattr__(self, "_type_by_name", {row.name: row for row in self.event_types})
         object.__setattr__(self, "_with_state_by_name", {row.name: row for row in self.with_state})
-        _refuse_what_does_not_add_up(self)
+        refuse_what_does_not_add_up(self)
 
     @property
     def with_state(self) -> tuple[Entity | Aggregate, ...]:
@@ -198,118 +194,3 @@ class Flow:
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
-
-
-def _refuse_what_is_no_tuple(owner: object, *fields: str) -> None:
-    for name in fields:
-        value = getattr(owner, name)
-        if not isinstance(value, tuple):
-            row = getattr(owner, "name", "the flow")
-            raise ValueError(f"{row}: {name} is no tuple: one alone needs a comma, too, (one,)")
-
-
-def _refuse_bad_contract(owner: str, shape: Any) -> None:
-    try:
-        contract_of(shape)
-    except Exception as error:  # a user's own class may fail in any way
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{owner} has a contract that cannot be used: {reason}") from error
-
-
-def _refuse_bad_initial(entity: Entity) -> None:
-    try:
-        state = entity.initial(f"{entity.name}-0001")
-    except Exception as error:  # a user's own code may fail in any way
-        what = f"{type(error).__name__}: {error}"
-        raise ValueError(
-            f"entity {entity.name}: its initial state cannot be made: {what}"
-        ) from error
-    if not isinstance(state, dict):
-        kind = type(state).__name__
-        raise ValueError(f"entity {entity.name}: its initial state is {kind}, it must be a dict")
-    if entity.state and (breach := contract_of(entity.state).breach(state)):
-        raise ValueError(
-            f"entity {entity.name}: its initial state breaks its contract: {breach.detail}"
-        )
-
-
-def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
-    if not ENTITY_ID.fullmatch(example.entity_id):
-        raise ValueError(f"the example of endpoint {endpoint.name}: {ENTITY_ID_RULE}")
-    if endpoint.payload and (breach := contract_of(endpoint.payload).breach(example.payload)):
-        raise ValueError(
-            f"the example of endpoint {endpoint.name} breaks its contract: {breach.detail}"
-        )
-
-
-def _refuse_what_does_not_add_up(flow: Flow) -> None:
-    for endpoint in flow.endpoints:
-        _refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh")
-    for entity in flow.entities:
-        _refuse_what_is_no_tuple(entity, "folds")
-    for kind, names in (
-        ("endpoint", [row.name for row in flow.endpoints]),
-        ("event type", [row.name for row in flow.event_types]),
-        ("entity or aggregate", [row.name for row in flow.with_state]),
-        ("master-data table", list(flow.master_tables)),
-    ):
-        _refuse_bad_names(kind, names)
-    _refuse_bad_topics([row.topic_name for row in _with_topic(flow) if row.topic_name])
-    if not flow.endpoints:
-        raise ValueError("the flow has no endpoint: nothing could ever come in")
-    for endpoint in flow.endpoints:
-        if not endpoint.emits:
-            raise ValueError(f"endpoint {endpoint.name} emits no event type: it ends in silence")
-    types = {row.name for row in flow.event_types}
-    for owner, named in [(f"endpoint {e.name}", e.emits) for e in flow.endpoints] + [
-        (f"entity {e.name}", e.folds) for e in flow.entities
-    ]:
-        for name in named:
-            if name not in types:
-                raise ValueError(f"{owner} names event type {name!r}, which no row declares")
-    entities = {row.name for row in flow.entities}
-    for aggregate in flow.aggregates:
-        if aggregate.members not in entities:
-            raise ValueError(
-                f"aggregate {aggregate.name} has {aggregate.members!r} as members, "
-                "which is no entity of this flow"
-            )
-    for kind, contracts in (
-        ("endpoint", [(row.name, row.payload) for row in flow.endpoints]),
-        ("event type", [(row.name, row.data) for row in flow.event_types]),
-        ("entity or aggregate", [(row.name, row.state) for row in flow.with_state]),
-    ):
-        for name, shape in contracts:
-            if shape is not None:
-                _refuse_bad_contract(f"{kind} {name}", shape)
-    for endpoint in flow.endpoints:
-        if endpoint.example:
-            _refuse_bad_example(endpoint, endpoint.example)
-    for entity in flow.entities:
-        _refuse_bad_initial(entity)
-    names = [topic.name for topic in flow.topics()]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"topic {name!r} belongs to two rows: each owns its own")
-
-
-def _with_topic(flow: Flow) -> tuple[Endpoint | EventType | Entity | Aggregate, ...]:
-    return (*flow.endpoints, *flow.event_types, *flow.with_state)
-
-
-def _refuse_bad_names(kind: str, names: list[str]) -> None:
-    for name in names:
-        # a dot and an underscore collide in Kafka's metric names: topic parts hold neither dots
-        # nor capitals
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{kind} {name!r}: use lower-case letters, digits and _")
-        if names.count(name) > 1:
-            raise ValueError(f"{kind} {name!r} is declared twice")
-
-
-def _refuse_bad_topics(names: list[str]) -> None:
-    for name in names:
-        if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-            raise ValueError(
-                f"topic {name!r}: use 1 to 249 letters, digits, dots, underscores and dashes"
-            )
