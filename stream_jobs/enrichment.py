@@ -71,7 +71,10 @@ def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> O
     if event_type.data and (breach := contract_of(event_type.data).breach(record.data)):
         # the mistake is the enrichment's: whoever reads this topic relies on its contract
         raise Rejected("off_contract", f"{record.type}: {breach.code}: {breach.detail}")
-    value = envelope.event_value(record)
+    try:
+        value = envelope.event_value(record)
+    except TypeError as error:
+        raise Rejected("not_writable", f"the event cannot be written as JSON: {error}") from error
     if len(value) > _EVENT_BYTES_MAX:
         # the topic would refuse it, and with it the batch, again and again
         raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")

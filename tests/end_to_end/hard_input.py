@@ -337,7 +337,7 @@ def _readings(field: str, rng: Randomness) -> list[Callable[[], Sent]]:
         depth = rng.choice((100, 240, 260, 1000))
         nested = '{"a":' * depth + "1" + "}" * depth
         # an event that nests deeper than 254 cannot be written down
-        reason = None if depth < 250 else "enrich_failed"
+        reason = None if depth < 250 else "not_writable"
         return Sent(f"{depth} deep", body("1", f'"deep": {nested}'), reason, says=1)
 
     def changed_at_random() -> Sent:

@@ -176,3 +176,8 @@ def test_a_mistake_in_an_enrichment_says_what_and_where(enrich: Any, detail: str
     headers = dict(out.headers)
     assert (out.topic, headers[envelope.REASON]) == ("dlq.enrich.v1", b"enrich_failed")
     assert headers[envelope.DETAIL].decode().startswith(detail)
+
+
+def test_an_event_too_deep_to_be_written_is_parked_as_that() -> None:
+    out = _enrich(b'{"value": 1, "deep": ' + b"[" * 300 + b"]" * 300 + b"}")
+    assert (out.topic, dict(out.headers)[envelope.REASON]) == ("dlq.enrich.v1", b"not_writable")
