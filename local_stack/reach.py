@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from local_stack.errors import StackError
 from local_stack.options import folder_of
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 START = "start the stack with: ./headrace up"
 LOOK = "look at: ./headrace status"
+
+
+def running_stack(folder: Path) -> dict[str, Any]:
+    """Its status. What the last run listened on may by now be another stack's."""
+    status = read_status(folder)
+    if not status["running"]:
+        raise StackError(f"no stack runs on {folder}", START)
+    return status
 
 
 def kafka_bootstrap(state_dir: Path | None) -> str:
@@ -46,7 +54,7 @@ def master_data(state_dir: Path | None) -> Iterator["Connection"]:
 
 
 def _address(variable: str, key: str, state_dir: Path | None, missing: str) -> str:
-    address = os.environ.get(variable) or read_status(folder_of(state_dir))[key]
+    address = os.environ.get(variable) or running_stack(folder_of(state_dir))[key]
     if not address:
         raise StackError(f"there is {missing}", START)
     return str(address)

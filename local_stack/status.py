@@ -7,6 +7,8 @@ from typing import Any
 from local_stack.health import ask_gateway
 from local_stack.locks import running_launcher
 
+NO_ADDRESS = {"gateway_url": None, "kafka_bootstrap": None, "postgres_url": None}
+
 
 def write_status(state_dir: Path, status: dict[str, Any]) -> None:
     """A reader sees the old file or the new one, never half of either."""
@@ -19,8 +21,8 @@ def write_status(state_dir: Path, status: dict[str, Any]) -> None:
 
 def read_status(state_dir: Path) -> dict[str, Any]:
     """What the launcher wrote last, corrected by what is true now."""
-    empty = {"ready": False, "gateway_url": None, "kafka_bootstrap": None, "postgres_url": None}
-    status = {**empty, "state_dir": str(state_dir), "jobs": {}, "services": {}, **_read(state_dir)}
+    empty: dict[str, Any] = {"ready": False, **NO_ADDRESS, "jobs": {}, "services": {}}
+    status = {**empty, "state_dir": str(state_dir), **_read(state_dir)}
     status["job_outputs"] = {}
     launcher = running_launcher(state_dir)
     status["running"] = launcher is not None
@@ -29,7 +31,7 @@ def read_status(state_dir: Path) -> dict[str, Any]:
         services = status["services"].values()
         was_running = any(service["state"] == "running" for service in services)
         stopped = {name: {"state": "stopped", "pid": None} for name in status["services"]}
-        status |= {"ready": False, "was_running": was_running}
+        status |= {**NO_ADDRESS, "ready": False, "was_running": was_running}
         return {**status, "services": stopped, "jobs": {}}
     return _with_health(status)
 
@@ -60,4 +62,14 @@ def _read(state_dir: Path) -> dict[str, Any]:
         content = json.loads((state_dir / "stack.json").read_text())
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return content if _is_whole(content) else {}
+
+
+def _is_whole(content: Any) -> bool:
+    """What something else wrote or cut short is no account, and no reason to fail."""
+    if not isinstance(content, dict):
+        return False
+    tables = [content.get(name, {}) for name in ("services", "jobs", "ports")]
+    if not all(isinstance(table, dict) for table in tables):
+        return False
+    return all(isinstance(s, dict) and s.keys() >= {"state", "pid"} for s in tables[0].values())

@@ -4,12 +4,10 @@ from typing import Annotated
 
 import typer
 
-from local_stack.errors import StackError
 from local_stack.options import StateDir, folder_of
 from local_stack.output import Output, OutputOption, say_json
 from local_stack.progress import Progress, say
-from local_stack.reach import START, kafka_bootstrap
-from local_stack.status import read_status
+from local_stack.reach import kafka_bootstrap, running_stack
 
 
 def demo(
@@ -33,10 +31,7 @@ def demo(
     from local_stack.demo.show import books, folded, more
     from local_stack.settings_check import chosen_flow
 
-    folder = folder_of(state_dir)
-    status = read_status(folder)
-    if not status["running"]:
-        raise StackError(f"no stack runs on {folder}", START)
+    status = running_stack(folder_of(state_dir))
     chosen_seed = random.randrange(10_000) if seed is None else seed
     wish = Wish(devices, rate, chosen_seed, events, seconds)
     url, bootstrap = status["gateway_url"], kafka_bootstrap(state_dir)

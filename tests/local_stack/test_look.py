@@ -8,6 +8,8 @@ from local_stack import cli
 from local_stack.errors import StackError
 from local_stack.output import table
 from local_stack.printable import as_text, printable
+from local_stack.reach import kafka_bootstrap
+from local_stack.status import write_status
 
 
 @pytest.fixture(autouse=True)
@@ -35,11 +37,25 @@ def test_a_table_is_aligned() -> None:
     ]
 
 
-@pytest.mark.parametrize("verb", [["tail", "dlq.enrich.v1"], ["sql", "SELECT 1"]], ids=" ".join)
-def test_without_a_stack_it_says_how_to_start_one(verb: list[str], tmp_path: Path) -> None:
+VERBS = [["tail", "dlq.enrich.v1"], ["sql", "SELECT 1"], ["devices", "list"], ["demo"]]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_on_a_stopped_stack_it_says_how_to_start_one(verb: list[str], tmp_path: Path) -> None:
+    """Whatever listens by now where the last run did."""
+    last = {"kafka_bootstrap": "127.0.0.1:1", "postgres_url": "postgresql://127.0.0.1:1/none"}
+    write_status(tmp_path, {**last, "gateway_url": "http://127.0.0.1:1", "services": {}})
     error = CliRunner().invoke(cli.app, [*verb, "--state-dir", str(tmp_path)]).exception
     assert isinstance(error, StackError)
+    assert error.what == f"no stack runs on {tmp_path}"
     assert "./headrace up" in error.fix
+
+
+def test_a_server_of_ones_own_is_asked_without_a_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    assert kafka_bootstrap(tmp_path) == "127.0.0.1:1"
 
 
 def test_a_change_of_nothing_is_said_and_a_limit_is_positive(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from local_stack.foreground import run_in_foreground
 from local_stack.health import job_outputs, job_statuses
 from local_stack.locks import InstanceLock, running_launcher
 from local_stack.stack import Stack
-from local_stack.status import read_status, write_status
+from local_stack.status import last_pids, read_status, service_state, write_status
 from local_stack.verbs.status import lines
 
 KEYS = {"ready", "gateway_url", "kafka_bootstrap", "postgres_url", "state_dir", "jobs"}
@@ -29,6 +29,33 @@ def test_a_dead_launcher_is_not_ready_whatever_its_file_says(tmp_path: Path) -> 
     status = read_status(tmp_path)
     assert (status["ready"], status["running"], status["jobs"]) == (False, False, {})
     assert status["services"] == {"kafka": {"state": "stopped", "pid": None}}
+
+
+def test_of_a_stopped_stack_no_address_is_told(tmp_path: Path) -> None:
+    """By now another stack may listen there."""
+    last = {"gateway_url": "http://127.0.0.1:8080", "kafka_bootstrap": "127.0.0.1:9092"}
+    write_status(tmp_path, {**last, "services": {}})
+    status = read_status(tmp_path)
+    assert {status[name] for name in last} == {None}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"services": []}',
+        '{"services": {"kafka": 1}}',
+        '{"services": {"kafka": {}}}',
+        '{"ports": 1}',
+        '{"jobs": []}',
+        "[]",
+        '{"ready": tr',
+    ],
+)
+def test_a_status_file_with_odd_content_counts_as_none(content: str, tmp_path: Path) -> None:
+    (tmp_path / "stack.json").write_text(content)
+    assert read_status(tmp_path)["services"] == {}
+    assert service_state(tmp_path, "kafka") is None
+    assert last_pids(tmp_path) == []
 
 
 def test_the_status_file_is_for_its_owner_only(tmp_path: Path) -> None:
