@@ -9,11 +9,17 @@ from shared.settings import Settings
 from stream_jobs.checkpoints import why_not
 
 
+def flow_reference(settings: Mapping[str, str]) -> str:
+    return settings.get("HEADRACE_FLOW", Settings.model_fields["flow"].default)
+
+
 def refuse_another_flow(state_dir: Path, settings: Mapping[str, str]) -> None:
-    default = Settings.model_fields["flow"].default
-    flow = load_flow(settings.get("HEADRACE_FLOW", default))
-    chosen = settings.get("HEADRACE_CHECKPOINT_DIR")
-    reason = why_not(Path(chosen) if chosen else state_dir / "checkpoints", flow)
+    flow = load_flow(flow_reference(settings))
+    elsewhere = settings.get("HEADRACE_CHECKPOINT_DIR")
+    reason = why_not(Path(elsewhere) if elsewhere else state_dir / "checkpoints", flow)
     if reason:
-        remove = f"./headrace reset --yes --state-dir {state_dir}"
-        raise StackError(reason, f"choose another --state-dir, or remove all of this one: {remove}")
+        reset = f"./headrace reset --yes --state-dir {state_dir}"
+        if elsewhere:  # which `reset` leaves alone
+            fix = "choose another HEADRACE_CHECKPOINT_DIR and --state-dir, or remove both: "
+            raise StackError(reason, f"{fix}rm -r {elsewhere}; {reset}")
+        raise StackError(reason, f"choose another --state-dir, or remove all of this one: {reset}")

@@ -17,7 +17,7 @@ from local_stack import chaos
 from local_stack.addresses import Addresses
 from local_stack.downloads import Downloads, fetch_downloads
 from local_stack.errors import StackError
-from local_stack.folder_flow import refuse_another_flow
+from local_stack.folder_flow import flow_reference, refuse_another_flow
 from local_stack.health import Health, ask_gateway
 from local_stack.java import Java, find_java
 from local_stack.kafka import prepare_kafka, wait_for_own_kafka
@@ -275,6 +275,7 @@ class Stack:
             "kafka_bootstrap": self.kafka_bootstrap,
             "postgres_url": self._addresses.postgres_url,
             "state_dir": str(self.state_dir),
+            "flow": flow_reference(self._settings),
             "jobs": self.jobs,
             "ports": dict(self.ports),
             "services": services,

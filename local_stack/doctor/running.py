@@ -2,6 +2,7 @@
 
 import os
 import pwd
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from local_stack.addresses import OWN_SERVER
 from local_stack.doctor.findings import Finding, green, red, yellow
 from local_stack.errors import StackError
+from local_stack.folder_flow import flow_reference
 from local_stack.paths import CHECKOUT
 from local_stack.settings_check import chosen_flow
 from stream_jobs.store import StoreAwayError, connect
@@ -23,8 +25,10 @@ UP_MENDS_IT = "stop the stack and start it again: `up` makes what is missing"
 
 
 def look_at_running(folder: Path, status: dict[str, Any]) -> list[Finding]:
-    findings = [_state_folder(folder), _launcher(folder, status)]
-    for name, look in (("kafka", _kafka), ("postgres", _postgres)):
+    another_flow = _another_flow(status)
+    findings = [_state_folder(folder), _launcher(folder, status), *another_flow]
+    kafka = partial(_kafka, with_topics=not another_flow)
+    for name, look in (("kafka", kafka), ("postgres", _postgres)):
         own = os.environ.get(OWN_SERVER[name])
         address = own or (status[ADDRESS[name]] if status["running"] else None)
         if address:
@@ -36,6 +40,15 @@ def look_at_running(folder: Path, status: dict[str, Any]) -> list[Finding]:
 
 
 ADDRESS = {"kafka": "kafka_bootstrap", "postgres": "postgres_url"}
+
+
+def _another_flow(status: dict[str, Any]) -> list[Finding]:
+    here = flow_reference(os.environ)
+    there = status.get("flow", here)
+    if not status["running"] or here == there:
+        return []
+    said = f"this terminal has {here}, the running stack {there}"
+    return [yellow("flow", said, "export HEADRACE_FLOW (and PYTHONPATH) here, too")]
 
 
 def _state_folder(folder: Path) -> Finding:
@@ -81,7 +94,7 @@ def _live_postmaster(folder: Path) -> int | None:
     return pid if is_postgres else None
 
 
-def _kafka(bootstrap: str, fix: str) -> list[Finding]:
+def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
     try:
         topics = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(
             timeout=ANSWER_S
@@ -90,6 +103,8 @@ def _kafka(bootstrap: str, fix: str) -> list[Finding]:
         reason = error.args[0].str()
         return [red("Kafka", f"{bootstrap} does not answer: {reason}", fix)]
     reached = green("Kafka", "answers", bootstrap)
+    if not with_topics:
+        return [reached]
     try:
         wanted = [topic.name for topic in chosen_flow().topics()]
     except StackError:  # told already

@@ -2,6 +2,7 @@ import json
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,3 +208,25 @@ def test_a_running_stack_has_its_ports_itself(tmp_path: Path) -> None:
         lock.release()
     assert findings["ports"].value == "gateway 18080"
     assert "memory" not in findings
+
+
+def test_beside_a_stack_with_another_flow_the_topics_of_this_one_are_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics={}))
+    monkeypatch.setattr(running, "AdminClient", lambda _settings: empty)
+    write_status(tmp_path, {"flow": "doors:FLOW", "kafka_bootstrap": "127.0.0.1:1", "services": {}})
+    lock = InstanceLock(tmp_path)
+    assert lock.acquire() is None
+    try:
+        findings = on(tmp_path)
+        monkeypatch.setenv("HEADRACE_FLOW", "shared.flow:FLOW")
+        write_status(tmp_path, {**read_status(tmp_path), "flow": "shared.flow:FLOW"})
+        of_the_same = on(tmp_path)
+    finally:
+        lock.release()
+    assert findings["flow"].light is Light.YELLOW
+    assert "the running stack doors:FLOW" in findings["flow"].value
+    assert "topics" not in findings
+    assert "flow" not in of_the_same
+    assert of_the_same["topics"].light is Light.RED
