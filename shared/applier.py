@@ -16,10 +16,15 @@ import orjson
 from shared.envelope import EventRecord
 from shared.model import Entity, Event, Fields
 from shared.snapshot import DIGEST_CHARS, Snapshot, id_digest, ring_holds
+from shared.topology import RECORD_BYTES_MAX
 from shared.user_code import told
 
 # a device clock may run ahead by this much before its times count as arrival + this
 CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
+_STATE_BYTES_MAX = (
+    RECORD_BYTES_MAX - 512 * 1024
+)  # what the snapshot knows of itself needs room, too
+_PARKED_MAX = 1000
 
 
 class Parked(NamedTuple):
@@ -65,7 +70,7 @@ class Applier:
                 folded += 1
             else:
                 parked.append(failure)
-                now.parked.append(record.id)
+                now.parked = [*now.parked, record.id][-_PARKED_MAX:]
             now.version += 1
         return Applied(now if looked_at else None, folded, duplicates, parked)
 
@@ -111,7 +116,10 @@ class Applier:
 def _refuse_what_is_no_state(state: Fields) -> None:
     if not isinstance(state, dict):
         raise TypeError(f"a fold returns the new state, a dict, not {type(state).__name__}")
-    orjson.dumps(state)  # what cannot be written down would stop the job, here it parks the event
+    # what cannot be written down would stop the job; here it parks the event
+    size_bytes = len(orjson.dumps(state))
+    if size_bytes > _STATE_BYTES_MAX:
+        raise ValueError(f"the state would have {size_bytes} bytes, {_STATE_BYTES_MAX} may be")
 
 
 def _mark(record: EventRecord) -> str:

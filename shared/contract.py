@@ -13,6 +13,12 @@ _CODE_BY_KIND = {
     "union_tag_not_found": "field_missing",
     "extra_forbidden": "field_unknown",
 }
+_NEVER_IN_JSON = {
+    *("bytes", "complex", "dataclass", "date", "datetime", "decimal", "enum", "frozenset"),
+    *("set", "time", "timedelta", "tuple", "uuid"),
+}
+_TOLD_ONE_BY_ONE_MAX = 100
+_NAME_CHARS_MAX = 64
 
 
 class Breach(NamedTuple):
@@ -21,17 +27,24 @@ class Breach(NamedTuple):
 
 
 class Contract:
-    """Of a TypedDict, a dataclass or a pydantic model with JSON's own types. A number in quotes is
-    no number: nothing is converted."""
+    """Of a TypedDict or a pydantic model with JSON's own types. A number in quotes is no number:
+    nothing is converted."""
 
     def __init__(self, shape: Any) -> None:
         self._adapter = TypeAdapter(shape)
+        foreign = _kinds(self._adapter.core_schema) & _NEVER_IN_JSON
+        if foreign:
+            # it would refuse every value: nothing is converted here, and JSON has no such type
+            raise TypeError(f"JSON has no {sorted(foreign)[0]}; use str, int, float, list or dict")
 
     def breach(self, fields: Fields) -> Breach | None:
         """What is wrong first; None where the contract is kept."""
         try:
             self._adapter.validate_python(fields, strict=True)
         except ValidationError as error:
+            count = error.error_count()
+            if count > _TOLD_ONE_BY_ONE_MAX:  # a list of a million errors is as many objects
+                return Breach("bad_value", f"{count} values in it break the contract")
             # never the value itself: it may be a secret, and it may be long
             wrong = error.errors(include_url=False, include_input=False)
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -44,13 +57,22 @@ class Contract:
 
 
 def _breach(wrong: ErrorDetails) -> Breach:
-    place, said = ".".join(map(str, wrong["loc"])), wrong["msg"]
+    # names of fields are the sender's text, too
+    place = ".".join(str(part)[:_NAME_CHARS_MAX] for part in wrong["loc"])
+    said = wrong["msg"]
     if wrong["type"].startswith("union_tag_"):
         # none of several shapes was chosen; pydantic's words quote the value, and no place
         tag, tags = wrong["ctx"]["discriminator"].strip("'"), wrong["ctx"].get("expected_tags")
         place = f"{place}.{tag}" if place else tag
         said = f"Input should be one of {tags}" if tags else "Field required"
-    return Breach(_code(wrong["type"]), f"{place}: {said}")
+    return Breach(_code(wrong["type"]), f"{place or 'the whole'}: {said}")
+
+
+def _kinds(schema: Any) -> set[str]:
+    if isinstance(schema, dict):
+        kind = schema.get("type")
+        return set().union([kind] if isinstance(kind, str) else [], *map(_kinds, schema.values()))
+    return set().union(*map(_kinds, schema)) if isinstance(schema, list) else set()
 
 
 def _code(kind: str) -> str:

@@ -30,6 +30,8 @@ STAGE = "ce_stage"
 REASON = "ce_reason"
 DETAIL = "ce_detail"
 
+_TOLD_BYTES_MAX = 4096
+
 
 class Position(NamedTuple):
     """A place in the log. As text: topic/partition/offset."""
@@ -137,12 +139,17 @@ def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) ->
 def failure_headers(
     ingest_headers: Sequence[Header], stage: str, origin: Position, reason: str, detail: str
 ) -> list[Header]:
-    """A payload's own headers, and why it did not pass this stage."""
+    """A payload's own headers, and why it did not pass this stage. Reason and detail may be a
+    domain's own, so they are whatever they are, and of any length."""
     ours = (STAGE, ORIGIN, REASON, DETAIL)
     return [
         *((k, v) for k, v in ingest_headers if k not in ours),
         (STAGE, stage.encode()),
         (ORIGIN, str(origin).encode()),
-        (REASON, reason.encode()),
-        (DETAIL, detail.encode()),
+        (REASON, _told(reason)),
+        (DETAIL, _told(detail)),
     ]
+
+
+def _told(said: object) -> bytes:
+    return str(said).encode(errors="backslashreplace")[:_TOLD_BYTES_MAX]

@@ -84,7 +84,7 @@ class Example(NamedTuple):
     payload: Fields
 
 
-# Each row may give its contract: a TypedDict (of typing_extensions), a dataclass or a pydantic
+# Each row may give its contract: a TypedDict (of typing_extensions) or a pydantic
 # model. It is published with the topics; payloads and events that do not keep it are dead letters.
 # Each row may name its topic, too; it is made where it does not exist yet.
 

@@ -13,4 +13,7 @@ def sent_at_ms(payload: Fields, arrival: Arrival) -> int:
     try:
         return from_rfc3339(at)
     except (ValueError, OverflowError) as error:
-        raise Rejected("bad_time", f"at: not an RFC 3339 time: {error}") from error
+        # its words quote the value
+        raise Rejected(
+            "bad_time", "at: not an RFC 3339 time with its UTC offset, as 2026-01-31T12:00:00Z is"
+        ) from error

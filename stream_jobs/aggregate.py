@@ -79,6 +79,7 @@ class MemberBucket(StatefulProcessor):
                 try:
                     changed[aggregate] |= aggregation.take(aggregate, members[aggregate], member)
                 except Exception as error:  # a share is a user's code
+                    changed[aggregate] |= aggregation.leave(members[aggregate], member)
                     detail = f"{aggregate.name}: {told(error, aggregate.share)}"
                     yield _dead_letter(position, key, value, "share_failed", detail)
         for aggregate, latest in members.items():
@@ -198,10 +199,11 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> 
 
 
 def _versions_before(settings: JobSettings, flow: Flow) -> int:
-    """No aggregate has a higher version yet: each was a record of its own. Where the checkpoint is
-    lost, what is added up anew must not look older to readers than what they have."""
+    """No aggregate has a higher version yet: each was a record of its own, counted from such a
+    number. Where the checkpoint is lost, what is added up anew must not look older to readers
+    than what they have."""
     offsets = GroupOffsets(settings, STAGE)
     try:
-        return offsets.longest([aggregate.topic for aggregate in flow.aggregates])
+        return offsets.ever_written([aggregate.topic for aggregate in flow.aggregates])
     finally:
         offsets.close()

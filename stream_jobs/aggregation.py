@@ -5,13 +5,21 @@ hash bucket add up to a part, the parts of an aggregate to its total. Whatever c
 added up anew from the latest shares, so a move or a correction takes away what it gave before.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any, NamedTuple
 
+import orjson
+
 from shared import snapshot
-from shared.model import Aggregate, Fields
+from shared.model import Aggregate, Fields, Share
+from shared.topology import RECORD_BYTES_MAX
 from shared.user_code import told
+
+_AGGREGATE_ID = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
+_AGGREGATE_ID_RULE = "text of 1 to 200 characters, none of them / or a control character"
+_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024
 
 
 class MemberState(NamedTuple):
@@ -67,17 +75,39 @@ def take(aggregate: Aggregate, members: Members, member: MemberState) -> set[str
         return {known.of} if known is not None and known.of is not None else set()
     if known is not None and member.version <= known.version:
         return set()
-    share = aggregate.share(member.state)
+    share = aggregate.share(dict(member.state))  # what it takes out, the next aggregate still needs
     if share is None:
         latest = Latest(member.version, None, Part(None, {}))
-    elif not isinstance(share.of, str) or not share.of:
-        raise TypeError(f"a share is of an id, which is text, not {type(share.of).__name__}")
     else:
+        _refuse_bad(share)
         latest = Latest(member.version, share.of, Part(member.event_time_ms, share.fields))
     members[member.id] = latest
     if known is not None and (known.of, known.part.fields) == (latest.of, latest.part.fields):
         return set()
     return {row.of for row in (known, latest) if row is not None and row.of is not None}
+
+
+def leave(members: Members, member: MemberState) -> set[str]:
+    """Where the share of a newer state cannot be taken, the old one is no longer true."""
+    known = members.get(member.id)
+    if member.version is None or (known is not None and member.version <= known.version):
+        return set()
+    members[member.id] = Latest(member.version, None, Part(None, {}))
+    return {known.of} if known is not None and known.of is not None else set()
+
+
+def _refuse_bad(share: Share) -> None:
+    if not isinstance(share.of, str) or not _AGGREGATE_ID.fullmatch(share.of):
+        raise ValueError(f"a share is of an id: {_AGGREGATE_ID_RULE}")
+    _refuse_what_cannot_be_written(share.fields)
+
+
+def _refuse_what_cannot_be_written(fields: Fields) -> None:
+    if not isinstance(fields, dict):
+        raise TypeError(f"a dict is expected, not {type(fields).__name__}")
+    size_bytes = len(orjson.dumps(fields))
+    if size_bytes > _BYTES_MAX:
+        raise ValueError(f"{size_bytes} bytes are too many, {_BYTES_MAX} may be")
 
 
 def parts(
@@ -108,6 +138,7 @@ def state_of(aggregate: Aggregate, aggregate_id: str, total: Total) -> tuple[int
     whole = _sum(aggregate, total.parts.values())
     try:
         state = aggregate.total(aggregate_id, whole.fields if whole else None)
+        _refuse_what_cannot_be_written(state)
     except Exception as error:
         raise _blamed(aggregate, error) from error
     return whole.event_time_ms if whole else None, state
@@ -120,6 +151,7 @@ def _sum(aggregate: Aggregate, parts: Iterable[Part]) -> Part | None:
     times = [part.event_time_ms for part in own if part.event_time_ms is not None]
     try:
         fields = reduce(aggregate.add, (part.fields for part in own))
+        _refuse_what_cannot_be_written(fields)
     except Exception as error:
         raise _blamed(aggregate, error) from error
     return Part(max(times, default=None), fields)

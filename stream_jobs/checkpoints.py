@@ -26,6 +26,7 @@ def _topics_read(checkpoint: Path) -> set[str]:
     batches = [path for path in (checkpoint / "offsets").glob("*") if path.name.isdecimal()]
     newest = max(batches, key=lambda path: int(path.name), default=None)
     try:
-        return set(orjson.loads(newest.read_bytes().splitlines()[-1])) if newest else set()
+        offsets = orjson.loads(newest.read_bytes().splitlines()[-1]) if newest else {}
     except (OSError, ValueError, IndexError):
         return set()
+    return set(offsets) if isinstance(offsets, dict) else set()

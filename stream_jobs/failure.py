@@ -16,6 +16,9 @@ _STOPPING = (
     "KAFKA_DATA_LOSS",
 )
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+# the last line of a Python traceback; where it stands in a module is in the log
+_RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
+_REASON_CHARS_MAX = 300
 _NAMED = re.compile(r"(StaleMasterDataError|StoreAwayError): (.+)")
 
 
@@ -37,6 +40,9 @@ def judge(message: str) -> Failure:
 
 
 def _last_telling_line(message: str) -> str:
+    raised = _RAISED.findall(message)
+    if raised and "Traceback (most recent call last)" in message:
+        return str(raised[-1])[:_REASON_CHARS_MAX]
     lines = [line.strip() for line in message.splitlines()]
     telling = [line for line in lines if line and not line.startswith(("at ", "===", "Caused by"))]
-    return telling[0][:300] if telling else "no reason given"
+    return telling[0][:_REASON_CHARS_MAX] if telling else "no reason given"

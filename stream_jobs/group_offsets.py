@@ -59,11 +59,10 @@ class GroupOffsets:
             lag += end - max(place.offset, start)  # a negative offset says that there is none
         return lag
 
-    def longest(self, topics: Sequence[str]) -> int:
-        """Records ever written to the longest partition of these topics."""
+    def ever_written(self, topics: Sequence[str]) -> int:
+        """Records, those included that compaction has taken away."""
         places = self._partitions(topics)
-        ends = (self._consumer.get_watermark_offsets(place, _TIMEOUT_S)[1] for place in places)
-        return max(ends, default=0)
+        return sum(self._consumer.get_watermark_offsets(at, _TIMEOUT_S)[1] for at in places)
 
     def close(self) -> None:
         self._consumer.close()

@@ -60,4 +60,6 @@ def main(job: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m stream_jobs.last_word JOB")
     sys.exit(main(sys.argv[1]))

@@ -176,7 +176,7 @@ def test_every_message_becomes_an_event_of_its_kind(message: dict[str, Any]) -> 
         ({"what": "delayed"}, "field_missing", "delayed.minutes: Field required"),
         ({"what": "delayed", "minutes": "5"}, "wrong_type", "delayed.minutes: Input should be a"),
         ({"what": "delayed", "minutes": -5}, "bad_value", "delayed.minutes: Input should be gr"),
-        ({"what": "departed", "at": "noon"}, "bad_time", "at: not an RFC 3339 time: "),
+        ({"what": "departed", "at": "noon"}, "bad_time", "at: not an RFC 3339 time"),
     ],
 )
 def test_a_broken_message_is_parked_and_says_what_is_wrong(

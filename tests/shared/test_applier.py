@@ -217,3 +217,18 @@ def test_what_is_no_state_parks_its_event_and_nothing_of_it_stays(returned: Any,
     assert applied.snapshot is not None
     assert applied.snapshot.state == {"n": 0}
     assert applied.parked[0].detail == says
+
+
+def test_an_event_that_would_make_the_state_too_large_is_parked_and_the_state_stays() -> None:
+    def keep_all(state: Fields, event: Event) -> Fields:
+        return {**state, event.id: event.data["text"]}
+
+    applier = Applier(Entity("thing", ("reading",), lambda _: {}, keep_all), ring_size=64)
+    records = [
+        event_record(i)._replace(data={"text": "x" * 1_000_000 if i else "first"}) for i in range(9)
+    ]
+    applied = applier.apply("device-0001", None, records)
+    assert [parked.record.id for parked in applied.parked] == ["event-8"]
+    assert "bytes" in applied.parked[0].detail
+    assert applied.snapshot is not None
+    assert len(snapshot.encode(applied.snapshot, "f")) < 8 * 1024 * 1024

@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
@@ -90,3 +92,39 @@ def test_what_json_cannot_say_breaks_the_contract_of_a_reading() -> None:
     reading = {"unit": None, "area": "a", "model": "m", "attributes": {}, "rest": {}}
     assert Contract(Reading).breach({**reading, "value": 1.0}) is None
     assert Contract(Reading).breach({**reading, "value": float("nan")}) is not None
+
+
+class Moment(TypedDict):
+    at: datetime
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Line(TypedDict):
+    points: list[Point]
+
+
+class Many(TypedDict):
+    numbers: list[float]
+
+
+@pytest.mark.parametrize("shape", [Moment, Point, Line, tuple[int, int]])
+def test_a_shape_that_no_json_value_keeps_is_refused_at_once(shape: Any) -> None:
+    with pytest.raises(TypeError, match="JSON has no"):
+        Contract(shape)
+
+
+def test_a_list_of_very_many_wrong_values_is_told_by_its_number() -> None:
+    assert Contract(Many).breach({"numbers": [""] * 5000}) == (
+        "bad_value",
+        "5000 values in it break the contract",
+    )
+
+
+def test_a_long_name_of_a_field_is_cut() -> None:
+    breach = Contract(dict[str, int]).breach({"k" * 100_000: "x"})
+    assert breach is not None
+    assert len(breach.detail) < 200

@@ -1,7 +1,10 @@
+from typing import Any
+
 import orjson
 import pytest
 
-from shared.envelope import event_value, read_event
+from shared import envelope
+from shared.envelope import Position, event_value, failure_headers, read_event
 from tests.builders import event_record
 
 
@@ -25,3 +28,10 @@ def test_a_time_that_no_clock_shows_makes_no_event(name: str, time_ms: object) -
     value = orjson.loads(event_value(record)) | {name: time_ms}
     with pytest.raises(ValueError, match="no event"):
         read_event(record.position, orjson.dumps(value))
+
+
+@pytest.mark.parametrize("said", [5, None, "lone \ud800", "x" * 100_000, b"\xff"])
+def test_whatever_a_domain_gives_as_reason_or_detail_travels(said: Any) -> None:
+    headers = dict(failure_headers([], "enrich", Position("t", 0, 0), said, said))
+    assert headers[envelope.REASON] == headers[envelope.DETAIL]
+    assert 0 < len(headers[envelope.DETAIL]) <= 4096

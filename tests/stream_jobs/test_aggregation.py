@@ -116,11 +116,44 @@ def test_what_does_not_change_a_share_changes_no_aggregate() -> None:
     assert members["device-1"].version == 2
 
 
-@pytest.mark.parametrize("of", ["", None, 5])
-def test_a_share_of_nothing_is_refused(of: Any) -> None:
+@pytest.mark.parametrize("of", ["", None, 5, "a/b", "a\nb", "x" * 201])
+def test_a_share_of_nothing_that_could_be_asked_for_is_refused(of: Any) -> None:
     careless = replace(AREA, share=lambda _state: Share(of, {}))
-    with pytest.raises(TypeError, match="a share is of an id"):
+    with pytest.raises(ValueError, match="a share is of an id: text of 1 to 200"):
         aggregation.take(careless, {}, _device(1, 1, "north", 1.0))
+
+
+@pytest.mark.parametrize("fields", [None, [1], {1: 2}, {"n": 2**70}, {"n": object()}])
+def test_a_share_that_cannot_be_written_is_refused_before_it_could_stop_anything(
+    fields: Any,
+) -> None:
+    careless = replace(AREA, share=lambda _state: Share("north", fields))
+    with pytest.raises(TypeError):
+        aggregation.take(careless, {}, _device(1, 1, "north", 1.0))
+
+
+def test_who_has_a_newer_state_without_a_share_that_can_be_taken_has_left() -> None:
+    members: Members = {}
+    aggregation.take(AREA, members, _device(1, 1, "north", 7.0))
+    assert aggregation.leave(members, _device(1, 2, "", 7.0)) == {"north"}
+    assert dict(aggregation.parts(AREA, members, ["north"])) == {"north": None}
+    assert aggregation.take(AREA, members, _device(1, 1, "north", 7.0)) == set()
+    assert aggregation.leave(members, _device(1, 1, "north", 7.0)) == set()
+
+
+@pytest.mark.parametrize("state", [None, [1], {"n": 2**70}])
+def test_a_total_that_cannot_be_written_is_told_by_the_aggregate_s_name(state: Any) -> None:
+    careless = replace(AREA, name="sums", total=lambda _id, _sum: state)
+    with pytest.raises(AddFailedError, match="aggregate sums cannot be added up: TypeError"):
+        aggregation.state_of(careless, "x", Total(1, {}))
+
+
+def test_a_share_may_take_the_state_apart() -> None:
+    careless = replace(AREA, share=lambda state: Share(state.pop("area"), state))
+    member = _device(1, 1, "north", 7.0)
+    assert aggregation.take(careless, {}, member) == {"north"}
+    assert member.state is not None
+    assert member.state["area"] == "north"
 
 
 def test_a_mistake_in_adding_is_told_by_the_aggregate_s_name() -> None:

@@ -7,7 +7,16 @@ import pytest
 from shared import envelope
 from shared.envelope import Position, read_event
 from shared.flow import FLOW
-from shared.model import Arrival, Draft, Endpoint, EventType, Fields, MasterData
+from shared.model import (
+    Arrival,
+    Draft,
+    Endpoint,
+    EventType,
+    Fields,
+    MasterData,
+    MissingMasterData,
+    Rejected,
+)
 from shared.topology import Flow
 from stream_jobs.enrichment import Outgoing, Payload, enricher
 
@@ -181,3 +190,30 @@ def test_a_mistake_in_an_enrichment_says_what_and_where(enrich: Any, detail: str
 def test_an_event_too_deep_to_be_written_is_parked_as_that() -> None:
     out = _enrich(b'{"value": 1, "deep": ' + b"[" * 300 + b"]" * 300 + b"}")
     assert (out.topic, dict(out.headers)[envelope.REASON]) == ("dlq.enrich.v1", b"not_writable")
+
+
+class Unsayable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("not even this")
+
+
+@pytest.mark.parametrize(
+    ("raised", "topic"),
+    [
+        (MissingMasterData("aircraft", 5), "retry.enrich.v1"),  # type: ignore[arg-type]
+        (MissingMasterData("aircraft", None), "retry.enrich.v1"),  # type: ignore[arg-type]
+        (Rejected(404, 5), "dlq.enrich.v1"),  # type: ignore[arg-type]
+        (ValueError("lone \ud800"), "dlq.enrich.v1"),
+        (Unsayable(), "dlq.enrich.v1"),
+    ],
+    ids=["number", "nothing", "numbers", "surrogate", "unsayable"],
+)
+def test_whatever_an_enrichment_raises_stops_nobody_else(raised: Exception, topic: str) -> None:
+    def careless(_payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft:
+        raise raised
+
+    flow = Flow((Endpoint("telemetry", careless, emits=("reading",)),), (EventType("reading"),), ())
+    place = Position("ingest.telemetry.v1", 0, 0)
+    out = enricher(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
+    assert (out.topic, out.value) == (topic, b"{}")
+    assert all(isinstance(value, bytes) for _, value in out.headers)

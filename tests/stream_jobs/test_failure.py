@@ -30,3 +30,23 @@ def test_anything_else_is_tried_again() -> None:
     failure = judge("java.util.concurrent.TimeoutException: no answer\n\tat somewhere")
     assert (failure.stops, failure.waits) == (False, False)
     assert failure.reason == "java.util.concurrent.TimeoutException: no answer"
+
+
+def test_what_python_code_raised_is_told_by_its_last_words() -> None:
+    message = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "aggregation.py", line 5, in _sum
+    fields = reduce(aggregate.add, fields)
+TypeError: unsupported operand type(s) for +: 'int' and 'str'
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+stream_jobs.aggregation.AddFailedError: aggregate area cannot be added up: TypeError: x; mend its code
+
+\tat org.apache.spark.api.python.BasePythonRunner(PythonRunner.scala:1)
+Caused by: java.lang.RuntimeException: no
+"""  # noqa: E501 - as Spark writes it
+    assert judge(message).reason == (
+        "AddFailedError: aggregate area cannot be added up: TypeError: x; mend its code"
+    )
