@@ -192,7 +192,7 @@ def test_an_event_too_deep_to_be_written_is_parked_as_that() -> None:
     assert (out.topic, dict(out.headers)[envelope.REASON]) == ("dlq.enrich.v1", b"not_writable")
 
 
-class Unsayable(Exception):
+class UnsayableError(Exception):
     def __str__(self) -> str:
         raise ValueError("not even this")
 
@@ -204,7 +204,7 @@ class Unsayable(Exception):
         (MissingMasterData("aircraft", None), "retry.enrich.v1"),  # type: ignore[arg-type]
         (Rejected(404, 5), "dlq.enrich.v1"),  # type: ignore[arg-type]
         (ValueError("lone \ud800"), "dlq.enrich.v1"),
-        (Unsayable(), "dlq.enrich.v1"),
+        (UnsayableError(), "dlq.enrich.v1"),
     ],
     ids=["number", "nothing", "numbers", "surrogate", "unsayable"],
 )
