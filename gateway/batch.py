@@ -6,7 +6,10 @@ any bytes of any entity:
     <entity id> <length>[ <idempotency key>]\\n<as many bytes>\\n ...
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from hashlib import sha256
+from itertools import islice
 
 from gateway.ingest_record import Item, RequestHead, is_idempotency_key
 from gateway.problems import Problem
@@ -23,18 +26,28 @@ Items = list[Item | Problem | None]  # None: a blank line
 
 def is_batch(entity_id: str, head: RequestHead) -> bool:
     """NDJSON to an entity; without an entity nothing else than a batch makes sense."""
-    if head.media_type == NDJSON and entity_id:
-        _refuse_encoded(head)
-        return True
     if entity_id:
-        return False
-    if head.media_type != FRAMES:
-        raise Problem(
+        if head.media_type == FRAMES:
+            raise _refused(
+                415,
+                "frames_with_entity",
+                "frames name their entities themselves: POST them to /v1/<endpoint>",
+            )
+        if head.media_type != NDJSON:
+            return False
+    elif head.media_type != FRAMES:
+        raise _refused(
             415,
             "no_entity",
             "POST a payload to /v1/<endpoint>/<entity id>, or here frames of several entities as "
             f"{FRAMES.decode()}",
-            outcome="definite",
+        )
+    elif head.idempotency_key is not None:
+        raise _refused(
+            400,
+            "bad_idempotency_key",
+            "give each frame its own key, '<entity id> <length> <idempotency key>', and send no "
+            "Idempotency-Key header with frames",
         )
     _refuse_encoded(head)
     return True
@@ -58,23 +71,37 @@ def kept_headers(entity_id: str, head: RequestHead) -> list[Header]:
     return [*kept, (CONTENT_TYPE, b"application/json")] if entity_id else kept
 
 
-def split(body: bytes, entity_id: str, head: RequestHead, bytes_max: int) -> Items:
+def split(
+    body: bytes, entity_id: str, head: RequestHead, bytes_max: int, payloads_max: int
+) -> Items:
+    """Never more than may be taken: a small body can hold millions of lines or frames."""
     if entity_id:
+        if body.count(b"\n") + (not body.endswith(b"\n")) > payloads_max:
+            raise _too_long(f"{payloads_max} lines here, blank ones included")
         return list(ndjson(body, entity_id, head.idempotency_key, bytes_max))
-    return list(frames(body, bytes_max))
+    items: Items = list(islice(frames(body, bytes_max), payloads_max + 1))
+    if len(items) > payloads_max:
+        raise _too_long(f"{payloads_max} frames here")
+    return items
 
 
 def ndjson(
     body: bytes, entity_id: str, key: str | None, bytes_max: int
 ) -> Iterator[Item | Problem | None]:
-    """Line by line; None for a blank one."""
-    for number, line in enumerate(body.split(b"\n")):
+    """Line by line; None for a blank one. Under a key, a line is known by what it holds and not by
+    its number: a client may send again only those lines that were refused."""
+    seen: Counter[str] = Counter()
+    for line in body.split(b"\n"):
         if not line.strip():
             yield None
         elif len(line) > bytes_max:
             yield _too_large(bytes_max)
+        elif key is None:
+            yield Item(entity_id, line, None)
         else:
-            yield Item(entity_id, line, None if key is None else (key, str(number)))
+            digest = sha256(line).hexdigest()
+            yield Item(entity_id, line, (key, digest, str(seen[digest])))
+            seen[digest] += 1
 
 
 def frames(body: bytes, bytes_max: int) -> Iterator[Item | Problem]:
@@ -114,12 +141,16 @@ def _bad_frame(at: int, rule: str) -> Problem:
     return _refused(
         400,
         "bad_frame",
-        f"the frame at byte {at} cannot be cut out ({rule}); it and all after it was not written",
+        f"the frame at byte {at} cannot be cut out ({rule}); it and all after it were not written",
     )
 
 
 def _too_large(bytes_max: int) -> Problem:
     return _refused(413, "body_too_large", f"a payload has at most {bytes_max} bytes here")
+
+
+def _too_long(most: str) -> Problem:
+    return _refused(413, "batch_too_long", f"a batch has at most {most}; send it in several")
 
 
 def _refused(status: int, code: str, detail: str) -> Problem:

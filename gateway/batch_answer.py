@@ -9,6 +9,9 @@ from gateway.ingest_record import Item
 from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
 from gateway.problems import Problem, problem_of
 
+# a line alone is known under the batch's key only as long as no other line equals it
+_AGAIN = "send it again: with its whole batch where an Idempotency-Key stands for that, else alone"
+
 
 def batch_answer(
     items: Sequence[Item | Problem | None],
@@ -32,7 +35,7 @@ def batch_answer(
                     {"line": number, "status": 202, "id": event_id, **outcome._asdict()}
                 )
                 continue
-            problem = problem_of(outcome)
+            problem = problem_of(outcome, _AGAIN)
         problems.append(problem)
         receipts.append(
             {
@@ -60,5 +63,5 @@ def _all_refused(problems: Sequence[Problem]) -> Problem:
         return Problem(400, "empty_body", "there is no payload in the batch", outcome="definite")
     # what may be better next time comes first, what nobody can tell before all
     worst = max(problems, key=lambda problem: (problem.outcome == "unknown", problem.status))
-    detail = f"none of the {len(problems)} payloads was accepted: {worst.detail}"
+    detail = f"nothing was accepted: {worst.detail}"
     return Problem(worst.status, worst.code, detail, outcome=worst.outcome, headers=worst.headers)

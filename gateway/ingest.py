@@ -14,7 +14,7 @@ from gateway.admission import Admission
 from gateway.batch_answer import batch_answer
 from gateway.ingest_record import Item, RequestHead, read_head, record_of
 from gateway.outcomes import Log, NotWritten, OutcomeUnknown, Receipt
-from gateway.payload import ClientGone, Payload, send_problem
+from gateway.payload import ClientGone, Limit, Patience, Payload, send_problem
 from gateway.problems import Problem, instance_of, problem_of, retry_after
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Endpoint
@@ -30,12 +30,13 @@ class Ingest:
         self._flow = flow
         self._log = log
         self._admission = admission
-        self._body_bytes_max = settings.body_bytes_max
-        self._batch_bytes_max = settings.batch_bytes_max
+        self._body_limit = Limit(settings.body_bytes_max, "HEADRACE_BODY_BYTES_MAX")
+        self._batch_limit = Limit(settings.batch_bytes_max, "HEADRACE_BATCH_BYTES_MAX")
         self._batch_payloads_max = settings.batch_payloads_max
+        self._patience = Patience(settings.body_pause_max_s, settings.body_deadline_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = Payload(receive, self._admission)
+        body = Payload(receive, self._admission, self._patience)
         try:
             endpoint, entity_id, head = self._admit(scope)
             if batch.is_batch(entity_id, head):
@@ -45,7 +46,7 @@ class Ingest:
         except ClientGone:
             return
         except Problem as problem:
-            if (b"expect", b"100-continue") in scope["headers"]:
+            if not body.is_complete and (b"expect", b"100-continue") in scope["headers"]:
                 # whether the refused body follows or not is the client's choice: nobody can tell
                 # where its next request would begin
                 problem.ends_connection = True
@@ -70,7 +71,7 @@ class Ingest:
     async def _accept(
         self, endpoint: Endpoint, entity_id: str, head: RequestHead, body: Payload, send: Send
     ) -> None:
-        payload = await body.read(head.declared_bytes, self._body_bytes_max)
+        payload = await body.read(head.declared_bytes, self._body_limit)
         if not payload:
             raise _refused(400, "empty_body", "an empty body is no payload")
         received_ms = time.time_ns() // 1_000_000
@@ -89,16 +90,10 @@ class Ingest:
     async def _accept_batch(
         self, endpoint: Endpoint, entity_id: str, head: RequestHead, body: Payload, send: Send
     ) -> None:
-        whole = await body.read(head.declared_bytes, self._batch_bytes_max)
-        items = batch.split(whole, entity_id, head, self._body_bytes_max)
-        payloads = sum(isinstance(item, Item) for item in items)
-        if payloads > self._batch_payloads_max:
-            raise _refused(
-                413,
-                "batch_too_long",
-                f"a batch has at most {self._batch_payloads_max} payloads here, this one has "
-                f"{payloads}; send them in several",
-            )
+        whole = await body.read(head.declared_bytes, self._batch_limit)
+        items = batch.split(
+            whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
+        )
         received_ms = time.time_ns() // 1_000_000
         kept = batch.kept_headers(entity_id, head)
         made = [
@@ -106,11 +101,11 @@ class Ingest:
             for item in items
             if isinstance(item, Item)
         ]
-        self._enter(payloads)
+        self._enter(len(made))
         try:
             outcomes = await self._log.append_all(endpoint.topic, [record for _, record in made])
         finally:
-            self._admission.leave(payloads)
+            self._admission.leave(len(made))
         ids = [event_id for event_id, _ in made]
         answer = batch_answer(items, ids, outcomes, to_rfc3339(received_ms))
         await _send(207, [(b"content-type", b"application/json")], answer, send)

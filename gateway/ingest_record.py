@@ -67,7 +67,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead:
 
 class Item(NamedTuple):
     """A payload, and by what a repeat of it is known: the client's key and, where one key stands
-    for a whole batch, the place in it."""
+    for a whole batch, which of its payloads it is."""
 
     entity_id: str
     payload: bytes

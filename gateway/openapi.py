@@ -36,7 +36,11 @@ _RECEIPTS = {
                 "type": "object",
                 "required": ["line", "status"],
                 "properties": {
-                    "line": {"type": "integer", "description": "line or frame, from 0 on"},
+                    "line": {
+                        "type": "integer",
+                        "description": "number of the line, blank ones included, or of the frame; "
+                        "from 0 on",
+                    },
                     "status": {"type": "integer"},
                     "id": {"type": "string", "format": "uuid"},
                     "topic": {"type": "string"},
@@ -69,6 +73,7 @@ _RECEIPTS_ANSWER = {
 }
 _REFUSALS = {
     "400": "The entity id, a header or the body is not acceptable.",
+    "408": "The body came too slowly. Nothing was written.",
     "413": "The body is larger than the gateway or Kafka takes.",
     "503": "Kafka is away or the gateway is full. `outcome` says whether it may have been written.",
 }
@@ -150,6 +155,7 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
             },
             "207": _RECEIPTS_ANSWER,
             **{status: _refusal(description) for status, description in _REFUSALS.items()},
+            "415": _refusal("Frames, or NDJSON that is compressed as a whole."),
         },
     }
 

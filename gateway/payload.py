@@ -1,6 +1,7 @@
 """A request's body, byte for byte and never more of it than the cap."""
 
 import asyncio
+from typing import NamedTuple
 
 from starlette.types import Message, Receive, Send
 
@@ -16,27 +17,37 @@ class ClientGone(Exception):  # noqa: N818 - it is what happened
     """There is nobody left to answer, and nothing was written."""
 
 
+class Limit(NamedTuple):
+    """How many bytes a body may have, and the setting that says so."""
+
+    bytes_max: int
+    setting: str
+
+
+class Patience(NamedTuple):
+    """How long a body may take: whoever stops in the middle holds memory that others need."""
+
+    pause_s: float
+    whole_s: float
+
+
 class Payload:
     """What has been received so far; it takes its place in memory until `release`."""
 
-    def __init__(self, receive: Receive, admission: Admission) -> None:
+    def __init__(self, receive: Receive, admission: Admission, patience: Patience) -> None:
+        self.is_complete = False
         self._receive = receive
         self._admission = admission
-        self._bytes_max = 0
+        self._patience = patience
         self._held_bytes = 0
 
-    async def read(self, declared_bytes: int | None, bytes_max: int) -> bytes:
-        self._bytes_max = bytes_max
-        if declared_bytes is not None and declared_bytes > self._bytes_max:
-            raise self._too_large()
-        chunks: list[bytes] = []
-        more = True
-        while more:
-            message = await self._receive()
-            more = message.get("more_body", False)
-            chunk = self._take(message)
-            if chunk:
-                chunks.append(chunk)
+    async def read(self, declared_bytes: int | None, limit: Limit) -> bytes:
+        if declared_bytes is not None and declared_bytes > limit.bytes_max:
+            raise _too_large(limit)
+        try:
+            chunks = await self._receive_all(limit)
+        except TimeoutError:
+            raise self._too_slow() from None
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if declared_bytes is not None and len(body) != declared_bytes:
             raise Problem(
@@ -46,18 +57,34 @@ class Payload:
                 outcome="definite",
                 ends_connection=True,
             )
+        self.is_complete = True
         return body
 
     def release(self) -> None:
         self._admission.let_go(self._held_bytes)
         self._held_bytes = 0
 
-    def _take(self, message: Message) -> bytes:
+    async def _receive_all(self, limit: Limit) -> list[bytes]:
+        pause_s, whole_s = self._patience
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + whole_s
+        chunks: list[bytes] = []
+        async with asyncio.timeout(min(pause_s, whole_s)) as wait:
+            while True:
+                message = await self._receive()
+                chunk = self._take(message, limit)
+                if chunk:
+                    chunks.append(chunk)
+                if not message.get("more_body", False):
+                    return chunks
+                wait.reschedule(min(now_s() + pause_s, end_s))
+
+    def _take(self, message: Message, limit: Limit) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientGone
         chunk: bytes = message.get("body", b"")
-        if self._held_bytes + len(chunk) > self._bytes_max:
-            raise self._too_large()
+        if self._held_bytes + len(chunk) > limit.bytes_max:
+            raise _too_large(limit)
         if not self._admission.hold(len(chunk)):
             raise Problem(
                 503,
@@ -70,15 +97,27 @@ class Payload:
         self._held_bytes += len(chunk)
         return chunk
 
-    def _too_large(self) -> Problem:
+    def _too_slow(self) -> Problem:
+        pause_s, whole_s = self._patience
         return Problem(
-            413,
-            "body_too_large",
-            f"a body has at most {self._bytes_max} bytes here; send less, or ask the operator to "
-            "raise HEADRACE_BODY_BYTES_MAX",
+            408,
+            "body_too_slow",
+            f"a body has to come within {whole_s:g} s here, without a pause of {pause_s:g} s; of "
+            f"this one {self._held_bytes} bytes came: send it again, faster or in smaller parts",
             outcome="definite",
             ends_connection=True,
         )
+
+
+def _too_large(limit: Limit) -> Problem:
+    return Problem(
+        413,
+        "body_too_large",
+        f"a body has at most {limit.bytes_max} bytes here; send less, or ask the operator to "
+        f"raise {limit.setting}",
+        outcome="definite",
+        ends_connection=True,
+    )
 
 
 async def send_problem(problem: Problem, instance: str, receive: Receive, send: Send) -> None:

@@ -63,13 +63,13 @@ def instance_of(scope: Scope) -> str:
     return raw.decode("ascii", errors="replace")
 
 
-def problem_of(outcome: NotWritten | OutcomeUnknown) -> Problem:
+def problem_of(outcome: NotWritten | OutcomeUnknown, again: str = "send it again") -> Problem:
     if isinstance(outcome, OutcomeUnknown):
         return Problem(
             503,
             "outcome_unknown",
-            "Kafka did not confirm the payload in time; it may have been written, so send it again "
-            "(with the same Idempotency-Key it has one effect)",
+            "Kafka did not confirm the payload in time; it may have been written (with the same "
+            f"Idempotency-Key it has one effect), so {again}",
             outcome="unknown",
             headers=retry_after(1),
         )
@@ -78,7 +78,7 @@ def problem_of(outcome: NotWritten | OutcomeUnknown) -> Problem:
     return Problem(
         503,
         outcome.code,
-        f"{outcome.detail}; nothing was written, send it again",
+        f"{outcome.detail}; the payload was not written, {again}",
         outcome="definite",
         headers=retry_after(1),
     )

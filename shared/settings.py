@@ -2,9 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _PREFIX = "HEADRACE_"
@@ -19,6 +19,8 @@ def explain(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return "\n".join(
             f"{_variable(wrong['loc'])}={wrong['input']!r}: {wrong['msg']}"
+            if wrong["loc"]
+            else str(wrong["ctx"]["error"])  # of several settings, which it names itself
             for wrong in error.errors(include_url=False)
         )
     if isinstance(error, SettingsError):
@@ -53,11 +55,28 @@ class GatewaySettings(Settings):
     body_bytes_max: int = Field(1024 * 1024, ge=1)
     batch_bytes_max: int = Field(8 * 1024 * 1024, ge=1)
     batch_payloads_max: int = Field(2000, ge=1)
+    body_pause_max_s: float = Field(10.0, gt=0, description="between two parts of a body")
+    body_deadline_s: float = Field(60.0, gt=0, description="a whole body has come by then")
     produce_deadline_s: float = Field(10.0, gt=0, description="a POST's outcome is told by then")
     in_flight_requests_max: int = Field(4096, ge=1)
     in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)
     docs: bool = Field(True, description="serve /docs and /openapi.json")
     shutdown_grace_s: float = Field(10.0, gt=0)
+
+    @model_validator(mode="after")
+    def _what_is_allowed_can_be_held(self) -> Self:
+        for one, most in (
+            ("batch_payloads_max", "in_flight_requests_max"),
+            ("batch_bytes_max", "in_flight_bytes_max"),
+            ("body_bytes_max", "in_flight_bytes_max"),
+        ):
+            wanted, held = getattr(self, one), getattr(self, most)
+            if wanted > held:
+                raise ValueError(
+                    f"{_variable((one,))}={wanted} is more than {_variable((most,))}={held}: what "
+                    "is that large would be refused for ever; lower the one or raise the other"
+                )
+        return self
 
 
 class JobSettings(Settings):

@@ -30,6 +30,8 @@ def settings(tmp_path: Path) -> GatewaySettings:
         batch_payloads_max=100,
         in_flight_requests_max=250,
         in_flight_bytes_max=3000,
+        body_pause_max_s=0.5,
+        body_deadline_s=1.5,
     )
 
 

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import batch
-from gateway.ingest_record import Item
+from gateway.ingest_record import Item, read_head
 from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
 from gateway.problems import Problem
 from tests.gateway.support import FakeLog, Gateway
 
 NDJSON = {"content-type": "application/x-ndjson"}
 FRAMES = {"content-type": "application/vnd.headrace.frames"}
+KEYED_FRAMES = {**FRAMES, "idempotency-key": "k"}
 KIB = 1024
 
 
@@ -154,6 +155,39 @@ def test_a_bad_line_is_told_by_its_number_and_the_others_are_written(gateway: Ga
     assert [record.value for record in gateway.log.records] == [b"1", b"3"]
 
 
+def test_no_more_of_a_batch_is_looked_at_than_may_be_taken() -> None:
+    head = read_head([(b"idempotency-key", b"k")])
+    frames = iter([*[Problem(400, "bad", "bad")] * 3, *[None] * 1000])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "frames", lambda *_: frames)
+        patch.setattr(batch, "ndjson", lambda *_: pytest.fail("the lines were cut"))
+        for entity_id in ("", "d"):
+            with pytest.raises(Problem, match="batch_too_long"):
+                batch.split(b"\n" * 3, entity_id, head, KIB, 2)
+    assert len(list(frames)) == 1000
+
+
+def test_a_line_that_is_sent_again_alone_keeps_its_id_and_takes_no_others(gateway: Gateway) -> None:
+    keyed = {**NDJSON, "idempotency-key": "k"}
+    whole = gateway.post(content=b"1\n2\n3\n2", headers=keyed).json()["receipts"]
+    ids = [receipt["id"] for receipt in whole]
+    assert len(set(ids)) == 4
+    (alone,) = gateway.post(content=b"3", headers=keyed).json()["receipts"]
+    assert alone["id"] == ids[2]
+
+
+def test_a_batch_too_large_is_told_the_setting_of_batches(gateway: Gateway) -> None:
+    detail = gateway.post(content=b"1" * 2001, headers=NDJSON).json()["detail"]
+    assert "2000 bytes" in detail
+    assert "HEADRACE_BATCH_BYTES_MAX" in detail
+
+
+def test_a_first_frame_that_cannot_be_cut_out_leaves_nothing_accepted(gateway: Gateway) -> None:
+    detail = gateway.post("/v1/telemetry", content=b"nonsense", headers=FRAMES).json()["detail"]
+    assert detail.startswith("nothing was accepted: the frame at byte 0 cannot be cut out (")
+    assert detail.endswith("; it and all after it were not written")
+
+
 class SomeFail(FakeLog):
     async def append_all(self, topic: str, records: Any) -> Any:
         receipt = Receipt(topic, 0, 1)
@@ -166,6 +200,8 @@ def test_what_became_of_each_is_told_apart(gateway: Gateway, monkeypatch: Any) -
     told = gateway.post(content=b"1\n2\n3", headers=NDJSON).json()
     ends = [(r["status"], r.get("outcome")) for r in told["receipts"]]
     assert ends == [(202, None), (503, "unknown"), (503, "definite")]
+    for refusal in told["receipts"][1:]:
+        assert "with its whole batch where an Idempotency-Key stands" in refusal["detail"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +215,9 @@ def test_where_nothing_was_accepted_the_status_says_so(
     answer = gateway.post(content=b"1\n2", headers=NDJSON)
     assert (answer.status_code, answer.json()["outcome"]) == (503, outcome)
     assert answer.headers["retry-after"] == "1"
-    assert "none of the 2 payloads" in answer.json()["detail"]
+    detail = answer.json()["detail"]
+    assert detail.startswith("nothing was accepted: Kafka ")
+    assert "with its whole batch where an Idempotency-Key stands for that, else alone" in detail
 
 
 @pytest.mark.parametrize(
@@ -194,7 +232,13 @@ def test_where_nothing_was_accepted_the_status_says_so(
         ("/v1/telemetry/d", b"\n \r\n", NDJSON, 400, "empty_body"),
         ("/v1/telemetry", b"", FRAMES, 400, "empty_body"),
         ("/v1/telemetry", b"nonsense", FRAMES, 400, "bad_frame"),
+        ("/v1/telemetry/d", b"d 2\n{}\n", FRAMES, 415, "frames_with_entity"),
+        ("/v1/telemetry", b"d 2\n{}\n", KEYED_FRAMES, 400, "bad_idempotency_key"),
         ("/v1/telemetry/d", b"1\n" * 101, NDJSON, 413, "batch_too_long"),
+        ("/v1/telemetry/d", b"1\n" * 100 + b"1", NDJSON, 413, "batch_too_long"),
+        ("/v1/telemetry/d", b"\n" * 2000, NDJSON, 413, "batch_too_long"),
+        ("/v1/telemetry", b"d 1\n1\n" * 101, FRAMES, 413, "batch_too_long"),
+        ("/v1/telemetry", b"- 0\n\n" * 101, FRAMES, 413, "batch_too_long"),
         ("/v1/telemetry/d", b"1" * (9 << 20), NDJSON, 413, "body_too_large"),
     ],
 )

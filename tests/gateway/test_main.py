@@ -10,6 +10,9 @@ import pytest
     [
         ("HEADRACE_GATEWAY_PORT", "eighty"),
         ("HEADRACE_BODY_BYTES_MAX", "0"),
+        ("HEADRACE_BATCH_PAYLOADS_MAX", "5000"),
+        ("HEADRACE_BATCH_BYTES_MAX", "33554433"),
+        ("HEADRACE_BODY_BYTES_MAX", "33554433"),
         ("HEADRACE_FLOW", "shared.nix:FLOW"),
         ("HEADRACE_FLOW", "shared.flow:load_flow"),
     ],

@@ -26,7 +26,11 @@ DEADLINE_S = 3.0
 @pytest.fixture
 def real(broker: Stack, tmp_path: Path) -> Iterator[GatewayProcess]:
     # a small deadline, so that the tests need not wait long; the bounds follow from it
-    settings = {"produce_deadline_s": DEADLINE_S, "in_flight_requests_max": 100}
+    settings = {
+        "produce_deadline_s": DEADLINE_S,
+        "in_flight_requests_max": 100,
+        "batch_payloads_max": 100,
+    }
     with GatewayProcess(broker.kafka_bootstrap, tmp_path, **settings) as gateway:
         until(lambda: gateway.status("/readyz") == 200, 20)
         yield gateway

@@ -1,14 +1,21 @@
 """What clients do with their sockets, against the real server."""
 
+import contextlib
 import json
+import re
+import shutil
 import socket
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
+from gateway.outcomes import NotWritten
 from tests.gateway.support import Gateway, Served
 
 PATH = "/v1/telemetry/device-0001"
+README = Path(__file__).parents[2] / "README.md"
 
 
 def _head(*headers: str) -> bytes:
@@ -126,6 +133,55 @@ def test_a_refusal_does_not_spoil_the_next_request_on_the_connection(
     assert [record.value for record in gateway.log.records] == [b"next"]
 
 
+def test_a_body_that_was_read_whole_and_refused_ends_no_connection(
+    gateway: Gateway, served: Served
+) -> None:
+    with served.connect() as connection:
+        connection.sendall(_head("Content-Length: 4", "Expect: 100-continue"))
+        assert _some(connection).startswith(b"HTTP/1.1 100 ")
+        gateway.log.failure = NotWritten("kafka_unreachable", "Kafka is away")
+        connection.sendall(b"gone")
+        status, head, _ = _answer(connection)
+        assert (status, b"connection: close" in head.lower()) == (503, False)
+        gateway.log.failure = None
+        connection.sendall(_head("Content-Length: 4") + b"next")
+        assert _answer(connection)[0] == 202
+
+
+def _too_slow(answer: tuple[int, bytes, dict[str, object]]) -> None:
+    status, head, problem = answer
+    assert (status, problem["code"], problem["outcome"]) == (408, "body_too_slow", "definite")
+    assert b"connection: close" in head.lower()
+
+
+def test_bodies_that_never_end_do_not_keep_the_others_out(gateway: Gateway, served: Served) -> None:
+    idle = [served.connect() for _ in range(3)]
+    for connection in idle:
+        connection.sendall(_head("Content-Length: 1000") + b"x" * 999)
+    for connection in idle:
+        _too_slow(_answer(connection))
+        assert _ends(connection)
+        connection.close()
+    with served.connect() as connection:
+        connection.sendall(_head("Content-Length: 1000") + b"x" * 1000)
+        assert _answer(connection)[0] == 202
+    assert len(gateway.log.records) == 1
+
+
+def test_a_body_that_drips_is_refused_at_the_deadline(gateway: Gateway, served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(_head("Content-Length: 1000"))
+        connection.settimeout(gateway.settings.body_pause_max_s / 5)
+        for _ in range(100):
+            connection.sendall(b"x")
+            with contextlib.suppress(TimeoutError):
+                connection.recv(1, socket.MSG_PEEK)
+                break
+        connection.settimeout(10)
+        _too_slow(_answer(connection))
+    assert gateway.log.records == []
+
+
 def test_a_slow_body_in_pieces_arrives_whole(gateway: Gateway, served: Served) -> None:
     with served.connect() as connection:
         connection.sendall(_head("Content-Length: 6"))
@@ -134,3 +190,16 @@ def test_a_slow_body_in_pieces_arrives_whole(gateway: Gateway, served: Served) -
             time.sleep(0.05)
         assert _answer(connection)[0] == 202
     assert gateway.log.records[0].value == b"a\0b\xff\xfec"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_batches_of_the_readme_run_as_they_stand(gateway: Gateway, served: Served) -> None:
+    (example,) = re.findall(r"```sh\n(printf .+?)```", README.read_text(), re.S)
+    command = example.replace("http://127.0.0.1:8080", served.url)
+    subprocess.run(["bash", "-c", command], check=True, capture_output=True, timeout=30)
+    assert [(record.key, record.value) for record in gateway.log.records] == [
+        (b"device-0001", b'{"value": 1}'),
+        (b"device-0001", b'{"value": 2}'),
+        (b"device-0011", b'{"value": 5}'),
+        (b"device-0012", b'{"value": 6}'),
+    ]
