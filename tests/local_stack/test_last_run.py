@@ -21,13 +21,14 @@ def server() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def told(folder: Path, pid: int) -> Path:
-    write_status(folder, {"services": {"postgres": {"pid": pid}, "kafka": {"pid": None}}})
+    postgres, kafka = {"state": "running", "pid": pid}, {"state": "held", "pid": None}
+    write_status(folder, {"services": {"postgres": postgres, "kafka": kafka}})
     return folder
 
 
 def test_a_server_of_the_last_run_is_waited_for(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, "DATA": str(tmp_path)}) as server:
-        threading.Timer(0.5, server.kill).start()
+        threading.Timer(2.0, server.kill).start()
         wait_for_the_last_run(told(tmp_path, server.pid))
         assert server.wait(0.5) != 0
 
