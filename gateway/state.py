@@ -61,10 +61,15 @@ def _answer(
             headers=retry_after(1),
         )
     if found is None:
+        begins = (
+            f"its state begins with the first {entity.members} that counts for it"
+            if isinstance(entity, Aggregate)
+            else "its state begins with its first event, so POST one"
+        )
         raise Problem(
             404,
             "unknown_id",
-            f"no {entity.name} has this id; its state begins with its first event, so POST one, "
+            f"no {entity.name} has this id; {begins}, "
             "or look at GET /health for a job that is behind",
         )
     state = orjson.loads(found.value)

@@ -80,6 +80,14 @@ def test_an_unknown_id_is_told_what_to_do(gateway: Gateway) -> None:
     assert "POST" in answer.json()["detail"]
 
 
+def test_of_an_aggregate_nobody_is_told_to_post_one(gateway: Gateway, store: ViewStore) -> None:
+    store.begin_topic("state.area.v1", "an id")
+    store.caught_up(["state.area.v1"], _now_ms())
+    answer = gateway.ask("GET", "/state/area/area-99")
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown_id")
+    assert "the first device that counts for it" in answer.json()["detail"]
+
+
 @pytest.mark.usefixtures("warm")
 def test_an_unknown_entity_is_told_which_there_are(gateway: Gateway) -> None:
     answer = gateway.ask("GET", "/state/plane/device-0001")
