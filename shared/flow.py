@@ -77,9 +77,11 @@ def _import(name: str) -> ModuleType:
     except Exception as error:  # a module of the user's own may fail in any way
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if not name or (missing and f"{name}.".startswith(f"{missing}.")):
+            hint = "write module:attribute, such as flights:FLOW"
+            if name.endswith(".py"):
+                hint = f"name the module, not the file: {Path(name).stem}:FLOW"
             raise ValueError(
-                f"there is no module {name!r}; write module:attribute, such as flights:FLOW, and "
-                "put the module's folder on PYTHONPATH"
+                f"there is no module {name!r}; {hint}, and put the module's folder on PYTHONPATH"
             ) from error
         raise ValueError(_where_and_what(error)) from error
 

@@ -156,9 +156,15 @@ def test_a_module_that_brings_no_flow_says_where_and_why(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("reference", ["", ":", "nowhere", "nowhere.at_all:FLOW", "a/b.py:FLOW"])
+@pytest.mark.parametrize("reference", ["", ":", "nowhere", "nowhere.at_all:FLOW", "a/b:FLOW"])
 def test_a_module_that_is_not_there_is_told_with_what_to_do(reference: str) -> None:
     with pytest.raises(ValueError, match=r"there is no module .+; write module:attribute"):
+        load_flow(reference)
+
+
+@pytest.mark.parametrize("reference", ["bees.py:FLOW", "folder/bees.py", "bees.py"])
+def test_a_file_in_the_place_of_a_module_is_told_with_the_module(reference: str) -> None:
+    with pytest.raises(ValueError, match=r"name the module, not the file: bees:FLOW"):
         load_flow(reference)
 
 
