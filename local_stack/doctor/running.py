@@ -159,12 +159,15 @@ def _part(name: str, status: dict[str, Any]) -> Finding:
 def _jobs(status: dict[str, Any]) -> list[Finding]:
     if not status["jobs"] and "gateway" in status["services"]:
         return [red("jobs", "the gateway tells nothing of them", "./headrace logs gateway")]
-    return [_job(n, s, status["job_outputs"].get(n, s)) for n, s in status["jobs"].items()]
+    return [_job(name, state, status) for name, state in status["jobs"].items()]
 
 
-def _job(name: str, state: str, output: str) -> Finding:
+def _job(name: str, state: str, status: dict[str, Any]) -> Finding:
     if state == "pass":
         return green(f"job {name}", state)
+    output = status["job_outputs"].get(name, state)
+    if output.startswith("waiting: PostgreSQL") and "postgres" in status["services"]:
+        return yellow(f"job {name}", output, _fix("postgres", status))
     log = "relay" if name == "relay" else "spark"
     finding = red if state == "fail" or output.startswith("failed") else yellow
     return finding(f"job {name}", output, f"./headrace logs {log}")

@@ -25,4 +25,7 @@ def chaos(part: Part, direction: Direction, state_dir: StateDir = None) -> None:
     """
     turn: Callable[[Path, str], None] = hold if direction is Direction.DOWN else release
     turn(folder_of(state_dir), part.value)
-    say(f"{part.value} is {direction.value}")
+    if (part, direction) == (Part.SPARK, Direction.UP):
+        say("spark is starting; its jobs take some seconds")
+    else:
+        say(f"{part.value} is {direction.value}")

@@ -185,6 +185,18 @@ def test_a_part_that_is_held_or_down_and_a_job_that_is_not_well_say_what_to_do()
     assert running._jobs({**status, "jobs": {}})[0].light is Light.RED
 
 
+def test_a_job_that_waits_for_postgres_is_mended_there() -> None:
+    status: dict[str, Any] = {
+        "services": {"gateway": {}, "postgres": {"state": "held"}},
+        "jobs": {"relay": "warn"},
+        "job_outputs": {"relay": "waiting: PostgreSQL: connection refused"},
+    }
+    (relay,) = running._jobs(status)
+    assert (relay.light, relay.note) == (Light.YELLOW, "./headrace chaos postgres up")
+    del status["services"]["postgres"]  # one of the user's own
+    assert running._jobs(status)[0].note == "./headrace logs relay"
+
+
 def test_servers_of_ones_own_are_asked_without_a_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
