@@ -21,7 +21,7 @@ def demo(
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
-    """A simulated fleet posts telemetry, also late, doubled and broken; then the books are shown.
+    """A simulated fleet posts, some of it late, broken or sent twice; then the books are shown.
 
     Without --events and --seconds it runs until Ctrl-C.
 
