@@ -55,12 +55,11 @@ def is_batch(entity_id: str, head: RequestHead) -> bool:
 
 def _refuse_encoded(head: RequestHead) -> None:
     if any(name == CONTENT_ENCODING for name, _ in head.kept):
-        raise Problem(
+        raise _refused(
             415,
             "encoded_batch",
             "a batch is not decompressed here: send it without content-encoding, or each payload "
             "compressed as a frame",
-            outcome="definite",
         )
 
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-import orjson
-
 from shared.envelope import EventRecord
 from shared.model import Entity, Event, Fields
-from shared.snapshot import DIGEST_CHARS, Snapshot, id_digest, ring_holds
-from shared.topology import RECORD_BYTES_MAX
+from shared.snapshot import (
+    DIGEST_CHARS,
+    Snapshot,
+    id_digest,
+    refuse_what_cannot_be_written,
+    ring_holds,
+)
 from shared.user_code import told
 
 # a device clock may run ahead by this much before its times count as arrival + this
 CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
-_STATE_BYTES_MAX = (
-    RECORD_BYTES_MAX - 512 * 1024
-)  # what the snapshot knows of itself needs room, too
 _PARKED_MAX = 1000
 
 
@@ -102,7 +102,7 @@ class Applier:
                 record.data,
             )
             state = self.entity.fold(now.state, event)
-            _refuse_what_is_no_state(state)
+            refuse_what_cannot_be_written(state, "a fold returns the new state")
         except Exception as error:  # a fold is a user's code: whatever it raises parks this event
             return Parked(record, "fold_failed", told(error, self.entity.fold))
         now.state = state
@@ -111,15 +111,6 @@ class Applier:
             if now.event_time_ms is None or time_ms > now.event_time_ms:
                 now.event_time_ms = time_ms
         return None
-
-
-def _refuse_what_is_no_state(state: Fields) -> None:
-    if not isinstance(state, dict):
-        raise TypeError(f"a fold returns the new state, a dict, not {type(state).__name__}")
-    # what cannot be written down would stop the job; here it parks the event
-    size_bytes = len(orjson.dumps(state))
-    if size_bytes > _STATE_BYTES_MAX:
-        raise ValueError(f"the state would have {size_bytes} bytes, {_STATE_BYTES_MAX} may be")
 
 
 def _mark(record: EventRecord) -> str:

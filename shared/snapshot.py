@@ -12,11 +12,13 @@ import orjson
 
 from shared.model import Fields
 from shared.timestamps import is_time_ms
+from shared.topology import RECORD_BYTES_MAX
 
 META = "_meta"
 # 9 bytes of hash are 12 characters: at 64 ids a ring, one false match in 10^20 events
 _DIGEST_BYTES = 9
 DIGEST_CHARS = 12
+_FIELDS_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024  # the rest is for what stands in `_meta`
 
 # time, arrival and origin offset of the newest event of a type
 Newest = tuple[int, int, int]
@@ -70,6 +72,16 @@ def encode_total(state: Fields, version: int, event_time_ms: int | None, fingerp
     """Of an aggregate: what is in it says its members' snapshots, not this one."""
     meta = {"version": version, "event_time_ms": event_time_ms, "fold": fingerprint}
     return orjson.dumps({**state, META: meta})
+
+
+def refuse_what_cannot_be_written(fields: Fields, rule: str) -> None:
+    """Asked before the fields go anywhere: a record that cannot be made, or that its topic would
+    refuse, stops the job that writes it, and with it everybody's."""
+    if not isinstance(fields, dict):
+        raise TypeError(f"{rule}, a dict, not {type(fields).__name__}")
+    size_bytes = len(orjson.dumps(fields))
+    if size_bytes > _FIELDS_BYTES_MAX:
+        raise ValueError(f"{size_bytes} bytes are too many, {_FIELDS_BYTES_MAX} may be")
 
 
 class Facts(NamedTuple):

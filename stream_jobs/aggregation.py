@@ -10,16 +10,12 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any, NamedTuple
 
-import orjson
-
 from shared import snapshot
 from shared.model import Aggregate, Fields, Share
-from shared.topology import RECORD_BYTES_MAX
 from shared.user_code import told
 
 _AGGREGATE_ID = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
 _AGGREGATE_ID_RULE = "text of 1 to 200 characters, none of them / or a control character"
-_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024
 
 
 class MemberState(NamedTuple):
@@ -99,15 +95,7 @@ def leave(members: Members, member: MemberState) -> set[str]:
 def _refuse_bad(share: Share) -> None:
     if not isinstance(share.of, str) or not _AGGREGATE_ID.fullmatch(share.of):
         raise ValueError(f"a share is of an id: {_AGGREGATE_ID_RULE}")
-    _refuse_what_cannot_be_written(share.fields)
-
-
-def _refuse_what_cannot_be_written(fields: Fields) -> None:
-    if not isinstance(fields, dict):
-        raise TypeError(f"a dict is expected, not {type(fields).__name__}")
-    size_bytes = len(orjson.dumps(fields))
-    if size_bytes > _BYTES_MAX:
-        raise ValueError(f"{size_bytes} bytes are too many, {_BYTES_MAX} may be")
+    snapshot.refuse_what_cannot_be_written(share.fields, "a share has fields")
 
 
 def parts(
@@ -138,7 +126,7 @@ def state_of(aggregate: Aggregate, aggregate_id: str, total: Total) -> tuple[int
     whole = _sum(aggregate, total.parts.values())
     try:
         state = aggregate.total(aggregate_id, whole.fields if whole else None)
-        _refuse_what_cannot_be_written(state)
+        snapshot.refuse_what_cannot_be_written(state, "total returns the state")
     except Exception as error:
         raise _blamed(aggregate, error) from error
     return whole.event_time_ms if whole else None, state
@@ -151,7 +139,7 @@ def _sum(aggregate: Aggregate, parts: Iterable[Part]) -> Part | None:
     times = [part.event_time_ms for part in own if part.event_time_ms is not None]
     try:
         fields = reduce(aggregate.add, (part.fields for part in own))
-        _refuse_what_cannot_be_written(fields)
+        snapshot.refuse_what_cannot_be_written(fields, "add returns what both are")
     except Exception as error:
         raise _blamed(aggregate, error) from error
     return Part(max(times, default=None), fields)

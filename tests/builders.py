@@ -3,6 +3,7 @@
 from typing import Any
 
 from shared.envelope import EventRecord, Position
+from shared.model import Fields
 
 
 def event_record(offset: int = 0, **changes: Any) -> EventRecord:
@@ -21,3 +22,14 @@ def event_record(offset: int = 0, **changes: Any) -> EventRecord:
         data={"value": value, "area": "area-01"},
     )
     return record._replace(**changes)
+
+
+class Master:
+    """Master data that knows one device and its model."""
+
+    def find(self, table: str, key: str) -> Fields | None:
+        rows: dict[tuple[str, str], Fields] = {
+            ("device", "device-0001"): {"area": "area-01", "model": "thermo-c"},
+            ("device_model", "thermo-c"): {"value_field": "value", "unit": "celsius"},
+        }
+        return rows.get((table, key))

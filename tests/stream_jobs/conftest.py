@@ -1,6 +1,5 @@
 """Real PostgreSQL and Kafka for the tests that are marked `stack`."""
 
-import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -9,8 +8,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
+from benchmarks.job_environment import job_environment
 from local_stack.stack import Stack
 from shared.settings import JobSettings
 from stream_jobs import store
@@ -27,13 +25,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def spark_environment() -> dict[str, str]:
-    java = find_java()
-    return {
-        "JAVA_HOME": str(java.home),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "HEADRACE_SPARK_JARS": str(fetch_downloads(java).spark_jars),
-    }
+    return job_environment()
 
 
 @pytest.fixture

@@ -19,17 +19,9 @@ from shared.model import (
 )
 from shared.topology import Flow
 from stream_jobs.enrichment import Outgoing, Payload, enricher
+from tests.builders import Master
 
 ENRICH = enricher(FLOW)
-
-
-class Master:
-    def find(self, table: str, key: str) -> Fields | None:
-        rows: dict[tuple[str, str], Fields] = {
-            ("device", "device-0001"): {"area": "area-01", "model": "thermo-c"},
-            ("device_model", "thermo-c"): {"value_field": "value", "unit": "celsius"},
-        }
-        return rows.get((table, key))
 
 
 def _enrich(value: bytes | None, key: bytes | None = b"device-0001", **headers: bytes) -> Outgoing:
