@@ -7,7 +7,10 @@ import sys
 import uvicorn
 from fastapi import FastAPI
 
-from gateway.app import create_app
+from gateway.app import Background, create_app
+from gateway.auth.credentials import Credentials
+from gateway.auth.feed import CredentialFeed
+from gateway.auth.who import Known
 from gateway.health import Health
 from gateway.raw_log import RawLog
 from gateway.state_view import StateView
@@ -21,14 +24,13 @@ def build(settings: GatewaySettings) -> FastAPI:
     raw_log = RawLog(settings, [endpoint.topic for endpoint in flow.endpoints])
     state_view = StateView(settings.state_dir)
     health = Health(settings, flow, raw_log, state_view)
-    return create_app(
-        settings,
-        flow,
-        raw_log,
-        state_view,
-        health,
-        background=(ViewProcess(settings), raw_log, health),
-    )
+    background: tuple[Background, ...] = (ViewProcess(settings), raw_log, health)
+    who = None
+    if settings.ways_to_ask:
+        credentials = Credentials()
+        background = (CredentialFeed(settings.state_dir, credentials), *background)
+        who = Known(credentials)
+    return create_app(settings, flow, raw_log, state_view, health, background, who)
 
 
 def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:

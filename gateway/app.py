@@ -9,6 +9,8 @@ from starlette.routing import Mount
 
 from gateway import VERSION
 from gateway.admission import Admission
+from gateway.auth.guard import Guard
+from gateway.auth.who import Who, Whoever
 from gateway.health import Health, health_routes
 from gateway.ingest import Ingest
 from gateway.openapi import describe
@@ -35,9 +37,10 @@ def create_app(
     state_view: StateView,
     health: Health,
     background: Sequence[Background] = (),
+    who: Who | None = None,
 ) -> FastAPI:
     admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
-    ingest = Ingest(flow, raw_log, admission, settings)
+    ingest = Ingest(flow, raw_log, admission, settings, who or Whoever())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -64,5 +67,7 @@ def create_app(
         # merely asking at each request whether these are on costs a fifth of it
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    if who is not None:
+        app.add_middleware(Guard, who=who)
     describe(app, flow, settings)
     return app

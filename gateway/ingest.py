@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway import batch
 from gateway.admission import Admission
+from gateway.auth.caller import Caller, not_your_id, writers_only
+from gateway.auth.who import Who, target_of
 from gateway.batch_answer import batch_answer
 from gateway.ingest_record import Item, RequestHead, read_head, record_of
 from gateway.outcomes import Log, NotWritten, OutcomeUnknown, Receipt
@@ -25,8 +27,9 @@ from shared.topology import Flow
 
 class Ingest:
     def __init__(
-        self, flow: Flow, log: Log, admission: Admission, settings: GatewaySettings
+        self, flow: Flow, log: Log, admission: Admission, settings: GatewaySettings, who: Who
     ) -> None:
+        self._who = who
         self._flow = flow
         self._log = log
         self._admission = admission
@@ -38,11 +41,11 @@ class Ingest:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = Payload(receive, self._admission, self._patience)
         try:
-            endpoint, entity_id, head = self._admit(scope)
+            caller, endpoint, entity_id, head = self._admit(scope)
             if batch.is_batch(entity_id, head):
-                await self._accept_batch(endpoint, entity_id, head, body, send)
+                await self._accept_batch(caller, endpoint, entity_id, head, body, send)
             else:
-                await self._accept(endpoint, entity_id, head, body, send)
+                await self._accept(caller, endpoint, entity_id, head, body, send)
         except ClientGone:
             return
         except Problem as problem:
@@ -54,7 +57,8 @@ class Ingest:
         finally:
             body.release()
 
-    def _admit(self, scope: Scope) -> tuple[Endpoint, str, RequestHead]:
+    def _admit(self, scope: Scope) -> tuple[Caller, Endpoint, str, RequestHead]:
+        caller = self._who.is_asking(scope["method"], target_of(scope), scope["headers"])
         # behind the mount, `path` still holds the whole path and `root_path` the mount's
         path: str = scope["path"].removeprefix(scope["root_path"])
         endpoint_name, slash, entity_id = path.removeprefix("/").partition("/")
@@ -66,10 +70,20 @@ class Ingest:
             raise Problem(405, "method_not_allowed", "payloads come by POST", headers=_ALLOW)
         if slash and not ENTITY_ID.fullmatch(entity_id):
             raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
-        return endpoint, entity_id, read_head(scope["headers"])
+        if not caller.may_write:
+            raise writers_only()
+        if slash and not caller.is_own(entity_id):
+            raise not_your_id(caller)
+        return caller, endpoint, entity_id, read_head(scope["headers"])
 
     async def _accept(
-        self, endpoint: Endpoint, entity_id: str, head: RequestHead, body: Payload, send: Send
+        self,
+        caller: Caller,
+        endpoint: Endpoint,
+        entity_id: str,
+        head: RequestHead,
+        body: Payload,
+        send: Send,
     ) -> None:
         payload = await body.read(head.declared_bytes, self._body_limit)
         if not payload:
@@ -77,7 +91,7 @@ class Ingest:
         received_ms = time.time_ns() // 1_000_000
         key = None if head.idempotency_key is None else (head.idempotency_key,)
         item = Item(entity_id, payload, key)
-        event_id, record = record_of(item, endpoint.name, received_ms, head.kept)
+        event_id, record = record_of(item, endpoint.name, received_ms, head.kept, caller.tenant)
         self._enter(1)
         try:
             receipt = await self._log.append(endpoint.topic, record)
@@ -88,16 +102,24 @@ class Ingest:
         await _send_receipt(event_id, entity_id, receipt, received_ms, send)
 
     async def _accept_batch(
-        self, endpoint: Endpoint, entity_id: str, head: RequestHead, body: Payload, send: Send
+        self,
+        caller: Caller,
+        endpoint: Endpoint,
+        entity_id: str,
+        head: RequestHead,
+        body: Payload,
+        send: Send,
     ) -> None:
         whole = await body.read(head.declared_bytes, self._batch_limit)
         items = batch.split(
             whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
         )
+        if caller.device is not None:
+            items = [_own(item, caller) for item in items]
         received_ms = time.time_ns() // 1_000_000
         kept = batch.kept_headers(entity_id, head)
         made = [
-            record_of(item, endpoint.name, received_ms, kept)
+            record_of(item, endpoint.name, received_ms, kept, caller.tenant)
             for item in items
             if isinstance(item, Item)
         ]
@@ -138,6 +160,11 @@ async def _send(status: int, headers: list[tuple[bytes, bytes]], body: bytes, se
     headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _own(item: Item | Problem | None, caller: Caller) -> Item | Problem | None:
+    foreign = isinstance(item, Item) and not caller.is_own(item.entity_id)
+    return not_your_id(caller) if foreign else item
 
 
 _ALLOW = {"allow": "POST"}

@@ -14,18 +14,18 @@ from shared.envelope import (
     PAYLOAD_SHA256,
     SOURCE,
     SPEC_VERSION,
+    TENANT,
     TIME,
     TRACE_PARENT,
     TYPE,
     Header,
 )
-from shared.ids import derived_event_id, fresh_event_id
+from shared.ids import NO_TENANT, derived_event_id, fresh_event_id, full_id
 from shared.timestamps import to_rfc3339
 
 _KEPT_BYTES_MAX = 1024
 _KEPT = {name.encode(): name for name in (CONTENT_TYPE, CONTENT_ENCODING)}
 _CONTENT_TYPE = CONTENT_TYPE.encode()
-_NO_TENANT = ""
 _TRACE_PARENT = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
@@ -75,13 +75,13 @@ class Item(NamedTuple):
 
 
 def record_of(
-    item: Item, endpoint: str, received_ms: int, kept: list[Header]
+    item: Item, endpoint: str, received_ms: int, kept: list[Header], tenant: str = NO_TENANT
 ) -> tuple[str, Record]:
     """Event id and record."""
     event_id = (
         fresh_event_id()
         if item.key is None
-        else derived_event_id(_NO_TENANT, endpoint, item.entity_id, *item.key)
+        else derived_event_id(tenant, endpoint, item.entity_id, *item.key)
     )
     headers = [
         (SPEC_VERSION, b"1.0"),
@@ -92,7 +92,9 @@ def record_of(
         (PAYLOAD_SHA256, sha256(item.payload).hexdigest().encode()),
         *kept,
     ]
-    return event_id, Record(item.entity_id.encode(), item.payload, headers)
+    if tenant:
+        headers.append((TENANT, tenant.encode()))
+    return event_id, Record(full_id(tenant, item.entity_id).encode(), item.payload, headers)
 
 
 def is_idempotency_key(value: bytes) -> bool:

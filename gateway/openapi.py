@@ -67,12 +67,22 @@ _PROBLEM = {
         "outcome": {"enum": ["definite", "unknown"]},
     },
 }
+# which of them a gateway takes is a setting of it
+_WAYS_TO_ASK = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `./headrace credentials add`.",
+    },
+}
 _RECEIPTS_ANSWER = {
     "description": "Of a batch: what became of each payload. At least one was written.",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Receipts"}}},
 }
 _REFUSALS = {
     "400": "The entity id, a header or the body is not acceptable.",
+    "401": "The gateway wants to know who is asking, and this is nobody that it knows.",
+    "403": "This caller may not write, or not this id.",
     "408": "The body came too slowly. Nothing was written.",
     "413": "The body is larger than the gateway or Kafka takes.",
     "503": "Kafka is away or the gateway is full. `outcome` says whether it may have been written.",
@@ -85,6 +95,8 @@ def describe(app: FastAPI, flow: Flow, settings: GatewaySettings) -> None:
     def openapi() -> dict[str, Any]:
         schema = from_routes()  # the same one at each call
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+        schema["components"]["securitySchemes"] = _WAYS_TO_ASK
+        schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
         for endpoint in flow.endpoints:
             schemas |= _payload_schemas(endpoint)

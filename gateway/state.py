@@ -10,6 +10,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from gateway.auth.caller import ANYONE, Caller
+from gateway.auth.guard import CALLER
 from gateway.problems import Problem, retry_after
 from gateway.state_view import Found, Progress, StateView
 from shared.model import Aggregate, Entity
@@ -26,16 +28,22 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def state_routes(flow: Flow, view: StateView) -> list[BaseRoute]:
     async def state_of(
-        entity: str, entity_id: str, request: Request, meta: bool = False
+        entity: str,
+        entity_id: str,
+        request: Request,
+        meta: bool = False,
+        tenant: str | None = None,
     ) -> Response:
         found = flow.find_with_state(entity)
         if found is None:
             known = ", ".join(e.name for e in flow.with_state)
             raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
-        return _answer(view, found, entity_id, request, meta)
+        return _answer(view, found, entity_id, request, meta, tenant)
 
-    async def state(entity_id: str, request: Request, meta: bool = False) -> Response:
-        return _answer(view, flow.with_state[0], entity_id, request, meta)
+    async def state(
+        entity_id: str, request: Request, meta: bool = False, tenant: str | None = None
+    ) -> Response:
+        return _answer(view, flow.with_state[0], entity_id, request, meta, tenant)
 
     paths: dict[str, Callable[..., Any]] = {
         "/state/{entity_id}": state,
@@ -49,9 +57,16 @@ def state_routes(flow: Flow, view: StateView) -> list[BaseRoute]:
 
 
 def _answer(
-    view: StateView, entity: Entity | Aggregate, entity_id: str, request: Request, with_meta: bool
+    view: StateView,
+    entity: Entity | Aggregate,
+    entity_id: str,
+    request: Request,
+    with_meta: bool,
+    tenant: str | None,
 ) -> Response:
-    progress, found = view.find(entity.topic, entity_id.encode())
+    caller: Caller = request.scope.get(CALLER, ANYONE)
+    key = caller.full_id_to_read(entity, entity_id, tenant)
+    progress, found = view.find(entity.topic, (key or "").encode())
     now_ms = time.time_ns() // 1_000_000
     if not progress.warm or progress.caught_up_ms is None:
         raise Problem(
@@ -60,7 +75,7 @@ def _answer(
             f"the view of {entity.name} is still being read from Kafka; ask again",
             headers=retry_after(1),
         )
-    if found is None:
+    if found is None or key is None:
         begins = (
             f"its state begins with the first {entity.members} that counts for it"
             if isinstance(entity, Aggregate)

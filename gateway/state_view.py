@@ -16,6 +16,14 @@ _FIND = """
 SELECT t.warm, t.caught_up_ms, r.value, r.timestamp_ms, r.partition, r.offset
 FROM topic t LEFT JOIN record r ON r.topic = t.name AND r.key = ? WHERE t.name = ?
 """
+_MARK = """
+SELECT t.topic_id, t.warm, p.partition, p.next_offset
+FROM topic t LEFT JOIN position p ON p.topic = t.name WHERE t.name = ? ORDER BY p.partition
+"""
+_ALL_IF_WARM = """
+SELECT r.key, r.value FROM topic t LEFT JOIN record r ON r.topic = t.name
+WHERE t.name = ? AND t.warm
+"""
 
 
 class Found(NamedTuple):
@@ -53,6 +61,15 @@ class StateView:
     def values(self, topic: str) -> dict[bytes, bytes]:
         """Of a topic that has few records."""
         return dict(self._query("SELECT key, value FROM record WHERE topic = ?", (topic,)))
+
+    def mark(self, topic: str) -> list[tuple[Any, ...]]:
+        """Another one wherever the topic's values may be others."""
+        return self._query(_MARK, (topic,))
+
+    def values_if_warm(self, topic: str) -> dict[bytes, bytes] | None:
+        """None where not all of them have been read from Kafka yet."""
+        rows = self._query(_ALL_IF_WARM, (topic,))
+        return {key: value for key, value in rows if key is not None} if rows else None
 
     def close(self) -> None:
         if self._db is not None:

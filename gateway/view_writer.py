@@ -23,7 +23,7 @@ from shared.flow import load_flow
 from shared.settings import GatewaySettings
 from shared.snapshot import META
 from shared.timestamps import is_time_ms
-from shared.topology import JOB_STATUS_TOPIC
+from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 
 log = logging.getLogger("gateway.view_writer")
 
@@ -33,6 +33,7 @@ _WAIT_S = 0.25
 # A deletion can be seen for a day (delete.retention.ms). Who was away for longer starts again.
 _AWAY_MAX_MS = 20 * 3600 * 1000
 _VERSION_END = 1 << 63
+_NO_SNAPSHOTS = (JOB_STATUS_TOPIC, CREDENTIAL_TOPIC)  # the last record of a key counts
 
 
 class ViewWriter:
@@ -135,7 +136,7 @@ def _take(changes: Changes, message: Message, topic: str, partition: int, offset
         changes.delete(topic, key)
     else:
         try:
-            version = None if topic == JOB_STATUS_TOPIC else _version(value)
+            version = None if topic in _NO_SNAPSHOTS else _version(value)
         except (ValueError, KeyError, TypeError, AttributeError):
             changes.skip(topic)
             return
@@ -178,7 +179,7 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     settings = GatewaySettings()
-    topics = [*(e.topic for e in load_flow(settings.flow).with_state), JOB_STATUS_TOPIC]
+    topics = [*(e.topic for e in load_flow(settings.flow).with_state), *_NO_SNAPSHOTS]
     path = view_path(settings.state_dir)
     with contextlib.suppress(KeyboardInterrupt), only_writer(path, parent_pid):
         try:

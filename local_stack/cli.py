@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from local_stack.errors import StackError
-from local_stack.verbs import devices
+from local_stack.verbs import credentials, devices
 from local_stack.verbs.chaos import chaos
 from local_stack.verbs.contracts import contracts
 from local_stack.verbs.demo import demo
@@ -39,6 +39,7 @@ for verb in VERBS:
     app.command()(verb)
 app.command(context_settings=ANY_ARGUMENTS)(test)
 app.add_typer(devices.app, name="devices")
+app.add_typer(credentials.app, name="credentials")
 
 
 def main() -> None:

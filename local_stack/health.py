@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 # Straight to 127.0.0.1, whatever proxy the environment names.
 _opener = build_opener(ProxyHandler({}))
@@ -22,10 +22,17 @@ class Health:
         return bool(self.jobs) and all(status == "pass" for status in self.jobs.values())
 
 
-def ask_gateway(url: str) -> Health:
+def ask_gateway(url: str, token: str | None = None) -> Health:
+    """`token`: an operator's, where the gateway wants to know who is asking."""
     code, _ = _get(f"{url}/readyz")
-    _, body = _get(f"{url}/health")
+    _, body = _get(f"{url}/health", token)
     return Health(accepts=code == 200, jobs=job_statuses(body), outputs=job_outputs(body))
+
+
+def asks_who(url: str) -> bool | None:
+    """None where nobody answers."""
+    code, _ = _get(f"{url}/health")
+    return None if code == 0 else code == 401
 
 
 def job_statuses(health: Any) -> dict[str, str]:
@@ -48,9 +55,10 @@ def _job_checks(health: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def _get(url: str) -> tuple[int, Any]:
+def _get(url: str, token: str | None = None) -> tuple[int, Any]:
+    request = Request(url, headers={"authorization": f"Bearer {token}"} if token else {})
     try:
-        with _opener.open(url, timeout=3) as answer:
+        with _opener.open(request, timeout=3) as answer:
             return answer.status, json.load(answer)
     except HTTPError as refusal:
         with refusal:

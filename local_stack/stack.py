@@ -24,6 +24,7 @@ from local_stack.kafka import prepare_kafka, wait_for_own_kafka
 from local_stack.last_run import wait_for_the_last_run
 from local_stack.locks import InstanceLock
 from local_stack.logs import log_path
+from local_stack.operator_token import forget_operator_token, operator_token, renew_operator_token
 from local_stack.paths import python_path
 from local_stack.paths import state_dir as default_state_dir
 from local_stack.ports import accepts
@@ -156,6 +157,10 @@ class Stack:
         if applications and "kafka" in self._services:
             self._init_step("topics", environment)
             self._report("  tables and topics are there; the gateway and the jobs start")
+        if "gateway" in self._services and self._settings.get("HEADRACE_AUTH", "none") != "none":
+            renew_operator_token(self.state_dir, self.kafka_bootstrap)
+        else:
+            forget_operator_token(self.state_dir)
         for service in applications:
             self._supervisor.add(service)
         self._wait_until(self._all_well, deadline)
@@ -239,7 +244,9 @@ class Stack:
     def _all_well(self) -> bool:
         if not all(self._runs(name) for name in self._supervisor.children):
             return False
-        health = ask_gateway(self.gateway_url) if "gateway" in self._services else Health(True)
+        health = Health(True)
+        if "gateway" in self._services:
+            health = ask_gateway(self.gateway_url, operator_token(self.state_dir))
         for name in sorted(health.jobs):
             if health.jobs[name] == "pass" != self.jobs.get(name):
                 self._report(f"  job {name} is up")

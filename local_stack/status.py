@@ -6,6 +6,7 @@ from typing import Any
 
 from local_stack.health import ask_gateway
 from local_stack.locks import running_launcher
+from local_stack.operator_token import operator_token
 
 NO_ADDRESS = {"gateway_url": None, "kafka_bootstrap": None, "postgres_url": None}
 
@@ -51,7 +52,7 @@ def _with_health(status: dict[str, Any]) -> dict[str, Any]:
     services = status["services"]
     ready = bool(services) and all(s["state"] == "running" for s in services.values())
     if "gateway" in services:
-        health = ask_gateway(status["gateway_url"])
+        health = ask_gateway(status["gateway_url"], operator_token(Path(status["state_dir"])))
         status["jobs"], status["job_outputs"] = health.jobs, health.outputs
         ready = ready and health.accepts and (health.all_jobs_pass or "spark" not in services)
     return {**status, "ready": bool(status["ready"] and ready)}

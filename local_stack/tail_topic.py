@@ -30,6 +30,13 @@ def last_records(bootstrap: str, topic: str, count: int) -> list[Message]:
     return sorted(found, key=_order)[-count:]
 
 
+def all_records(bootstrap: str, topic: str) -> list[Message]:
+    """Those of a key in their order."""
+    with _reader(bootstrap) as reader:
+        ends = _ends(reader, topic)
+        return _read(reader, topic, {p: first for p, (first, _) in ends.items()}, ends)
+
+
 def shown(record: Message) -> str:
     place = f"{record.topic()}[{record.partition()}]@{record.offset()}"
     lines = [f"{place}  {_time(record)}  key {as_text(_bytes(record.key()))}"]

@@ -24,6 +24,7 @@ CONTENT_ENCODING = "content-encoding"
 TRACE_PARENT = "traceparent"
 # extensions of ours
 PAYLOAD_SHA256 = "ce_payloadsha256"
+TENANT = "ce_tenant"  # absent where there is none
 ORIGIN = "ce_origin"
 ATTEMPT = "ce_attempt"  # absent on a first attempt
 STAGE = "ce_stage"
@@ -122,7 +123,7 @@ def read_event(position: Position, value: bytes) -> EventRecord:
 
 def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) -> list[Header]:
     """For whoever routes or dedupes without reading values."""
-    kept = [(k, v) for k, v in ingest_headers if k in (TRACE_PARENT, PAYLOAD_SHA256)]
+    kept = [(k, v) for k, v in ingest_headers if k in (TRACE_PARENT, PAYLOAD_SHA256, TENANT)]
     return [
         (SPEC_VERSION, b"1.0"),
         (ID, record.id.encode()),

@@ -1,5 +1,5 @@
 """Event ids, fresh and sortable (UUIDv7) or derived from what the sender says; the rule of entity
-ids."""
+ids, and the one place where a tenant becomes part of one."""
 
 import os
 import re
@@ -14,6 +14,26 @@ ENTITY_ID_RULE = (
     "an entity id has 1 to 128 characters out of A-Z a-z 0-9 . _ : @ - and begins with a letter or "
     "a digit"
 )
+TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+TENANT_RULE = "a tenant has 1 to 32 characters out of a-z 0-9 - and begins with a letter or a digit"
+NO_TENANT = ""  # whoever has no name: all of a stack that does not ask who is asking
+# what an entity is known by behind the gateway; no path can name it, for no ENTITY_ID has a slash
+FULL_ID = re.compile(f"(?:{TENANT.pattern}/)?{ENTITY_ID.pattern}")
+FULL_ID_RULE = f"{ENTITY_ID_RULE}; before it may stand its tenant and a slash"
+
+
+def full_id(tenant: str, own_id: str) -> str:
+    return f"{tenant}/{own_id}" if tenant else own_id
+
+
+def tenant_of(full: str) -> str:
+    return full.partition("/")[0] if "/" in full else NO_TENANT
+
+
+def full_id_within(tenant: str, given: str) -> str:
+    """An id that a domain's own code made, kept within the tenant whose data it was made from. What
+    that code took from an id that it was given has the tenant already."""
+    return given if tenant and given.startswith(f"{tenant}/") else full_id(tenant, given)
 
 
 def fresh_event_id() -> str:

@@ -6,16 +6,23 @@ from typing import Any, NamedTuple
 
 from shared import envelope
 from shared.contract import contract_of
-from shared.ids import ENTITY_ID
+from shared.ids import FULL_ID, TENANT
 from shared.model import Endpoint, Entity, EventType, Fields
 from shared.snapshot import META
-from shared.topology import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, Flow, Job, master_topic
+from shared.topology import (
+    CREDENTIAL_TOPIC,
+    JOB_STATUS_TOPIC,
+    RELAY_HEARTBEAT_KEY,
+    Flow,
+    Job,
+    master_topic,
+)
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
 _TIME_MS = {"type": "integer", "description": "epoch milliseconds"}
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
-_ENTITY_ID = {"type": "string", "pattern": f"^{ENTITY_ID.pattern}$"}
+_ENTITY_ID = {"type": "string", "pattern": f"^{FULL_ID.pattern}$"}
 _RFC3339 = {"type": "string", "format": "date-time"}
 
 # what a header's text may be, where that can be said once for all topics
@@ -30,6 +37,7 @@ _HEADERS: dict[str, Fields] = {
     envelope.CONTENT_ENCODING: _TEXT,
     envelope.TRACE_PARENT: _TEXT,
     envelope.PAYLOAD_SHA256: {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    envelope.TENANT: {"type": "string", "pattern": f"^{TENANT.pattern}$"},
     envelope.ORIGIN: {"type": "string", "description": "topic/partition/offset"},
     envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.STAGE: _TEXT,
@@ -49,6 +57,7 @@ _INGEST_HEADERS_AT_TIMES = (
     envelope.CONTENT_ENCODING,
     envelope.TRACE_PARENT,
     envelope.ATTEMPT,
+    envelope.TENANT,
 )
 _COMPLETION_HEADERS = (
     envelope.SPEC_VERSION,
@@ -98,6 +107,7 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
             for lane in (*job.waits_in, *job.parks_in)
         },
         JOB_STATUS_TOPIC: [_job_status()],
+        CREDENTIAL_TOPIC: [_credential()],
     }
 
 
@@ -142,7 +152,7 @@ def _event(event_type: EventType) -> Message:
         envelope.TYPE: {"const": event_type.name},
         envelope.CONTENT_TYPE: {"const": "application/json"},
     }
-    kept = (envelope.TRACE_PARENT, envelope.PAYLOAD_SHA256)
+    kept = (envelope.TRACE_PARENT, envelope.PAYLOAD_SHA256, envelope.TENANT)
     return Message(
         "event",
         "in the common format; a repeat has the same id and origin",
@@ -262,6 +272,36 @@ def _job_status() -> Message:
             },
             at_times={"master_as_of_ms": {"type": ["integer", "null"]}},
         ),
+    )
+
+
+def _credential() -> Message:
+    return Message(
+        "credential",
+        "who may ask the gateway, made by `./headrace credentials`; null: it is revoked",
+        {**_TEXT, "description": "the key's id"},
+        _object({}),
+        {
+            **_object(
+                {
+                    "kind": {"enum": ["token", "hmac"]},
+                    "role": {"enum": ["device", "gateway", "operator"]},
+                    "tenant": {"type": "string", "pattern": f"^(?:{TENANT.pattern})?$"},
+                    "proof": {
+                        "type": "string",
+                        "pattern": "^[0-9a-f]*$",
+                        "description": "the sha256 of a token's secret, or a signing secret sealed",
+                    },
+                    "made_ms": _TIME_MS,
+                },
+                at_times={
+                    "device": _TEXT,
+                    "all_tenants": {"type": "boolean"},
+                    "not_after_ms": _TIME_MS,
+                },
+            ),
+            "type": ["object", "null"],
+        },
     )
 
 

@@ -2,9 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 _PREFIX = "HEADRACE_"
@@ -31,6 +31,16 @@ def explain(error: Exception) -> str:
 
 def _variable(place: tuple[int | str, ...]) -> str:
     return _PREFIX + "_".join(map(str, place)).upper()
+
+
+_WAYS_TO_ASK = ("token", "hmac", "jwt")
+
+
+def _ways(text: str) -> str:
+    ways = text.split(",")
+    if ways != ["none"] and not set(ways) <= set(_WAYS_TO_ASK):
+        raise ValueError(f"write none, or one or more of {', '.join(_WAYS_TO_ASK)} with commas")
+    return text
 
 
 class Settings(BaseSettings):
@@ -62,6 +72,13 @@ class GatewaySettings(Settings):
     in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)
     docs: bool = Field(True, description="serve /docs and /openapi.json")
     shutdown_grace_s: float = Field(10.0, gt=0)
+    # who is asking
+    auth: Annotated[str, AfterValidator(_ways)] = "none"
+
+    @property
+    def ways_to_ask(self) -> frozenset[str]:
+        """Empty: nobody is asked for a credential."""
+        return frozenset(self.auth.split(",")) - {"none"}
 
     @model_validator(mode="after")
     def _what_is_allowed_can_be_held(self) -> Self:

@@ -12,6 +12,8 @@ from shared.model import Aggregate, Endpoint, Entity, EventType
 # eighteen. A record that its topic refused would stop the job that writes it.
 RECORD_BYTES_MAX = 8 * 1024 * 1024
 JOB_STATUS_TOPIC = "job.status.v1"
+# who may ask the gateway; key: the credential's id, null: it is revoked
+CREDENTIAL_TOPIC = "credential.v1"
 # on each master topic: "what was committed until then is here". No row has this key: ids start with
 # a letter or a digit
 RELAY_HEARTBEAT_KEY = "_relay"
@@ -164,6 +166,7 @@ class Flow:
             lines += [f"  waits in    {topic}" for topic in job.waits_in]
             lines += [f"  parks in    {topic}" for topic in job.parks_in]
         lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
+        lines += [f"who may ask the gateway stands on {CREDENTIAL_TOPIC}"]
         return "\n".join(lines)
 
     def topics(self) -> tuple[Topic, ...]:
@@ -189,6 +192,7 @@ class Flow:
                 for lane in self.lanes
             ),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
+            Topic(CREDENTIAL_TOPIC, _COMPACTED, "who may ask the gateway, without their secrets"),
         )
 
 

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from shared import snapshot
+from shared.ids import full_id_within, tenant_of
 from shared.model import Aggregate, Fields, Share
 from shared.user_code import told
 
@@ -75,8 +76,8 @@ def take(aggregate: Aggregate, members: Members, member: MemberState) -> set[str
     if share is None:
         latest = Latest(member.version, None, Part(None, {}))
     else:
-        _refuse_bad(share)
-        latest = Latest(member.version, share.of, Part(member.event_time_ms, share.fields))
+        of = _id_of(share, tenant_of(member.id))
+        latest = Latest(member.version, of, Part(member.event_time_ms, share.fields))
     members[member.id] = latest
     if known is not None and (known.of, known.part.fields) == (latest.of, latest.part.fields):
         return set()
@@ -92,10 +93,15 @@ def leave(members: Members, member: MemberState) -> set[str]:
     return {known.of} if known is not None and known.of is not None else set()
 
 
-def _refuse_bad(share: Share) -> None:
-    if not isinstance(share.of, str) or not _AGGREGATE_ID.fullmatch(share.of):
-        raise ValueError(f"a share is of an id: {_AGGREGATE_ID_RULE}")
+def _id_of(share: Share, tenant: str) -> str:
+    """Two tenants' aggregates are two, whatever their members call them."""
     snapshot.refuse_what_cannot_be_written(share.fields, "a share has fields")
+    if isinstance(share.of, str):
+        of = full_id_within(tenant, share.of)
+        own = of.removeprefix(f"{tenant}/") if tenant else of
+        if _AGGREGATE_ID.fullmatch(own):
+            return of
+    raise ValueError(f"a share is of an id: {_AGGREGATE_ID_RULE}")
 
 
 def parts(

@@ -9,7 +9,7 @@ import orjson
 from shared import envelope
 from shared.contract import contract_of
 from shared.envelope import EventRecord, Header, Position
-from shared.ids import ENTITY_ID, ENTITY_ID_RULE
+from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, tenant_of
 from shared.json_text import holds_nul
 from shared.model import (
     Arrival,
@@ -93,8 +93,10 @@ def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRec
     if draft.type not in endpoint.emits:
         raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
     record = _record(payload, draft, entity_id)
-    if not ENTITY_ID.fullmatch(record.entity_id):
-        raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {ENTITY_ID_RULE}")
+    if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant_of(
+        entity_id
+    ):
+        raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
     return record
 
 
@@ -103,7 +105,7 @@ def _record(payload: Payload, draft: Draft, entity_id: str) -> EventRecord:
     origin = envelope.text(headers, envelope.ORIGIN)  # a retried payload brings its first one
     return EventRecord(
         position=payload.position,
-        entity_id=draft.entity_id or entity_id,
+        entity_id=full_id_within(tenant_of(entity_id), draft.entity_id or entity_id),
         id=envelope.text(headers, envelope.ID) or str(payload.position),
         type=draft.type,
         time_ms=draft.time_ms,

@@ -25,11 +25,12 @@ def event_record(offset: int = 0, **changes: Any) -> EventRecord:
 
 
 class Master:
-    """Master data that knows one device and its model."""
+    """Master data that knows one device, with and without a tenant, and its model."""
 
     def find(self, table: str, key: str) -> Fields | None:
         rows: dict[tuple[str, str], Fields] = {
             ("device", "device-0001"): {"area": "area-01", "model": "thermo-c"},
+            ("device", "acme/device-0001"): {"area": "area-01", "model": "thermo-c"},
             ("device_model", "thermo-c"): {"value_field": "value", "unit": "celsius"},
         }
         return rows.get((table, key))

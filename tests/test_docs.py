@@ -22,11 +22,13 @@ README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 YOUR_OWN_DOMAIN = (ROOT / "docs" / "your-own-domain.md").read_text()
+SECURITY = (ROOT / "docs" / "security.md").read_text()
 DOCUMENTS = {
     "README": README,
     "ARCHITECTURE": ARCHITECTURE,
     "CHANGELOG": CHANGELOG,
     "YOUR_OWN_DOMAIN": YOUR_OWN_DOMAIN,
+    "SECURITY": SECURITY,
 }
 FIELDS = GatewaySettings.model_fields | JobSettings.model_fields
 PACKAGES = (

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shared.published import Message, messages
-from shared.topology import JOB_STATUS_TOPIC, Flow, Topic, master_topic
+from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, Topic, master_topic
 
 _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
@@ -68,6 +68,8 @@ def _operations(flow: Flow) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _each("gateway", "send", ingest, "takes payloads by POST")
     yield from _each("gateway", "receive", state, "answers GET /state")
     yield from _each("gateway", "receive", [JOB_STATUS_TOPIC], "answers GET /health")
+    yield from _each("gateway", "receive", [CREDENTIAL_TOPIC], "knows who is asking")
+    yield from _each("operator", "send", [CREDENTIAL_TOPIC], "adds and revokes with ./headrace")
     for job in flow.jobs():
         yield from _each(job.name, "receive", job.ignited_by, f"is ignited: {job.does}")
         yield from _each(job.name, "receive", job.looks_up, "looks up the last of each key")

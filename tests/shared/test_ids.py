@@ -1,6 +1,8 @@
 from uuid import UUID
 
-from shared.ids import derived_event_id, fresh_event_id
+import pytest
+
+from shared.ids import FULL_ID, derived_event_id, fresh_event_id, full_id, tenant_of
 
 
 def test_fresh_ids_are_version_7_distinct_and_sorted_by_time() -> None:
@@ -14,3 +16,16 @@ def test_derived_ids_are_the_same_for_the_same_parts_only() -> None:
     assert derived_event_id("a", "b") == derived_event_id("a", "b")
     assert UUID(derived_event_id("a", "b")).version == 8
     assert len({derived_event_id(*parts) for parts in [("a", "b"), ("ab", ""), ("", "ab")]}) == 3
+
+
+@pytest.mark.parametrize(("tenant", "own"), [("", "d"), ("acme", "d"), ("a-1", "A.b_c:d@e-f")])
+def test_a_full_id_says_whose_it_is(tenant: str, own: str) -> None:
+    full = full_id(tenant, own)
+    assert FULL_ID.fullmatch(full)
+    assert tenant_of(full) == tenant
+    assert full.endswith(own)
+
+
+@pytest.mark.parametrize("wrong", ["", "/", "/d", "acme/", "acme//d", "a/b/d", "Acme/d", "a.b/d"])
+def test_what_is_no_full_id(wrong: str) -> None:
+    assert not FULL_ID.fullmatch(wrong)

@@ -7,11 +7,14 @@ import orjson
 import pytest
 from typing_extensions import TypedDict
 
+from gateway.auth.caller import Caller
+from gateway.auth.credentials import Credential, to_record
 from gateway.ingest_record import Item, read_head, record_of
 from shared import envelope, snapshot
 from shared.applier import Applier
 from shared.envelope import Header, Position
 from shared.flow import FLOW
+from shared.ids import full_id
 from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published import Message, messages, of_contract
 from shared.topology import Flow
@@ -39,16 +42,16 @@ def keeps_headers(message: Message, headers: list[Header]) -> bool:
     return keeps(message.headers, {name: value.decode() for name, value in headers})
 
 
-def gateway_headers(body: bytes) -> list[Header]:
+def gateway_headers(body: bytes, tenant: str = "") -> list[Header]:
     trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     head = read_head([(b"content-type", b"application/json"), (b"traceparent", trace)])
     item = Item("device-0001", body, None)
-    return record_of(item, "telemetry", 1_700_000_000_000, head.kept)[1].headers
+    return record_of(item, "telemetry", 1_700_000_000_000, head.kept, tenant)[1].headers
 
 
-def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}') -> Outgoing:
-    place = Position("ingest.telemetry.v1", 2, 17)
-    payload = Payload(place, b"device-0001", body, gateway_headers(body), 1_700_000_000_000)
+def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}', tenant: str = "") -> Outgoing:
+    place, key = Position("ingest.telemetry.v1", 2, 17), full_id(tenant, "device-0001").encode()
+    payload = Payload(place, key, body, gateway_headers(body, tenant), 1_700_000_000_000)
     return enricher(FLOW)(payload, Master())
 
 
@@ -57,6 +60,7 @@ def test_every_topic_of_the_flow_is_described() -> None:
 
 
 def test_the_headers_of_a_payload() -> None:
+    assert keeps_headers(only("ingest.telemetry.v1"), gateway_headers(b"{}", "acme"))
     headers = gateway_headers(b"{}")
     assert keeps_headers(only("ingest.telemetry.v1"), headers)
     assert not keeps_headers(only("ingest.status.v1"), headers)
@@ -78,8 +82,9 @@ def test_a_payload(topic: str, payload: object, kept: bool) -> None:
     assert keeps(only(topic).value, payload) == kept
 
 
-def test_an_event_as_enrich_makes_it() -> None:
-    out, event = enriched(), only("event.reading.v1")
+@pytest.mark.parametrize("tenant", ["", "acme"])
+def test_an_event_as_enrich_makes_it(tenant: str) -> None:
+    out, event = enriched(tenant=tenant), only("event.reading.v1")
     value = orjson.loads(out.value or b"")
     assert keeps(event.value, value)
     assert keeps(event.value, value | {"attempt": 2})
@@ -197,3 +202,12 @@ def test_shapes_within_shapes_are_found_wherever_they_stand() -> None:
 
 def test_without_a_contract_any_object_will_do() -> None:
     assert of_contract(None) == {"type": "object"}
+
+
+def test_a_credential() -> None:
+    caller = Caller("operator", all_tenants=True)
+    value = orjson.loads(to_record(Credential(caller, "token", b"x" * 32, 5, 1)))
+    schema = only("credential.v1").value
+    assert keeps(schema, value)
+    assert keeps(schema, None)
+    assert not keeps(schema, value | {"role": "anyone"})

@@ -173,3 +173,43 @@ def test_a_member_s_record_is_read_and_one_that_is_none_is_told() -> None:
     for key, broken in [(None, value), (b"\xff", value), (b"m", b"{}"), (b"m", b"[]"), (b"m", b"")]:
         with pytest.raises(ValueError):
             aggregation.member_state(key, broken)
+
+
+def test_two_tenants_areas_of_one_name_are_two() -> None:
+    ids = ("acme/device-1", "beta/device-1", "device-1")
+    sent = [
+        _device(1, 1, "north", value)._replace(id=member)
+        for member, value in zip(ids, (1.0, 2.0, 3.0), strict=True)
+    ]
+    members: Members = {}
+    changed = set().union(*(aggregation.take(AREA, members, record) for record in sent))
+    assert changed == {"acme/north", "beta/north", "north"}
+    values = {
+        of: part.fields["value"]
+        for of, part in aggregation.parts(AREA, members, changed)
+        if part is not None
+    }
+    assert values == {"acme/north": 1.0, "beta/north": 2.0, "north": 3.0}
+    moved = _device(1, 2, "south", 1.0)._replace(id="acme/device-1")
+    assert aggregation.take(AREA, members, moved) == {"acme/north", "acme/south"}
+
+
+@pytest.mark.parametrize(
+    ("member", "of", "known_as"),
+    [
+        ("acme/d", "acme/north", "acme/north"),  # from an id that has the tenant already
+        ("acme/d", "beta/north", None),
+        ("d", "acme/north", None),
+        ("acme/d", "acme/", None),
+        ("acme/d", "x" * 200, "acme/" + "x" * 200),
+        ("acme/d", "x" * 201, None),
+    ],
+)
+def test_a_share_stays_in_its_member_s_tenant(member: str, of: str, known_as: str | None) -> None:
+    aggregate = replace(AREA, share=lambda _: Share(of, {}))
+    record, members = _device(1, 1, "north", 1.0)._replace(id=member), {}
+    if known_as is None:
+        with pytest.raises(ValueError, match="a share is of an id"):
+            aggregation.take(aggregate, members, record)
+    else:
+        assert aggregation.take(aggregate, members, record) == {known_as}

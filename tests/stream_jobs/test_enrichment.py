@@ -209,3 +209,51 @@ def test_whatever_an_enrichment_raises_stops_nobody_else(raised: Exception, topi
     out = enricher(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
     assert (out.topic, out.value) == (topic, b"{}")
     assert all(isinstance(value, bytes) for _, value in out.headers)
+
+
+def test_what_a_tenant_s_device_sends_is_looked_up_and_known_as_its() -> None:
+    out = _enrich(b'{"value": 21.5}', key=b"acme/device-0001", ce_tenant=b"acme")
+    assert (out.topic, out.key) == ("event.reading.v1", b"acme/device-0001")
+    assert orjson.loads(out.value or b"")["entity_id"] == "acme/device-0001"
+    headers = dict(out.headers)
+    assert headers[envelope.SUBJECT] == b"acme/device-0001"
+    assert headers[envelope.TENANT] == b"acme"
+
+
+def test_master_data_of_one_tenant_is_not_that_of_another() -> None:
+    out = _enrich(b'{"value": 21.5}', key=b"beta/device-0001")
+    assert out.topic == "retry.enrich.v1"
+    assert dict(out.headers)[envelope.DETAIL] == b"beta/device-0001"
+
+
+@pytest.mark.parametrize(
+    ("key", "derived", "becomes"),
+    [
+        (b"d", "other", b"other"),
+        (b"acme/d", "other", b"acme/other"),
+        (b"acme/d", "acme/other", b"acme/other"),  # from the id that it was given
+        (b"acme/d", "acme", b"acme/acme"),
+        (b"d", "acme/other", None),
+        (b"acme/d", "beta/other", None),
+        (b"acme/d", "acme/beta/other", None),
+        (b"acme/d", "acme/", None),
+        (b"acme/d", "/other", None),
+        (b"acme/d", "acme/../beta", None),
+        (b"ACME/d", "other", None),
+        (b"acme//d", None, None),
+    ],
+)
+def test_an_id_that_a_domain_derives_stays_in_the_tenant(
+    key: bytes, derived: str | None, becomes: bytes | None
+) -> None:
+    def derive(_payload: Fields, arrival: Arrival, _master: MasterData) -> Draft:
+        return Draft("seen", arrival.arrived_ms, {}, entity_id=derived)
+
+    flow = Flow((Endpoint("see", derive, ("seen",)),), (EventType("seen"),), ())
+    payload = Payload(Position("ingest.see.v1", 0, 0), key, b"{}", [], 1_700_000_000_000)
+    out = enricher(flow)(payload, Master())
+    if becomes is None:
+        assert (out.topic, out.key) == ("dlq.enrich.v1", key)
+        assert dict(out.headers)[envelope.REASON] == b"bad_entity_id"
+    else:
+        assert (out.topic, out.key) == ("event.seen.v1", becomes)

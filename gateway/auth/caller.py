@@ -1,0 +1,72 @@
+"""Who sent a request, and what that one may do. Every rule of it stands here."""
+
+from typing import Literal, NamedTuple
+
+from gateway.problems import Problem
+from shared.ids import NO_TENANT, full_id
+from shared.model import Aggregate, Entity
+
+Role = Literal["anyone", "device", "gateway", "operator"]
+
+
+class Caller(NamedTuple):
+    """A device writes and reads its own id, a gateway those of its tenant; an operator reads, and
+    one of no tenant looks at the gateway itself. Anyone is who asks where nobody is asked."""
+
+    role: Role
+    tenant: str = NO_TENANT
+    device: str | None = None
+    all_tenants: bool = False
+
+    @property
+    def may_operate(self) -> bool:
+        """/health, /metrics and /docs tell of all tenants at once."""
+        return self.role in ("operator", "anyone") and self.tenant == NO_TENANT
+
+    @property
+    def may_write(self) -> bool:
+        return self.role != "operator"
+
+    def is_own(self, entity_id: str) -> bool:
+        return self.device is None or self.device == entity_id
+
+    def full_id_to_read(
+        self, of: Entity | Aggregate, entity_id: str, tenant: str | None
+    ) -> str | None:
+        """`tenant`: the one that the request names. None: for this caller there is no such id."""
+        if tenant is not None and tenant != self.tenant and not self.all_tenants:
+            return None
+        if self.role in ("device", "gateway") and (
+            isinstance(of, Aggregate) or not self.is_own(entity_id)
+        ):
+            return None
+        return full_id(self.tenant if tenant is None else tenant, entity_id)
+
+
+ANYONE = Caller("anyone", all_tenants=True)
+
+
+def operators_only() -> Problem:
+    return Problem(
+        403,
+        "operators_only",
+        "this route tells of all tenants: it needs the credential of an operator without a tenant",
+    )
+
+
+def writers_only() -> Problem:
+    return Problem(
+        403,
+        "writers_only",
+        "an operator's credential reads; payloads come with a device's or a gateway's",
+        outcome="definite",
+    )
+
+
+def not_your_id(caller: Caller) -> Problem:
+    return Problem(
+        403,
+        "not_your_id",
+        f"this credential is that of {caller.device}, which writes its own id alone",
+        outcome="definite",
+    )

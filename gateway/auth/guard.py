@@ -1,0 +1,36 @@
+"""Stands before all routes but those of payloads, which ask for themselves. A route that is added
+later is an operator's until this file says otherwise."""
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.auth.caller import operators_only
+from gateway.auth.who import Who, target_of
+from gateway.problems import Problem
+
+CALLER = "headrace.caller"
+_OPEN = ("/livez", "/readyz")  # for whoever starts and stops gateways
+_ASKS_ITSELF = "/v1/"
+_SCOPED = "/state/"  # shows each caller its own
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, who: Who) -> None:
+        self._app = app
+        self._who = who
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            if not path.startswith(_ASKS_ITSELF) and path not in _OPEN:
+                try:
+                    self._admit(path, scope)
+                except Problem as problem:
+                    await problem.response(scope)(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+    def _admit(self, path: str, scope: Scope) -> None:
+        caller = self._who.is_asking(scope["method"], target_of(scope), scope["headers"])
+        if not path.startswith(_SCOPED) and not caller.may_operate:
+            raise operators_only()
+        scope[CALLER] = caller

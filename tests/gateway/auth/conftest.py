@@ -1,0 +1,61 @@
+"""A gateway that asks who is asking, with two tenants, on a fake log and a warm view."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.app import create_app
+from gateway.auth.caller import Caller
+from gateway.auth.who import Known
+from gateway.health import Health
+from gateway.state_view import StateView
+from gateway.view_store import Changes, Row, ViewStore
+from shared.flow import FLOW
+from shared.settings import GatewaySettings
+from tests.gateway.auth.support import Given, device, given, table
+from tests.gateway.support import FakeLog, Gateway
+
+# the same two ids in each tenant, and without one
+OWNERS = {
+    f"{tenant}:{name}": made
+    for tenant in ("", "acme", "beta")
+    for name, made in (
+        ("one", device("device-0001", tenant)),
+        ("two", device("device-0002", tenant)),
+        ("gateway", given(Caller("gateway", tenant))),
+        ("operator", given(Caller("operator", tenant))),
+    )
+} | {"all": given(Caller("operator", all_tenants=True))}
+IDS = [
+    f"{tenant}{own}"
+    for tenant in ("", "acme/", "beta/")
+    for own in ("device-0001", "device-0002", "north")
+]
+
+
+@pytest.fixture
+def owners() -> dict[str, Given]:
+    return OWNERS
+
+
+@pytest.fixture
+def asking(settings: GatewaySettings, store: ViewStore) -> Iterator[Gateway]:
+    for topic in ("state.device.v1", "state.area.v1"):
+        store.begin_topic(topic, "an id")
+        changes = Changes()
+        for full_id in IDS:
+            changes.put(_snapshot(topic, full_id))
+        store.apply(changes)
+        store.caught_up([topic], time.time_ns() // 1_000_000)
+    log, view = FakeLog(), StateView(settings.state_dir)
+    health = Health(settings, FLOW, log, view)
+    app = create_app(settings, FLOW, log, view, health, who=Known(table(*OWNERS.values())))
+    yield Gateway(app, log, health, settings)
+    view.close()
+
+
+def _snapshot(topic: str, full_id: str) -> Row:
+    value = {"of": full_id, "_meta": {"version": 1, "event_time_ms": None, "fold": "abc"}}
+    return Row(topic, full_id.encode(), json.dumps(value).encode(), 1, 0, 0, 0)
