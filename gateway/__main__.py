@@ -11,8 +11,12 @@ from gateway.app import Background, create_app
 from gateway.auth.credentials import Credentials
 from gateway.auth.feed import CredentialFeed
 from gateway.auth.who import Known
+from gateway.durable_log import DurableLog
 from gateway.health import Health
+from gateway.outcomes import Log
 from gateway.raw_log import RawLog
+from gateway.spool import Spool
+from gateway.spool_drain import SpoolDrain
 from gateway.state_view import StateView
 from gateway.view_process import ViewProcess
 from shared.flow import load_flow
@@ -22,15 +26,22 @@ from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 def build(settings: GatewaySettings) -> FastAPI:
     flow = load_flow(settings.flow)
     raw_log = RawLog(settings, [endpoint.topic for endpoint in flow.endpoints])
+    log: Log = raw_log
+    background: list[Background] = [ViewProcess(settings), raw_log]
+    spool = None
+    if settings.spool_bytes_max:
+        spool = Spool(settings.state_dir / "spool", settings.spool_bytes_max)
+        log = DurableLog(raw_log, spool)
+        background.append(SpoolDrain(raw_log, spool))
     state_view = StateView(settings.state_dir)
-    health = Health(settings, flow, raw_log, state_view)
-    background: tuple[Background, ...] = (ViewProcess(settings), raw_log, health)
+    health = Health(settings, flow, log, state_view, spool)
+    background.append(health)
     who = None
     if settings.ways_to_ask:
         credentials = Credentials()
-        background = (CredentialFeed(settings.state_dir, credentials), *background)
+        background.insert(0, CredentialFeed(settings.state_dir, credentials))
         who = Known(credentials)
-    return create_app(settings, flow, raw_log, state_view, health, background, who)
+    return create_app(settings, flow, log, state_view, health, background, who)
 
 
 def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:

@@ -33,14 +33,14 @@ class Background(Protocol):
 def create_app(
     settings: GatewaySettings,
     flow: Flow,
-    raw_log: Log,
+    log: Log,
     state_view: StateView,
     health: Health,
     background: Sequence[Background] = (),
     who: Who | None = None,
 ) -> FastAPI:
     admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
-    ingest = Ingest(flow, raw_log, admission, settings, who or Whoever())
+    ingest = Ingest(flow, log, admission, settings, who or Whoever())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -56,7 +56,7 @@ def create_app(
         routes=[
             Mount("/v1", app=ingest),  # first: the hot path passes no other route
             *state_routes(flow, state_view),
-            *health_routes(health, raw_log),
+            *health_routes(health, log),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,

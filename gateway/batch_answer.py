@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from gateway.ingest_record import Item
-from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
+from gateway.outcomes import Outcome
 from gateway.problems import Problem, problem_of
 
 # a line alone is known under the batch's key only as long as no other line equals it
@@ -16,7 +16,7 @@ _AGAIN = "send it again: with its whole batch where an Idempotency-Key stands fo
 def batch_answer(
     items: Sequence[Item | Problem | None],
     event_ids: Sequence[str],
-    outcomes: Sequence[Receipt | NotWritten | OutcomeUnknown],
+    outcomes: Sequence[Outcome],
     received_at: str,
 ) -> bytes:
     """The body of a 207. Raises Problem where nothing at all was accepted: many a client looks at
@@ -30,10 +30,8 @@ def batch_answer(
         problem = item if isinstance(item, Problem) else None
         if problem is None:
             event_id, outcome = next(ends)
-            if isinstance(outcome, Receipt):
-                receipts.append(
-                    {"line": number, "status": 202, "id": event_id, **outcome._asdict()}
-                )
+            if not isinstance(outcome, Exception):
+                receipts.append({"line": number, "status": 202, "id": event_id, **outcome.told()})
                 continue
             problem = problem_of(outcome, _AGAIN)
         problems.append(problem)

@@ -15,11 +15,12 @@ from gateway.health_report import Observation, report
 from gateway.outcomes import Log
 from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
 from gateway.problems import Problem, retry_after
+from gateway.spool import Spool
 from gateway.state_view import StateView
 from shared.settings import GatewaySettings
 from shared.topology import JOB_STATUS_TOPIC, Flow
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/health+json"
 RELAY = "relay"
@@ -30,13 +31,19 @@ _NOT_LOOKED = Seen(False, 0.0, "not looked at yet")
 
 class Health:
     def __init__(
-        self, settings: GatewaySettings, flow: Flow, raw_log: Log, state_view: StateView
+        self,
+        settings: GatewaySettings,
+        flow: Flow,
+        log: Log,
+        state_view: StateView,
+        spool: Spool | None = None,
     ) -> None:
         self.jobs = (*(job.name for job in flow.jobs()), RELAY)
         self.lanes = flow.lanes
         self._topics = [topic.name for topic in flow.topics()]
         self._settings = settings
-        self._raw_log = raw_log
+        self._log = log
+        self._spool = spool
         self.view = state_view
         self._kafka = KafkaSeen(_NOT_LOOKED)
         self._postgres = _NOT_LOOKED
@@ -65,7 +72,8 @@ class Health:
                     server=_fresh(self._kafka.server, self._kafka_seen_s, now_s)
                 ),
                 postgres=_fresh(self._postgres, self._postgres_seen_s, now_s),
-                accepts=self._raw_log.is_healthy(),
+                accepts=self._log.is_healthy(),
+                spool=None if self._spool is None else self._spool.state(),
                 view=self.view.progress(),
                 job_statuses=self.view.values(JOB_STATUS_TOPIC),
             ),
@@ -79,7 +87,7 @@ class Health:
                 self._kafka = await asyncio.to_thread(probe.look)
                 self._kafka_seen_s = time.monotonic()
             except Exception:
-                log.exception("could not look at Kafka")
+                _logger.exception("could not look at Kafka")
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _look_at_postgres(self) -> None:
@@ -89,7 +97,7 @@ class Health:
                 self._postgres = await asyncio.to_thread(look_at_postgres, url)
                 self._postgres_seen_s = time.monotonic()
             except Exception:
-                log.exception("could not look at PostgreSQL")
+                _logger.exception("could not look at PostgreSQL")
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
@@ -100,16 +108,16 @@ def _fresh(seen: Seen, seen_s: float, now_s: float) -> Seen:
     return seen
 
 
-def health_routes(health: Health, raw_log: Log) -> list[BaseRoute]:
+def health_routes(health: Health, log: Log) -> list[BaseRoute]:
     async def livez(_: Request) -> Response:
         return _answer({"status": "pass"}, 200)
 
     async def readyz(_: Request) -> Response:
-        if not raw_log.is_healthy():
+        if not log.is_healthy():
             raise Problem(
                 503,
                 "not_ready",
-                "Kafka is away: the gateway answers, but takes no payloads",
+                "Kafka is away and there is no room in a spool: the gateway takes no payloads",
                 headers=retry_after(1),
             )
         return _answer({"status": "pass"}, 200)

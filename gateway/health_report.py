@@ -7,6 +7,7 @@ import orjson
 
 from gateway import VERSION
 from gateway.probes import KafkaSeen, Seen
+from gateway.spool import SpoolState
 from gateway.state_view import Progress
 from shared.timestamps import to_rfc3339
 from shared.topology import JOB_STATUS_TOPIC
@@ -28,6 +29,7 @@ class Observation(NamedTuple):
     accepts: bool
     view: Mapping[str, Progress]
     job_statuses: Mapping[bytes, bytes]
+    spool: SpoolState | None = None
 
 
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
@@ -36,6 +38,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         "kafka:connection": _kafka(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
+        **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "state_view:lag": _view(seen),
         **{f"job:{job}": _job(status, seen.at_ms) for job, status in statuses.items()},
         **{f"lane:{lane}": _lane(lane, seen.kafka) for lane in lanes},
@@ -65,6 +68,20 @@ def _kafka(seen: Observation) -> Check:
         missing = "topics are missing: " + ", ".join(seen.kafka.missing_topics)
         return {**check, "status": "warn", "output": missing}
     return check
+
+
+def _spool(spool: SpoolState) -> Check:
+    said = []
+    if spool.records:
+        said.append(
+            f"{spool.bytes} of {spool.bytes_max} bytes wait for Kafka, the oldest for "
+            f"{spool.age_ms // 1000} s"
+        )
+    if spool.set_aside_bytes:
+        said.append(f"{spool.set_aside_bytes} bytes lie in the spool's set-aside folder")
+    if spool.bytes >= spool.bytes_max:
+        return _check("fail", spool.records, "records", "; ".join(["it is full", *said]))
+    return _check("warn" if said else "pass", spool.records, "records", "; ".join(said))
 
 
 def _master_data(relay: Mapping[str, Any] | None, now_ms: int) -> dict[str, Check]:

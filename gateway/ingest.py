@@ -15,7 +15,7 @@ from gateway.auth.caller import Caller, not_your_id, writers_only
 from gateway.auth.who import Who, target_of
 from gateway.batch_answer import batch_answer
 from gateway.ingest_record import Item, RequestHead, read_head, record_of
-from gateway.outcomes import Log, NotWritten, OutcomeUnknown, Receipt
+from gateway.outcomes import Log, Receipt, Spooled, append, append_all
 from gateway.payload import ClientGone, Limit, Patience, Payload, send_problem
 from gateway.problems import Problem, instance_of, problem_of, retry_after
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
@@ -94,12 +94,12 @@ class Ingest:
         event_id, record = record_of(item, endpoint.name, received_ms, head.kept, caller.tenant)
         self._enter(1)
         try:
-            receipt = await self._log.append(endpoint.topic, record)
-        except (NotWritten, OutcomeUnknown) as outcome:
-            raise problem_of(outcome) from None
+            outcome = await append(self._log, endpoint.topic, record)
         finally:
             self._admission.leave()
-        await _send_receipt(event_id, entity_id, receipt, received_ms, send)
+        if isinstance(outcome, Exception):
+            raise problem_of(outcome)
+        await _send_receipt(event_id, entity_id, outcome, received_ms, send)
 
     async def _accept_batch(
         self,
@@ -125,7 +125,7 @@ class Ingest:
         ]
         self._enter(len(made))
         try:
-            outcomes = await self._log.append_all(endpoint.topic, [record for _, record in made])
+            outcomes = await append_all(self._log, [(endpoint.topic, record) for _, record in made])
         finally:
             self._admission.leave(len(made))
         ids = [event_id for event_id, _ in made]
@@ -144,10 +144,10 @@ class Ingest:
 
 
 async def _send_receipt(
-    event_id: str, entity_id: str, receipt: Receipt, received_ms: int, send: Send
+    event_id: str, entity_id: str, accepted: Receipt | Spooled, received_ms: int, send: Send
 ) -> None:
     answer = orjson.dumps(
-        {"id": event_id, **receipt._asdict(), "received_at": to_rfc3339(received_ms)}
+        {"id": event_id, **accepted.told(), "received_at": to_rfc3339(received_ms)}
     )
     headers = [
         (b"content-type", b"application/json"),

@@ -12,14 +12,22 @@ from shared.published import of_contract
 from shared.settings import GatewaySettings
 from shared.topology import Flow, dead_letter_topic
 
+_PLACE = {
+    "topic": {"type": "string"},
+    "partition": {"type": "integer"},
+    "offset": {"type": "integer"},
+    "spooled": {
+        "const": True,
+        "description": "Kafka is away: the payload is on the gateway's disk, and has no partition "
+        "and offset yet.",
+    },
+}
 _RECEIPT = {
     "type": "object",
-    "required": ["id", "topic", "partition", "offset", "received_at"],
+    "required": ["id", "topic", "received_at"],
     "properties": {
         "id": {"type": "string", "format": "uuid"},
-        "topic": {"type": "string"},
-        "partition": {"type": "integer"},
-        "offset": {"type": "integer"},
+        **_PLACE,
         "received_at": {"type": "string", "format": "date-time"},
     },
 }
@@ -43,9 +51,7 @@ _RECEIPTS = {
                     },
                     "status": {"type": "integer"},
                     "id": {"type": "string", "format": "uuid"},
-                    "topic": {"type": "string"},
-                    "partition": {"type": "integer"},
-                    "offset": {"type": "integer"},
+                    **_PLACE,
                     "code": {"type": "string"},
                     "detail": {"type": "string"},
                     "outcome": {"enum": ["definite", "unknown"]},
@@ -85,7 +91,8 @@ _REFUSALS = {
     "403": "This caller may not write, or not this id.",
     "408": "The body came too slowly. Nothing was written.",
     "413": "The body is larger than the gateway or Kafka takes.",
-    "503": "Kafka is away or the gateway is full. `outcome` says whether it may have been written.",
+    "503": "Kafka is away and there is no room in a spool, or the gateway is full. `outcome` "
+    "says whether it may have been written.",
 }
 
 
@@ -130,7 +137,8 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
     return {
         "summary": f"Hand in a payload for {endpoint.name}",
         "description": "Any body, byte for byte. A 202 says that all in-sync replicas hold it at "
-        f"the offset returned. At most {settings.body_bytes_max} bytes. The body is looked at "
+        "the offset returned, or, where it says `spooled`, that it lies on the gateway's own disk "
+        f"until Kafka is back. At most {settings.body_bytes_max} bytes. The body is looked at "
         f"later: what is no {_payload_name(endpoint)} is parked in {dead_letter_topic('enrich')}. "
         f"As {NDJSON.decode()}: a batch, one payload a line, answered with 207.",
         "operationId": f"ingest_{endpoint.name}",

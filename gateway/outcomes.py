@@ -1,15 +1,31 @@
 """What became of a record that was given to the log."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from shared.envelope import Header
 
 
 class Receipt(NamedTuple):
+    """On all in-sync replicas, at this place."""
+
     topic: str
     partition: int
     offset: int
+
+    def told(self) -> dict[str, str | int | bool]:
+        return self._asdict()
+
+
+class Spooled(NamedTuple):
+    """On this node's disk; it goes to the topic as soon as Kafka takes it."""
+
+    topic: str
+
+    def told(self) -> dict[str, str | int | bool]:
+        return {"topic": self.topic, "spooled": True}
 
 
 class NotWritten(Exception):  # noqa: N818 - an outcome
@@ -25,6 +41,10 @@ class OutcomeUnknown(Exception):  # noqa: N818 - an outcome
     """The record may have been written, now or a little later."""
 
 
+Outcome = Receipt | Spooled | NotWritten | OutcomeUnknown
+Tell = Callable[[Outcome], None]
+
+
 class Record(NamedTuple):
     key: bytes
     value: bytes
@@ -32,10 +52,30 @@ class Record(NamedTuple):
 
 
 class Log(Protocol):
-    async def append(self, topic: str, record: Record) -> Receipt: ...
+    def put(self, topic: str, record: Record, tell: Tell) -> None:
+        """`tell` is called once, at the deadline at the latest. Records of one entity stay in the
+        order in which they were put."""
 
-    async def append_all(
-        self, topic: str, records: Sequence[Record]
-    ) -> "list[Receipt | NotWritten | OutcomeUnknown]": ...
+    def is_healthy(self) -> bool:
+        """Whether a record that is put now has a chance."""
 
-    def is_healthy(self) -> bool: ...
+
+async def append(log: Log, topic: str, record: Record) -> Outcome:
+    return (await append_all(log, [(topic, record)]))[0]
+
+
+async def append_all(log: Log, records: Sequence[tuple[str, Record]]) -> list[Outcome]:
+    """The outcome of each."""
+    told: dict[int, Outcome] = {}
+    all_told = asyncio.get_running_loop().create_future()
+
+    def keep(number: int, outcome: Outcome) -> None:
+        told[number] = outcome
+        if len(told) == len(records) and not all_told.done():
+            all_told.set_result(None)
+
+    for number, (topic, record) in enumerate(records):
+        log.put(topic, record, partial(keep, number))
+    if records:
+        await all_told
+    return [told[number] for number in range(len(records))]

@@ -1,4 +1,4 @@
-"""Appends to the ingest topics. The only file that knows the producer's library.
+"""Appends to the ingest topics. With its lanes, the only part that knows the producer's library.
 
 The producer (aiokafka, idempotent) has ways to stay broken for ever: a batch that expires unsent
 leaves a hole in its sequence numbers, its sender task may die, its waits may never end. So no call
@@ -7,26 +7,35 @@ into it is trusted to return, and after any outcome that is not clear it is repl
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError
+from aiokafka.partitioner import murmur2
 
-from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record
+from gateway.lane import AWAY, Lane, Waiting
+from gateway.outcomes import NotWritten, Record, Tell
 from gateway.producer_keeper import ProducerKeeper
 from shared.settings import GatewaySettings
 
 _BATCH_BYTES = 128 * 1024
 _ENVELOPE_BYTES_MAX = 64 * 1024  # key, headers and framing, beside the body
 _METADATA_DEADLINE_S = 1.0
+_KEYS_KNOWN_MAX = 100_000
 
 
 class RawLog:
     def __init__(self, settings: GatewaySettings, topics: Collection[str]) -> None:
         self._settings = settings
-        self._deadline_s = settings.produce_deadline_s
+        # whoever can go to the spool need not wait so long
+        self._deadline_s = (
+            settings.spool_after_s if settings.spool_bytes_max else settings.produce_deadline_s
+        )
         self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
+        self._lanes: dict[str, list[Lane]] = {}
+        self._hashes: dict[bytes, int] = {}
+        self._looks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Does not wait long for Kafka: whether it is there is what `is_healthy` says."""
@@ -39,86 +48,44 @@ class RawLog:
     def is_healthy(self) -> bool:
         return self._keeper.producer() is not None
 
-    async def append(self, topic: str, record: Record) -> Receipt:
-        """A receipt only when all in-sync replicas have the record; else NotWritten or
+    def put(self, topic: str, record: Record, tell: Tell) -> None:
+        """Receipt only when all in-sync replicas have the record; else NotWritten or
         OutcomeUnknown, at the deadline at the latest."""
-        (outcome,) = await self.append_all(topic, [record])
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+        if self._keeper.producer() is None:
+            tell(AWAY)
+            return
+        waiting = Waiting(record, tell, asyncio.get_running_loop().time() + self._deadline_s)
+        lanes = self._lanes.get(topic)
+        if lanes is None:
+            look = asyncio.create_task(self._put_on_new_lanes(topic, waiting))
+            self._looks.add(look)
+            look.add_done_callback(self._looks.discard)
+        else:
+            lanes[self._hash(record.key) % len(lanes)].put(waiting)
 
-    async def append_all(
-        self, topic: str, records: Sequence[Record]
-    ) -> list[Receipt | NotWritten | OutcomeUnknown]:
-        """The outcome of each, under one deadline. Where one could not be handed over, none after
-        it is: no entity's later payload overtakes an earlier one."""
+    async def _put_on_new_lanes(self, topic: str, waiting: Waiting) -> None:
         producer = self._keeper.producer()
-        if producer is None:
-            return [NotWritten("kafka_unreachable", "Kafka is away")] * len(records)
-        deadline = asyncio.get_running_loop().time() + self._deadline_s
-        self._keeper.in_flight += 1
-        try:
-            if producer.client.cluster.partitions_for_topic(topic) is None:
-                await _look_for(producer, topic)
-            handed = await self._hand_over(producer, deadline, topic, records)
-            written = [one for one in handed if isinstance(one, asyncio.Future)]
-            # unlike wait_for, `wait` leaves futures alone: giving up does not undo the write
-            if written:
-                left_s = deadline - asyncio.get_running_loop().time()
-                await asyncio.wait(written, timeout=left_s)
-            return [
-                self._outcome(producer, one) if isinstance(one, asyncio.Future) else one
-                for one in handed
-            ]
-        except NotWritten as refusal:
-            return [refusal] * len(records)
-        finally:
-            self._keeper.in_flight -= 1
+        count = await _partitions(producer, topic) if producer else 0
+        if not count:
+            missing = NotWritten("topic_missing", f"Kafka has no topic {topic}")
+            waiting.tell(missing if producer else AWAY)
+            return
+        # they stay as they are: more partitions would move keys, and break their order
+        if topic not in self._lanes:
+            self._lanes[topic] = [Lane(topic, p, self._keeper) for p in range(count)]
+        lanes = self._lanes[topic]
+        lanes[self._hash(waiting.record.key) % len(lanes)].put(waiting)
 
-    async def _hand_over(
-        self, producer: Any, deadline: float, topic: str, records: Sequence[Record]
-    ) -> "list[asyncio.Future[Any] | NotWritten]":
-        handed: list[asyncio.Future[Any] | NotWritten] = []
-        for record in records:
-            # `send` waits for room in a batch: until it returns, nothing of the record is anywhere
-            try:
-                async with asyncio.timeout_at(deadline):
-                    handed.append(
-                        await producer.send(topic, record.value, record.key, headers=record.headers)
-                    )
-            except MessageSizeTooLargeError:
-                handed.append(_too_large())
-            except Exception as error:  # aiokafka lets more through than its own errors
-                self._keeper.retire(producer, error)
-                away = NotWritten("kafka_unreachable", "Kafka takes nothing at the moment")
-                return handed + [away] * (len(records) - len(handed))
-        return handed
+    def _hash(self, key: bytes) -> int:
+        """As Kafka's own clients do; remembered, because it is slow in Python."""
+        known = self._hashes.get(key)
+        if known is None:
+            if len(self._hashes) >= _KEYS_KNOWN_MAX:
+                self._hashes.clear()
+            known = self._hashes[key] = murmur2(key) & 0x7FFFFFFF
+        return known
 
-    def _outcome(
-        self, producer: Any, written: "asyncio.Future[Any]"
-    ) -> Receipt | NotWritten | OutcomeUnknown:
-        if not written.done():
-            written.add_done_callback(_look_at_result)
-            self._keeper.retire(producer, TimeoutError(f"no ack within {self._deadline_s} s"))
-            return OutcomeUnknown()
-        try:
-            metadata = written.result()
-        except MessageSizeTooLargeError as error:
-            self._keeper.retire(producer, error)
-            return _too_large()
-        except TopicAuthorizationFailedError as error:
-            self._keeper.retire(producer, error)
-            return NotWritten("not_authorized", "Kafka does not let the gateway write")
-        except Exception as error:
-            self._keeper.retire(producer, error)
-            return OutcomeUnknown()
-        if metadata.offset < 0 or metadata.log_start_offset < 0:
-            # a repeat that the broker knows, but not its place any more
-            return OutcomeUnknown()
-        self._keeper.acked_at = asyncio.get_running_loop().time()
-        return Receipt(metadata.topic, metadata.partition, metadata.offset)
-
-    def _make_producer(self) -> AIOKafkaProducer:
+    def _make_producer(self) -> Any:
         return AIOKafkaProducer(
             bootstrap_servers=self._settings.kafka_bootstrap,
             client_id="headrace-gateway",
@@ -133,19 +100,9 @@ class RawLog:
         )
 
 
-async def _look_for(producer: Any, topic: str) -> None:
-    with contextlib.suppress(KafkaError, TimeoutError):
-        async with asyncio.timeout(_METADATA_DEADLINE_S):
-            await producer.client.force_metadata_update()
-    if producer.client.cluster.partitions_for_topic(topic) is None:
-        raise NotWritten("topic_missing", f"Kafka has no topic {topic}")
-
-
-def _too_large() -> NotWritten:
-    return NotWritten("record_too_large", "Kafka's max.message.bytes is below this body's size")
-
-
-def _look_at_result(future: "asyncio.Future[Any]") -> None:
-    # an exception that nobody looks at is logged as a fault of ours
-    if not future.cancelled():
-        future.exception()
+async def _partitions(producer: Any, topic: str) -> int:
+    if not producer.client.cluster.partitions_for_topic(topic):
+        with contextlib.suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(_METADATA_DEADLINE_S):
+                await producer.client.force_metadata_update()
+    return len(producer.client.cluster.partitions_for_topic(topic) or ())

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from gateway import outcomes
 from gateway.health import Health
-from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
+from gateway.outcomes import Outcome, Receipt, Tell
 from shared.settings import GatewaySettings
 
 
@@ -31,28 +31,21 @@ class FakeLog:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.failure: BaseException | None = None
+        self.failure: Outcome | RuntimeError | None = None
         self.healthy = True
         self.pause_s = 0.0
 
-    async def append(self, topic: str, record: outcomes.Record) -> Receipt:
-        if self.pause_s:
-            await asyncio.sleep(self.pause_s)
-        if self.failure is not None:
+    def put(self, topic: str, record: outcomes.Record, tell: Tell) -> None:
+        if isinstance(self.failure, RuntimeError):
             raise self.failure
-        self.records.append(Record(topic, record.key, record.value, dict(record.headers)))
-        return Receipt(topic, 0, len(self.records) - 1)
+        asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, record, tell)
 
-    async def append_all(
-        self, topic: str, records: Sequence[outcomes.Record]
-    ) -> list[Receipt | NotWritten | OutcomeUnknown]:
-        ends: list[Receipt | NotWritten | OutcomeUnknown] = []
-        for record in records:
-            try:
-                ends.append(await self.append(topic, record))
-            except (NotWritten, OutcomeUnknown) as failure:
-                ends.append(failure)
-        return ends
+    def _put(self, topic: str, record: outcomes.Record, tell: Tell) -> None:
+        if self.failure is not None:
+            tell(self.failure)  # type: ignore[arg-type]
+            return
+        self.records.append(Record(topic, record.key, record.value, dict(record.headers)))
+        tell(Receipt(topic, 0, len(self.records) - 1))
 
     def is_healthy(self) -> bool:
         return self.healthy

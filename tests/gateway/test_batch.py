@@ -9,7 +9,7 @@ from gateway import batch
 from gateway.ingest_record import Item, read_head
 from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt
 from gateway.problems import Problem
-from tests.gateway.support import FakeLog, Gateway
+from tests.gateway.support import Gateway
 
 NDJSON = {"content-type": "application/x-ndjson"}
 FRAMES = {"content-type": "application/vnd.headrace.frames"}
@@ -188,18 +188,12 @@ def test_a_first_frame_that_cannot_be_cut_out_leaves_nothing_accepted(gateway: G
     assert detail.endswith("; it and all after it were not written")
 
 
-class SomeFail(FakeLog):
-    async def append_all(self, topic: str, records: Any) -> Any:
-        receipt = Receipt(topic, 0, 1)
-        away = NotWritten("kafka_unreachable", "Kafka is away")
-        return [receipt, OutcomeUnknown(), away][: len(records)]
-
-
 def test_what_became_of_each_is_told_apart(gateway: Gateway, monkeypatch: Any) -> None:
-    monkeypatch.setattr(gateway.log, "append_all", SomeFail().append_all)
+    ends = iter([Receipt("t", 0, 1), OutcomeUnknown(), NotWritten("kafka_unreachable", "away")])
+    monkeypatch.setattr(gateway.log, "put", lambda _topic, _record, tell: tell(next(ends)))
     told = gateway.post(content=b"1\n2\n3", headers=NDJSON).json()
-    ends = [(r["status"], r.get("outcome")) for r in told["receipts"]]
-    assert ends == [(202, None), (503, "unknown"), (503, "definite")]
+    told_ends = [(r["status"], r.get("outcome")) for r in told["receipts"]]
+    assert told_ends == [(202, None), (503, "unknown"), (503, "definite")]
     for refusal in told["receipts"][1:]:
         assert "with its whole batch where an Idempotency-Key stands" in refusal["detail"]
 

@@ -14,12 +14,36 @@ from aiokafka.errors import (
 )
 
 from gateway import producer_keeper, raw_log
-from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record
+from gateway.outcomes import (
+    NotWritten,
+    OutcomeUnknown,
+    Receipt,
+    Record,
+    Spooled,
+    append,
+    append_all,
+)
 from gateway.raw_log import RawLog
 from shared.settings import GatewaySettings
 
 TOPIC = "ingest.telemetry.v1"
-RECORD = Record(b"key", b"value", [])
+RECORD = Record(b"key", b"value", [])  # murmur2 puts it on the second of two partitions
+BATCH_RECORDS_MAX = 3
+DEADLINE_S = 0.2
+
+
+class FakeBatch:
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def append(self, *, value: bytes, **_: object) -> object:
+        if len(self.values) == BATCH_RECORDS_MAX:
+            return None
+        self.values.append(value)
+        return object()
+
+    def close(self) -> None:
+        return None
 
 
 class FakeProducer:
@@ -28,10 +52,11 @@ class FakeProducer:
 
     def __init__(self, **_: object) -> None:
         self.made.append(self)
-        self.answer: Any = SimpleNamespace(topic=TOPIC, partition=1, offset=7, log_start_offset=0)
+        self.answer: Any = SimpleNamespace(offset=7, log_start_offset=0)
         self.send_hangs = self.stop_hangs = False
         self.topics: set[str] = {TOPIC}
         self.answers_probes = True
+        self.batches: list[list[bytes]] = []
         self._sender = SimpleNamespace(sender_task=None, _fail_all=None)
         self.client = SimpleNamespace(
             cluster=SimpleNamespace(partitions_for_topic=self._partitions),
@@ -53,7 +78,14 @@ class FakeProducer:
         if self._sender.sender_task is not None:
             self._sender.sender_task.cancel()
 
-    async def send(self, *_: object, **__: object) -> "asyncio.Future[Any]":
+    def create_batch(self) -> "FakeBatch":
+        return FakeBatch()
+
+    async def send_batch(
+        self, batch: "FakeBatch", _topic: str, *, partition: int
+    ) -> "asyncio.Future[Any]":
+        assert partition == 1
+        self.batches.append(batch.values)
         if self.send_hangs:
             await asyncio.Event().wait()
         future = asyncio.get_running_loop().create_future()
@@ -198,7 +230,7 @@ def test_records_that_still_wait_do_not_keep_it_from_stopping() -> None:
 
 def _with_log(body: Callable[[RawLog], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        log = RawLog(GatewaySettings(produce_deadline_s=0.2), [TOPIC])
+        log = RawLog(GatewaySettings(produce_deadline_s=DEADLINE_S, spool_bytes_max=0), [TOPIC])
         await log.start()
         await _until(log.is_healthy)
         try:
@@ -209,42 +241,37 @@ def _with_log(body: Callable[[RawLog], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(run())
 
 
-def test_after_one_that_finds_no_room_none_of_the_batch_is_handed_over() -> None:
+def test_records_that_come_at_once_travel_together_and_in_their_order() -> None:
     async def body(log: RawLog) -> None:
-        producer = _last()
-        send, sent = producer.send, 0
-
-        async def send_two(*place: object, **options: object) -> "asyncio.Future[Any]":
-            nonlocal sent
-            sent += 1
-            producer.send_hangs = sent > 2
-            return await send(*place, **options)
-
-        producer.send = send_two  # type: ignore[method-assign]
-        outcomes = await log.append_all(TOPIC, [RECORD] * 4)
-        assert outcomes[:2] == [Receipt(TOPIC, 1, 7)] * 2
-        assert [type(outcome) for outcome in outcomes[2:]] == [NotWritten] * 2
-        assert sent == 3
+        records = [RECORD._replace(value=b"%d" % number) for number in range(5)]
+        outcomes = await append_all(log, [(TOPIC, record) for record in records])
+        assert _last().batches == [[b"0", b"1", b"2"], [b"3", b"4"]]
+        assert outcomes == [Receipt(TOPIC, 1, offset) for offset in (7, 8, 9, 7, 8)]
 
     _with_log(body)
 
 
-def test_one_that_is_too_large_keeps_none_of_the_others_back() -> None:
+def test_what_waits_behind_a_batch_that_fails_is_definite_and_never_handed_over() -> None:
     async def body(log: RawLog) -> None:
+        _last().answer = OutOfOrderSequenceNumber()
         producer = _last()
-        send, sent = producer.send, 0
+        outcomes = await append_all(log, [(TOPIC, RECORD)] * 5)
+        assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 3 + [NotWritten] * 2
+        assert len(producer.batches) == 1
 
-        async def refuse_the_first(*place: object, **options: object) -> "asyncio.Future[Any]":
-            nonlocal sent
-            sent += 1
-            if sent == 1:
-                raise MessageSizeTooLargeError
-            return await send(*place, **options)
+    _with_log(body)
 
-        producer.send = refuse_the_first  # type: ignore[method-assign]
-        first, second = await log.append_all(TOPIC, [RECORD] * 2)
-        assert isinstance(first, NotWritten)
-        assert (first.code, second) == ("record_too_large", Receipt(TOPIC, 1, 7))
+
+def test_each_record_waits_no_longer_than_its_deadline() -> None:
+    async def body(log: RawLog) -> None:
+        _last().answer = None
+        _last().stop_hangs = True
+        first = asyncio.create_task(append(log, TOPIC, RECORD))
+        await asyncio.sleep(DEADLINE_S / 2)
+        begun_s = asyncio.get_running_loop().time()
+        assert isinstance(await append(log, TOPIC, RECORD), NotWritten)
+        assert asyncio.get_running_loop().time() - begun_s <= DEADLINE_S
+        assert isinstance(await first, OutcomeUnknown)
 
     _with_log(body)
 
@@ -252,14 +279,17 @@ def test_one_that_is_too_large_keeps_none_of_the_others_back() -> None:
 def test_without_a_producer_every_record_is_refused() -> None:
     async def body() -> None:
         log = RawLog(GatewaySettings(), [TOPIC])
-        outcomes = await log.append_all(TOPIC, [RECORD] * 3)
+        outcomes = await append_all(log, [(TOPIC, RECORD)] * 3)
         assert [type(outcome) for outcome in outcomes] == [NotWritten] * 3
 
     asyncio.run(body())
 
 
-async def _append(log: RawLog) -> Receipt:
-    return await log.append(TOPIC, RECORD)
+async def _append(log: RawLog) -> Receipt | Spooled:
+    outcome = await append(log, TOPIC, RECORD)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 async def _until(reached: Callable[[], bool]) -> None:

@@ -29,7 +29,8 @@ class Told(NamedTuple):
 
 @pytest.fixture
 def real(broker: Stack, tmp_path: Path) -> Iterator[GatewayProcess]:
-    with GatewayProcess(broker.kafka_bootstrap, tmp_path, produce_deadline_s=2.0) as gateway:
+    settings = {"produce_deadline_s": 2.0, "spool_bytes_max": 0}
+    with GatewayProcess(broker.kafka_bootstrap, tmp_path, **settings) as gateway:
         until(lambda: gateway.status("/readyz") == 200, 20)
         yield gateway
 
@@ -60,7 +61,7 @@ def test_what_clients_were_told_is_true_through_freezes_and_kills_of_the_broker(
         for client in clients:
             client.join()
 
-    found = _whole_topic(broker)
+    found = whole_topic(broker)
     bodies = set(found.values())
     by_outcome = {kind: [t for t in told if t.outcome == kind] for kind in ("written", "definite")}
     assert all(by_outcome.values())
@@ -97,7 +98,12 @@ def _post_until(
                 time.sleep(0.05)
 
 
-def _whole_topic(broker: Stack) -> dict[tuple[int, int], bytes]:
+def whole_topic(broker: Stack) -> dict[tuple[int, int], bytes]:
+    return {place: body for place, (_, body) in whole_log(broker).items()}
+
+
+def whole_log(broker: Stack) -> dict[tuple[int, int], tuple[bytes, bytes]]:
+    """Key and body at each place."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.kafka_bootstrap,
@@ -107,14 +113,15 @@ def _whole_topic(broker: Stack) -> dict[tuple[int, int], bytes]:
         }
     )
     consumer.assign([TopicPartition(TOPIC, p, 0) for p in range(4)])
-    found: dict[tuple[int, int], bytes] = {}
+    found: dict[tuple[int, int], tuple[bytes, bytes]] = {}
     ended: set[int | None] = set()
     deadline_s = time.monotonic() + 60
     while len(ended) < 4 and time.monotonic() < deadline_s:
         for message in consumer.consume(1000, 1):
             error = message.error()
             if error is None:
-                found[message.partition() or 0, message.offset() or 0] = message.value() or b""
+                place = message.partition() or 0, message.offset() or 0
+                found[place] = message.key() or b"", message.value() or b""
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
     consumer.close()

@@ -30,6 +30,7 @@ def real(broker: Stack, tmp_path: Path) -> Iterator[GatewayProcess]:
         "produce_deadline_s": DEADLINE_S,
         "in_flight_requests_max": 100,
         "batch_payloads_max": 100,
+        "spool_bytes_max": 0,
     }
     with GatewayProcess(broker.kafka_bootstrap, tmp_path, **settings) as gateway:
         until(lambda: gateway.status("/readyz") == 200, 20)
@@ -162,7 +163,7 @@ def test_it_starts_without_a_broker_and_takes_payloads_as_soon_as_there_is_one(
 ) -> None:
     broker.hold("kafka")
     try:
-        with GatewayProcess(broker.kafka_bootstrap, tmp_path) as gateway:
+        with GatewayProcess(broker.kafka_bootstrap, tmp_path, spool_bytes_max=0) as gateway:
             assert gateway.status("/readyz") == 503
             refused = gateway.post()
             assert (refused.status_code, refused.json()["outcome"]) == (503, "definite")

@@ -1,0 +1,101 @@
+"""Where an accepted payload goes: to Kafka, and while Kafka takes none to this node's spool.
+
+As long as anything is in the spool, everything goes through it: nothing may overtake an earlier
+payload of its entity.
+"""
+
+import asyncio
+import logging
+import time
+from typing import NamedTuple
+
+from gateway.outcomes import (
+    Log,
+    NotWritten,
+    Outcome,
+    OutcomeUnknown,
+    Receipt,
+    Record,
+    Spooled,
+    Tell,
+)
+from gateway.spool import Spool
+from gateway.spool_frame import Frame
+
+log = logging.getLogger(__name__)
+
+FULL = NotWritten("spool_full", "Kafka is away and the spool is full")
+# to wait for Kafka would not help: the operator has to set it right, and should hear of it
+WRONG = {"record_too_large", "topic_missing", "not_authorized"}
+_GATE_LOOK_S = 0.005
+
+
+class _Waiting(NamedTuple):
+    topic: str
+    record: Record
+    tell: Tell
+    kafka_failed: bool
+
+
+class DurableLog:
+    def __init__(self, kafka: Log, spool: Spool) -> None:
+        self._kafka = kafka
+        self._spool = spool
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    def is_healthy(self) -> bool:
+        return self._kafka.is_healthy() or self._spool.has_room()
+
+    def put(self, topic: str, record: Record, tell: Tell) -> None:
+        if self._spool.is_empty():
+            self._put_into_kafka(topic, record, tell)
+        else:
+            self._put_into_spool(_Waiting(topic, record, tell, kafka_failed=False))
+
+    def _put_into_kafka(self, topic: str, record: Record, tell: Tell) -> None:
+        def judge(outcome: Outcome) -> None:
+            if isinstance(outcome, Receipt) or (
+                isinstance(outcome, NotWritten) and outcome.code in WRONG
+            ):
+                tell(outcome)
+            else:
+                # it may land twice, under the same event id: that has one effect
+                self._put_into_spool(_Waiting(topic, record, tell, kafka_failed=True))
+
+        self._kafka.put(topic, record, judge)
+
+    def _put_into_spool(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        """What comes during one write travels with the next: they share its wait for the disk."""
+        try:
+            while self._waiting:
+                if self._spool.gate_is_closed():
+                    await asyncio.sleep(_GATE_LOOK_S)
+                    continue
+                group, self._waiting = self._waiting, []
+                if self._spool.is_empty() and self._kafka.is_healthy():
+                    for topic, record, tell, kafka_failed in group:
+                        if not kafka_failed:
+                            self._put_into_kafka(topic, record, tell)
+                    group = [waiting for waiting in group if waiting.kafka_failed]
+                if group:
+                    await self._write_into_spool(group)
+        finally:
+            self._writer = None
+
+    async def _write_into_spool(self, group: list[_Waiting]) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        frames = [Frame(waiting.topic, waiting.record, now_ms) for waiting in group]
+        rest: Outcome = FULL
+        try:
+            written = await asyncio.to_thread(self._spool.append, frames)
+        except OSError as error:
+            log.error("the spool's disk has failed: %s", error)
+            written, rest = 0, OutcomeUnknown()
+        for number, waiting in enumerate(group):
+            waiting.tell(Spooled(waiting.topic) if number < written else rest)

@@ -1,0 +1,64 @@
+"""A record as it lies in the spool: length and checksum, then all that goes to Kafka. Pure."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from typing import NamedTuple
+
+from gateway.outcomes import Record
+
+_HEAD = struct.Struct(">II")  # length and CRC-32 of what follows
+_FIXED = struct.Struct(">qHHIH")  # when, then the sizes of topic, key and value, then headers
+_HEADER = struct.Struct(">HI")
+
+
+class Frame(NamedTuple):
+    topic: str
+    record: Record
+    spooled_ms: int
+
+
+def pack(frame: Frame) -> bytes:
+    topic, record, spooled_ms = frame
+    name = topic.encode()
+    sizes = len(name), len(record.key), len(record.value), len(record.headers)
+    parts = [_FIXED.pack(spooled_ms, *sizes), name, record.key, record.value]
+    for header, value in record.headers:
+        parts += (_HEADER.pack(len(header), len(value)), header.encode(), value)
+    body = b"".join(parts)
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def bodies(raw: bytes) -> Iterator[bytes]:
+    """Of as many whole, sound frames as there are; it ends before the first that is not."""
+    at = 0
+    while at + _HEAD.size <= len(raw):
+        length, checksum = _HEAD.unpack_from(raw, at)
+        start, at = at + _HEAD.size, at + _HEAD.size + length
+        body = raw[start:at]
+        if length < _FIXED.size or len(body) < length or zlib.crc32(body) != checksum:
+            return
+        yield body
+
+
+def size_bytes(body: bytes) -> int:
+    return _HEAD.size + len(body)
+
+
+def first_size_bytes(raw: bytes) -> int:
+    """How long the frame that begins here says it is."""
+    return _HEAD.size + int(_HEAD.unpack_from(raw)[0]) if len(raw) >= _HEAD.size else 0
+
+
+def unpack(body: bytes) -> Frame:
+    rest = BytesIO(body)
+    spooled_ms, topic, key, value, headers = _FIXED.unpack(rest.read(_FIXED.size))
+    name = rest.read(topic).decode()
+    record = Record(rest.read(key), rest.read(value), [_header(rest) for _ in range(headers)])
+    return Frame(name, record, spooled_ms)
+
+
+def _header(rest: BytesIO) -> tuple[str, bytes]:
+    name, value = _HEADER.unpack(rest.read(_HEADER.size))
+    return rest.read(name).decode(), rest.read(value)

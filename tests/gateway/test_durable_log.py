@@ -1,0 +1,239 @@
+"""Kafka or the spool, and back, without one payload overtaking another of its entity."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import spool as spool_module
+from gateway import spool_drain
+from gateway.durable_log import DurableLog
+from gateway.outcomes import (
+    NotWritten,
+    Outcome,
+    OutcomeUnknown,
+    Receipt,
+    Record,
+    Spooled,
+    Tell,
+    append,
+    append_all,
+)
+from gateway.spool import Spool
+from gateway.spool_drain import SpoolDrain
+
+TOPIC = "ingest.telemetry.v1"
+
+
+class FakeKafka:
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.away = False
+        self.outcomes: list[Outcome] = []  # of the next ones, before all goes well again
+        self.pause_s = 0.0
+
+    def is_healthy(self) -> bool:
+        return not self.away
+
+    def put(self, topic: str, record: Record, tell: Tell) -> None:
+        if self.away:
+            tell(NotWritten("kafka_unreachable", "Kafka is away"))
+        elif self.outcomes:
+            tell(self.outcomes.pop(0))
+        else:
+            self.values.append(record.value)
+            place = Receipt(topic, 0, len(self.values) - 1)
+            asyncio.get_running_loop().call_later(self.pause_s, tell, place)
+
+
+class Parts:
+    def __init__(self, folder: Path, bytes_max: int = 1024 * 1024) -> None:
+        self.kafka = FakeKafka()
+        self.spool = Spool(folder, bytes_max)
+        self.log = DurableLog(self.kafka, self.spool)
+        self.drain = SpoolDrain(self.kafka, self.spool)
+
+    async def append(self, value: bytes) -> Outcome:
+        return await append(self.log, TOPIC, _record(value))
+
+    async def drained(self) -> None:
+        await self.drain.start()
+        async with asyncio.timeout(10):
+            while not self.spool.is_empty():
+                await asyncio.sleep(0.01)
+        await self.drain.stop()
+
+
+def _record(value: bytes) -> Record:
+    return Record(b"device-0001", value, [])
+
+
+def _run(parts: Parts, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
+    parts.spool.close()
+
+
+def test_while_kafka_takes_payloads_nothing_touches_the_disk(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        assert await parts.append(b"1") == Receipt(TOPIC, 0, 0)
+        assert list(tmp_path.glob("*.frames")) == []
+
+    _run(parts, body)
+
+
+@pytest.mark.parametrize(
+    "failure", [OutcomeUnknown(), NotWritten("kafka_unreachable", "Kafka takes nothing")]
+)
+def test_what_kafka_does_not_take_is_spooled_and_brought_later(
+    tmp_path: Path, failure: Outcome
+) -> None:
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.outcomes = [failure]
+        assert await parts.append(b"1") == Spooled(TOPIC)
+        assert await parts.append(b"2") == Spooled(TOPIC)  # not past the first
+        assert parts.kafka.values == []
+        await parts.drained()
+        assert await parts.append(b"3") == Receipt(TOPIC, 0, 2)
+        assert parts.kafka.values == [b"1", b"2", b"3"]
+
+    _run(parts, body)
+
+
+@pytest.mark.parametrize("code", ["record_too_large", "topic_missing", "not_authorized"])
+def test_what_only_an_operator_can_cure_is_not_spooled(tmp_path: Path, code: str) -> None:
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.outcomes = [NotWritten(code, "")]
+        outcome = await parts.append(b"1")
+        assert isinstance(outcome, NotWritten)
+        assert outcome.code == code
+        assert parts.spool.is_empty()
+
+    _run(parts, body)
+
+
+def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
+    parts = Parts(tmp_path, bytes_max=200)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        outcomes = [await parts.append(b"%d" % number) for number in range(9)]
+        kept = outcomes.index(next(o for o in outcomes if isinstance(o, NotWritten)))
+        assert outcomes[:kept] == [Spooled(TOPIC)] * kept
+        assert {o.code for o in outcomes[kept:] if isinstance(o, NotWritten)} == {"spool_full"}
+        parts.kafka.away = False
+        await parts.drained()
+        assert parts.kafka.values == [b"%d" % number for number in range(kept)]
+
+    _run(parts, body)
+
+
+def test_a_failing_disk_is_no_receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Parts(tmp_path)
+
+    def fail(_: object) -> int:
+        raise OSError("Input/output error")
+
+    async def body() -> None:
+        monkeypatch.setattr(parts.spool, "append", fail)
+        parts.kafka.away = True
+        assert isinstance(await parts.append(b"1"), OutcomeUnknown)
+
+    _run(parts, body)
+
+
+def test_one_that_kafka_will_never_take_does_not_hold_the_others_up(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        for value in (b"1", b"2", b"3"):
+            await parts.append(value)
+        parts.kafka.away = False
+        parts.kafka.outcomes = [NotWritten("record_too_large", "")]
+        await parts.drained()
+        assert parts.kafka.values == [b"2", b"3"]
+        assert b"device-00011" in (tmp_path / "set-aside" / "refused.frames").read_bytes()
+        assert parts.spool.state().set_aside_bytes > 0
+
+    _run(parts, body)
+
+
+def test_a_drain_that_fails_in_the_middle_goes_on_where_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_drain, "_AGAIN_S", 0.01)
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        for number in range(6):
+            await parts.append(b"%d" % number)
+        parts.kafka.away = False
+        parts.kafka.outcomes = [OutcomeUnknown()] * 9
+        await parts.drained()
+        # what was sent again kept its order behind what it had failed with
+        assert sorted(parts.kafka.values) == [b"%d" % number for number in range(6)]
+        assert parts.kafka.values == sorted(parts.kafka.values[:3]) + sorted(parts.kafka.values[3:])
+
+    _run(parts, body)
+
+
+def test_under_load_the_drain_still_comes_to_its_end_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "_CLOSED_S", 5.0)  # a slow machine, too, ends within it
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        over = asyncio.Event()
+        sent: dict[int, list[bytes]] = {client: [] for client in range(8)}
+        direct = 0
+
+        async def client(number: int) -> None:
+            nonlocal direct
+            while not over.is_set():
+                value = b"%d %d" % (number, len(sent[number]))
+                sent[number].append(value)
+                outcome = await parts.append(value)
+                assert not isinstance(outcome, Exception)
+                direct += isinstance(outcome, Receipt)
+
+        parts.kafka.away = True
+        clients = [asyncio.create_task(client(number)) for number in sent]
+        await asyncio.sleep(0.2)
+        assert direct == 0
+        parts.kafka.away = False
+        parts.kafka.pause_s = 0.002
+        await parts.drain.start()
+        async with asyncio.timeout(20):
+            while direct < 100:
+                await asyncio.sleep(0.01)
+        over.set()
+        await asyncio.gather(*clients)
+        await parts.drain.stop()
+        for number, values in sent.items():
+            own = [v for v in parts.kafka.values if v.startswith(b"%d " % number)]
+            assert own == values
+
+    _run(parts, body)
+
+
+def test_a_batch_of_one_entity_keeps_its_order_through_the_spool(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.outcomes = [OutcomeUnknown()] * 3
+        records = [(TOPIC, _record(b"%d" % number)) for number in range(3)]
+        assert await append_all(parts.log, records) == [Spooled(TOPIC)] * 3
+        await parts.drained()
+        assert parts.kafka.values == [b"0", b"1", b"2"]
+
+    _run(parts, body)
