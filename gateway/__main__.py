@@ -1,8 +1,9 @@
 """`python -m gateway`: the gateway as its environment (HEADRACE_…) says."""
 
 import logging
-import math
+import socket
 import sys
+from collections.abc import Sequence
 
 import uvicorn
 from fastapi import FastAPI
@@ -11,10 +12,14 @@ from gateway.app import Background, create_app
 from gateway.auth.credentials import Credentials
 from gateway.auth.feed import CredentialFeed
 from gateway.auth.who import Known
+from gateway.counts import Counts
 from gateway.durable_log import DurableLog
 from gateway.health import Health
+from gateway.metrics import PRODUCER_REPLACEMENTS, Metrics
+from gateway.node_numbers import NodeNumbers
 from gateway.outcomes import Log
 from gateway.raw_log import RawLog
+from gateway.server import CannotListenError, listen, server_config
 from gateway.spool import Spool
 from gateway.spool_drain import SpoolDrain
 from gateway.state_view import StateView
@@ -23,7 +28,7 @@ from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 
 
-def build(settings: GatewaySettings) -> FastAPI:
+def build(settings: GatewaySettings, admin_sockets: Sequence[socket.socket] = ()) -> FastAPI:
     flow = load_flow(settings.flow)
     raw_log = RawLog(settings, [endpoint.topic for endpoint in flow.endpoints])
     log: Log = raw_log
@@ -41,40 +46,54 @@ def build(settings: GatewaySettings) -> FastAPI:
         credentials = Credentials()
         background.insert(0, CredentialFeed(settings.state_dir, credentials))
         who = Known(credentials)
-    return create_app(settings, flow, log, state_view, health, background, who)
-
-
-def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        host=settings.gateway_host,
-        port=settings.gateway_port,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        log_config=None,
-        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+    numbers = NodeNumbers(1)
+    counts = Counts(numbers.row(0))
+    metrics = Metrics(numbers, counts.row, spool)
+    metrics.add_counter(PRODUCER_REPLACEMENTS, raw_log.replacements)
+    background.append(metrics)
+    return create_app(
+        settings,
+        flow,
+        log,
+        state_view,
+        health,
+        background,
+        who,
+        counts,
+        metrics if settings.metrics else None,
+        admin_sockets,
     )
 
 
 def main() -> int:
     try:
         settings = GatewaySettings()
-        app = build(settings)
+        load_flow(settings.flow)
     except WRONG_SETTINGS as error:
         print(explain(error), file=sys.stderr)
         return 2
+    try:
+        sockets, admin_sockets = listeners(settings)
+    except CannotListenError as error:
+        print(error, file=sys.stderr)
+        return 1
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     # during an outage it writes several lines a second; what matters is said by raw_log
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    uvicorn.Server(server_config(app, settings)).run()
+    app = build(settings, admin_sockets)
+    uvicorn.Server(server_config(app, settings)).run(sockets)
     return 0
+
+
+def listeners(settings: GatewaySettings) -> tuple[list[socket.socket], list[socket.socket]]:
+    """Of the main port and, where there is one, of the admin port."""
+    host = settings.gateway_host
+    return (
+        listen(host, settings.gateway_port, "HEADRACE_GATEWAY_PORT"),
+        listen(host, settings.admin_port, "HEADRACE_ADMIN_PORT") if settings.admin_port else [],
+    )
 
 
 if __name__ == "__main__":

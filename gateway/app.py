@@ -1,18 +1,22 @@
 """The application, made from its parts. Nothing registers itself behind the reader's back."""
 
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from fastapi import FastAPI
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
 
 from gateway import VERSION
+from gateway.admin_port import AdminPort
 from gateway.admission import Admission
 from gateway.auth.guard import Guard
 from gateway.auth.who import Who, Whoever
-from gateway.health import Health, health_routes
+from gateway.counts import Counts
+from gateway.health import Health, health_routes, probe_routes
 from gateway.ingest import Ingest
+from gateway.metrics import IN_FLIGHT_BYTES, IN_FLIGHT_PAYLOADS, Metrics, metrics_routes
 from gateway.openapi import describe
 from gateway.outcomes import Log
 from gateway.problems import HANDLERS
@@ -38,10 +42,40 @@ def create_app(
     health: Health,
     background: Sequence[Background] = (),
     who: Who | None = None,
+    counts: Counts | None = None,
+    metrics: Metrics | None = None,
+    admin_sockets: Sequence[socket.socket] = (),
 ) -> FastAPI:
+    """Where there are `admin_sockets`, devices find on their port what is for them and no more."""
     admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
-    ingest = Ingest(flow, log, admission, settings, who or Whoever())
+    ingest = Ingest(flow, log, admission, settings, who or Whoever(), counts or Counts.alone())
+    if metrics is not None:
+        metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
+        metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
+    device_routes: list[BaseRoute] = [
+        Mount("/v1", app=ingest),  # first: the hot path passes no other route
+        *state_routes(flow, state_view),
+        *probe_routes(log),
+    ]
+    admin_routes = [*health_routes(health), *(metrics_routes(metrics) if metrics else [])]
+    every_route = [*device_routes, *admin_routes]
+    if admin_sockets:
+        admin = _app([*admin_routes, *probe_routes(log)], who, docs=settings.docs)
+        describe(admin, every_route, flow, settings)
+        background = (*background, AdminPort(admin, settings, admin_sockets))
+        return _app(device_routes, who, docs=False, background=background)
+    app = _app(every_route, who, docs=settings.docs, background=background)
+    describe(app, every_route, flow, settings)
+    return app
 
+
+def _app(
+    routes: Sequence[BaseRoute],
+    who: Who | None,
+    *,
+    docs: bool,
+    background: Sequence[Background] = (),
+) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -53,21 +87,16 @@ def create_app(
     app = FastAPI(
         title="Headrace",
         version=VERSION,
-        routes=[
-            Mount("/v1", app=ingest),  # first: the hot path passes no other route
-            *state_routes(flow, state_view),
-            *health_routes(health, log),
-        ],
+        routes=[*routes],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
-        docs_url="/docs" if settings.docs else None,
+        docs_url="/docs" if docs else None,
         redoc_url=None,
-        openapi_url="/openapi.json" if settings.docs else None,
+        openapi_url="/openapi.json" if docs else None,
         redirect_slashes=False,
         # merely asking at each request whether these are on costs a fifth of it
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     if who is not None:
         app.add_middleware(Guard, who=who)
-    describe(app, flow, settings)
     return app

@@ -61,5 +61,11 @@ def _all_refused(problems: Sequence[Problem]) -> Problem:
         return Problem(400, "empty_body", "there is no payload in the batch", outcome="definite")
     # what may be better next time comes first, what nobody can tell before all
     worst = max(problems, key=lambda problem: (problem.outcome == "unknown", problem.status))
-    detail = f"nothing was accepted: {worst.detail}"
-    return Problem(worst.status, worst.code, detail, outcome=worst.outcome, headers=worst.headers)
+    return Problem(
+        worst.status,
+        worst.code,
+        f"nothing was accepted: {worst.detail}",
+        outcome=worst.outcome,
+        headers=worst.headers,
+        payloads=0,  # each was counted for itself
+    )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -108,7 +109,7 @@ def _fresh(seen: Seen, seen_s: float, now_s: float) -> Seen:
     return seen
 
 
-def health_routes(health: Health, log: Log) -> list[BaseRoute]:
+def probe_routes(log: Log) -> list[BaseRoute]:
     async def livez(_: Request) -> Response:
         return _answer({"status": "pass"}, 200)
 
@@ -122,15 +123,19 @@ def health_routes(health: Health, log: Log) -> list[BaseRoute]:
             )
         return _answer({"status": "pass"}, 200)
 
+    return [_route("/livez", livez), _route("/readyz", readyz)]
+
+
+def health_routes(health: Health) -> list[BaseRoute]:
     async def whole(_: Request) -> Response:
         document = health.report()
         return _answer(document, 503 if document["status"] == "fail" else 200)
 
-    paths = {"/livez": livez, "/readyz": readyz, "/health": whole}
-    return [
-        APIRoute(path, answer, methods=["GET"], response_model=None)
-        for path, answer in paths.items()
-    ]
+    return [_route("/health", whole)]
+
+
+def _route(path: str, answer: Callable[..., Any]) -> BaseRoute:
+    return APIRoute(path, answer, methods=["GET"], response_model=None)
 
 
 def _answer(document: dict[str, Any], status: int) -> Response:

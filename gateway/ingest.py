@@ -14,10 +14,11 @@ from gateway.admission import Admission
 from gateway.auth.caller import Caller, not_your_id, writers_only
 from gateway.auth.who import Who, target_of
 from gateway.batch_answer import batch_answer
+from gateway.counts import Counts
 from gateway.ingest_record import Item, RequestHead, read_head, record_of
 from gateway.outcomes import Log, Receipt, Spooled, append, append_all
 from gateway.payload import ClientGone, Limit, Patience, Payload, send_problem
-from gateway.problems import Problem, instance_of, problem_of, retry_after
+from gateway.problems import INTERNAL_FAULT, Problem, instance_of, problem_of, retry_after
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Endpoint
 from shared.settings import GatewaySettings
@@ -27,9 +28,16 @@ from shared.topology import Flow
 
 class Ingest:
     def __init__(
-        self, flow: Flow, log: Log, admission: Admission, settings: GatewaySettings, who: Who
+        self,
+        flow: Flow,
+        log: Log,
+        admission: Admission,
+        settings: GatewaySettings,
+        who: Who,
+        counts: Counts,
     ) -> None:
         self._who = who
+        self._counts = counts
         self._flow = flow
         self._log = log
         self._admission = admission
@@ -47,21 +55,23 @@ class Ingest:
             else:
                 await self._accept(caller, endpoint, entity_id, head, body, send)
         except ClientGone:
-            return
+            self._counts.refused(self._endpoint_named_by(scope), "client_gone")
         except Problem as problem:
+            self._counts.refused(self._endpoint_named_by(scope), problem.code, problem.payloads)
             if not body.is_complete and (b"expect", b"100-continue") in scope["headers"]:
                 # whether the refused body follows or not is the client's choice: nobody can tell
                 # where its next request would begin
                 problem.ends_connection = True
             await send_problem(problem, instance_of(scope), receive, send)
+        except Exception:
+            self._counts.refused(self._endpoint_named_by(scope), INTERNAL_FAULT)
+            raise
         finally:
             body.release()
 
     def _admit(self, scope: Scope) -> tuple[Caller, Endpoint, str, RequestHead]:
         caller = self._who.is_asking(scope["method"], target_of(scope), scope["headers"])
-        # behind the mount, `path` still holds the whole path and `root_path` the mount's
-        path: str = scope["path"].removeprefix(scope["root_path"])
-        endpoint_name, slash, entity_id = path.removeprefix("/").partition("/")
+        endpoint_name, slash, entity_id = _path_of(scope).partition("/")
         endpoint = self._flow.endpoint(endpoint_name)
         if endpoint is None:
             known = ", ".join(e.name for e in self._flow.endpoints)
@@ -93,12 +103,15 @@ class Ingest:
         item = Item(entity_id, payload, key)
         event_id, record = record_of(item, endpoint.name, received_ms, head.kept, caller.tenant)
         self._enter(1)
+        begun_s = time.perf_counter()
         try:
             outcome = await append(self._log, endpoint.topic, record)
         finally:
             self._admission.leave()
+        self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
         if isinstance(outcome, Exception):
             raise problem_of(outcome)
+        self._counts.accepted(endpoint.name, outcome)
         await _send_receipt(event_id, entity_id, outcome, received_ms, send)
 
     async def _accept_batch(
@@ -124,10 +137,13 @@ class Ingest:
             if isinstance(item, Item)
         ]
         self._enter(len(made))
+        begun_s = time.perf_counter()
         try:
             outcomes = await append_all(self._log, [(endpoint.topic, record) for _, record in made])
         finally:
             self._admission.leave(len(made))
+        self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
+        self._counts.batch(endpoint.name, items, outcomes)
         ids = [event_id for event_id, _ in made]
         answer = batch_answer(items, ids, outcomes, to_rfc3339(received_ms))
         await _send(207, [(b"content-type", b"application/json")], answer, send)
@@ -140,7 +156,18 @@ class Ingest:
                 "the gateway is full; nothing was written, send it again",
                 outcome="definite",
                 headers=retry_after(1),
+                payloads=payloads,
             )
+
+    def _endpoint_named_by(self, scope: Scope) -> str:
+        endpoint = self._flow.endpoint(_path_of(scope).partition("/")[0])
+        return "none" if endpoint is None else endpoint.name
+
+
+def _path_of(scope: Scope) -> str:
+    # behind the mount, `path` still holds the whole path and `root_path` the mount's
+    path: str = scope["path"]
+    return path.removeprefix(scope["root_path"]).removeprefix("/")
 
 
 async def _send_receipt(

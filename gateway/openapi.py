@@ -1,8 +1,12 @@
 """Puts the ingest routes, which FastAPI's router does not know, into the OpenAPI document."""
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
 
 from gateway.batch import FRAMES, NDJSON
 from gateway.problems import MEDIA_TYPE
@@ -96,11 +100,14 @@ _REFUSALS = {
 }
 
 
-def describe(app: FastAPI, flow: Flow, settings: GatewaySettings) -> None:
-    from_routes = app.openapi
+def describe(
+    app: FastAPI, routes: Sequence[BaseRoute], flow: Flow, settings: GatewaySettings
+) -> None:
+    """`routes` may be more than the app's own: the port with the document need not be theirs."""
 
+    @cache
     def openapi() -> dict[str, Any]:
-        schema = from_routes()  # the same one at each call
+        schema = get_openapi(title=app.title, version=app.version, routes=routes)
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]

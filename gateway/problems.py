@@ -14,6 +14,8 @@ from starlette.types import Scope
 from gateway.outcomes import NotWritten, OutcomeUnknown
 
 MEDIA_TYPE = "application/problem+json"
+UNKNOWN_OUTCOME = "outcome_unknown"
+INTERNAL_FAULT = "internal_fault"
 
 # definite: nothing was written. unknown: it may have been, send it again.
 Outcome = Literal["definite", "unknown"]
@@ -31,6 +33,7 @@ class Problem(Exception):  # noqa: N818 - it is an answer
         outcome: Outcome | None = None,
         headers: Mapping[str, str] | None = None,
         ends_connection: bool = False,
+        payloads: int = 1,
     ) -> None:
         super().__init__(f"{status} {code}: {detail}")
         self.status = status
@@ -39,6 +42,7 @@ class Problem(Exception):  # noqa: N818 - it is an answer
         self.outcome = outcome
         self.headers = dict(headers or {})
         self.ends_connection = ends_connection
+        self.payloads = payloads  # that it refuses and nobody has counted yet
 
     def body(self, instance: str) -> bytes:
         fields: dict[str, Any] = {
@@ -67,7 +71,7 @@ def problem_of(outcome: NotWritten | OutcomeUnknown, again: str = "send it again
     if isinstance(outcome, OutcomeUnknown):
         return Problem(
             503,
-            "outcome_unknown",
+            UNKNOWN_OUTCOME,
             "Kafka did not confirm the payload in time; it may have been written (with the same "
             f"Idempotency-Key it has one effect), so {again}",
             outcome="unknown",
@@ -127,7 +131,7 @@ async def on_problem(request: Request, error: Exception) -> Response:
 async def on_fault(request: Request, error: Exception) -> Response:  # noqa: ARG001 - not for clients
     return Problem(
         500,
-        "internal_fault",
+        INTERNAL_FAULT,
         "a fault of the gateway; the operator finds it in the gateway's log",
         outcome="unknown" if request.method == "POST" else None,
     ).response(request.scope)

@@ -23,6 +23,7 @@ class ProducerKeeper:
     def __init__(self, make: Callable[[], Any], topics: Collection[str], bootstrap: str) -> None:
         self.in_flight = 0
         self.acked_at = 0.0  # by the loop's clock
+        self.replacements = 0
         self._make = make
         self._topics = tuple(topics)
         self._bootstrap = bootstrap
@@ -70,6 +71,7 @@ class ProducerKeeper:
                 task = asyncio.create_task(_close(producer))
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
+            self.replacements += 1
 
     async def _watch(self, producer: Any) -> None:
         """Returns when this producer is to be replaced."""

@@ -48,6 +48,9 @@ class RawLog:
     def is_healthy(self) -> bool:
         return self._keeper.producer() is not None
 
+    def replacements(self) -> int:
+        return self._keeper.replacements
+
     def put(self, topic: str, record: Record, tell: Tell) -> None:
         """Receipt only when all in-sync replicas have the record; else NotWritten or
         OutcomeUnknown, at the deadline at the latest."""

@@ -231,6 +231,7 @@ class Stack:
             **({"HEADRACE_POSTGRES_URL": url} if (url := self._addresses.postgres_url) else {}),
             "HEADRACE_STATE_DIR": str(self.state_dir),
             "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
+            "HEADRACE_ADMIN_PORT": "0",  # its health is asked for on the main one
             "HEADRACE_SPARK_JARS": str(downloads.spark_jars),
             "JAVA_HOME": str(java.home),
             "PYSPARK_PYTHON": interpreter,

@@ -61,7 +61,7 @@ class Settings(BaseSettings):
 
 class GatewaySettings(Settings):
     gateway_host: str = "127.0.0.1"
-    gateway_port: int = 8080
+    gateway_port: int = Field(8080, ge=0, le=65535)
     body_bytes_max: int = Field(1024 * 1024, ge=1)
     batch_bytes_max: int = Field(8 * 1024 * 1024, ge=1)
     batch_payloads_max: int = Field(2000, ge=1)
@@ -83,6 +83,12 @@ class GatewaySettings(Settings):
     def ways_to_ask(self) -> frozenset[str]:
         """Empty: nobody is asked for a credential."""
         return frozenset(self.auth.split(",")) - {"none"}
+
+    # what an operator looks at
+    admin_port: int = Field(
+        0, ge=0, le=65535, description="of /health, /metrics and /docs; 0: the main one"
+    )
+    metrics: bool = Field(True, description="serve /metrics")
 
     @model_validator(mode="after")
     def _what_is_allowed_can_be_held(self) -> Self:

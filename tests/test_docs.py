@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 YOUR_OWN_DOMAIN = (ROOT / "docs" / "your-own-domain.md").read_text()
 SECURITY = (ROOT / "docs" / "security.md").read_text()
 DOCUMENTS = {
@@ -29,6 +30,7 @@ DOCUMENTS = {
     "CHANGELOG": CHANGELOG,
     "YOUR_OWN_DOMAIN": YOUR_OWN_DOMAIN,
     "SECURITY": SECURITY,
+    "OPERATIONS": OPERATIONS,
 }
 FIELDS = GatewaySettings.model_fields | JobSettings.model_fields
 PACKAGES = (

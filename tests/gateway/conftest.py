@@ -1,16 +1,11 @@
 """A gateway in the test's own process, on a log that a test can make fail, and a real one."""
 
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.__main__ import server_config
 from gateway.app import create_app
 from gateway.health import Health
 from gateway.state_view import StateView
@@ -18,7 +13,7 @@ from gateway.view_store import Changes, Row, ViewStore, view_path
 from local_stack.stack import Stack
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
-from tests.gateway.support import FakeLog, Gateway, Served
+from tests.gateway.support import FakeLog, Gateway, Served, serving
 
 
 @pytest.fixture
@@ -63,18 +58,8 @@ def put(store: ViewStore) -> Callable[[Row], None]:
 @pytest.fixture
 def served(gateway: Gateway) -> Iterator[Served]:
     """The gateway behind real uvicorn, configured as in production, on a fake log."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(gateway.app, gateway.settings))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.01)
-    yield Served(*listener.getsockname())
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    with serving(gateway.app, gateway.settings) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

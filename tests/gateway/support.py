@@ -5,17 +5,21 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 
 from gateway import outcomes
 from gateway.health import Health
 from gateway.outcomes import Outcome, Receipt, Tell
+from gateway.server import server_config
 from shared.settings import GatewaySettings
 
 
@@ -88,6 +92,22 @@ class Served(NamedTuple):
         connection = socket.create_connection((self.host, self.port), timeout=10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
+
+
+@contextmanager
+def serving(app: FastAPI, settings: GatewaySettings) -> Iterator[Served]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(server_config(app, settings))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    yield Served(*listener.getsockname())
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
 
 
 class GatewayProcess:

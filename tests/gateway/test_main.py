@@ -9,6 +9,7 @@ import pytest
     ("name", "value"),
     [
         ("HEADRACE_GATEWAY_PORT", "eighty"),
+        ("HEADRACE_ADMIN_PORT", "70000"),
         ("HEADRACE_BODY_BYTES_MAX", "0"),
         ("HEADRACE_BATCH_PAYLOADS_MAX", "5000"),
         ("HEADRACE_BATCH_BYTES_MAX", "33554433"),

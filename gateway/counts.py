@@ -1,0 +1,78 @@
+"""What one worker has done with payloads, counted where it happens."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gateway.ingest_record import Item
+from gateway.node_numbers import NodeNumbers, Row
+from gateway.outcomes import NotWritten, Outcome, OutcomeUnknown, Receipt, Spooled
+from gateway.problems import UNKNOWN_OUTCOME, Problem
+
+ACCEPTED = "payloads_accepted"
+REFUSED = "payloads_refused"
+PRODUCE_S = "produce_s"
+PRODUCE_BUCKET = "produce_bucket"
+
+# upper bounds: a quick broker answers within the first ones, the last is the usual deadline
+_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BOUNDS = (*map(str, _BOUNDS_S), "+Inf")
+
+
+class _Places(NamedTuple):
+    into_kafka: int
+    into_spool: int
+    produce_s: int
+    buckets: tuple[int, ...]
+
+
+class Counts:
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self._endpoints: dict[str, _Places] = {}
+
+    @classmethod
+    def alone(cls) -> "Counts":
+        return cls(NodeNumbers(1).row(0))
+
+    def accepted(self, endpoint: str, outcome: Receipt | Spooled) -> None:
+        places = self._places(endpoint)
+        spooled = isinstance(outcome, Spooled)
+        self.row.values[places.into_spool if spooled else places.into_kafka] += 1
+
+    def produced(self, endpoint: str, took_s: float) -> None:
+        """The outcome of a POST's payloads is known."""
+        places, values = self._places(endpoint), self.row.values
+        values[places.produce_s] += took_s
+        values[places.buckets[bisect_left(_BOUNDS_S, took_s)]] += 1
+
+    def refused(self, endpoint: str, reason: str, payloads: int = 1) -> None:
+        self.row.values[self.row.place((REFUSED, endpoint, reason))] += payloads
+
+    def batch(
+        self,
+        endpoint: str,
+        items: Sequence[Item | Problem | None],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        for item in items:
+            if isinstance(item, Problem):
+                self.refused(endpoint, item.code)
+        for outcome in outcomes:
+            if isinstance(outcome, NotWritten):
+                self.refused(endpoint, outcome.code)
+            elif isinstance(outcome, OutcomeUnknown):
+                self.refused(endpoint, UNKNOWN_OUTCOME)
+            else:
+                self.accepted(endpoint, outcome)
+
+    def _places(self, endpoint: str) -> _Places:
+        places = self._endpoints.get(endpoint)
+        if places is None:
+            places = self._endpoints[endpoint] = _Places(
+                self.row.place((ACCEPTED, endpoint, "kafka")),
+                self.row.place((ACCEPTED, endpoint, "spool")),
+                self.row.place((PRODUCE_S, endpoint)),
+                tuple(self.row.place((PRODUCE_BUCKET, endpoint, le)) for le in BOUNDS),
+            )
+        return places

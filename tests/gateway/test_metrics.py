@@ -1,0 +1,185 @@
+"""What /metrics says after POSTs that went well and badly."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.app import create_app
+from gateway.counts import Counts
+from gateway.metrics import PRODUCER_REPLACEMENTS, Metrics
+from gateway.node_numbers import NodeNumbers
+from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record, Spooled
+from gateway.spool import Spool
+from gateway.spool_frame import Frame
+from shared.flow import FLOW
+from tests.gateway.support import Gateway
+
+OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+REFUSED = "headrace_gateway_payloads_refused_total"
+ACCEPTED = "headrace_gateway_payloads_accepted_total"
+
+
+@pytest.fixture
+def numbers() -> NodeNumbers:
+    return NodeNumbers(2)
+
+
+@pytest.fixture
+def counts(numbers: NodeNumbers) -> Counts:
+    return Counts(numbers.row(0))
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path / "spool", 1000)
+    yield spool
+    spool.close()
+
+
+@pytest.fixture
+def metrics(numbers: NodeNumbers, counts: Counts, spool: Spool) -> Metrics:
+    return Metrics(numbers, counts.row, spool)
+
+
+@pytest.fixture
+def measured(gateway: Gateway, counts: Counts, metrics: Metrics) -> Gateway:
+    app = create_app(
+        gateway.settings,
+        FLOW,
+        gateway.log,
+        gateway.health.view,
+        gateway.health,
+        counts=counts,
+        metrics=metrics,
+    )
+    return gateway._replace(app=app)
+
+
+def scraped(gateway: Gateway) -> dict[tuple[str, ...], float]:
+    """Each sample by its name and the values of its labels."""
+    answer = gateway.ask("GET", "/metrics")
+    assert answer.status_code == 200
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_payloads_are_counted_by_endpoint_and_reason(measured: Gateway) -> None:
+    measured.post()
+    measured.post("/v1/status/device-0001")
+    measured.post(content=b"")
+    measured.post("/v1/nix/device-0001")
+    measured.log.failure = NotWritten("kafka_unreachable", "away")
+    measured.post()
+    measured.log.failure = OutcomeUnknown()
+    measured.post()
+    measured.log.failure = ValueError("a fault")
+    measured.post()
+    found = scraped(measured)
+    assert {name: value for name, value in found.items() if name[0] in (ACCEPTED, REFUSED)} == {
+        (ACCEPTED, "telemetry", "kafka"): 1,
+        (ACCEPTED, "telemetry", "spool"): 0,
+        (ACCEPTED, "status", "kafka"): 1,
+        (ACCEPTED, "status", "spool"): 0,
+        (REFUSED, "telemetry", "empty_body"): 1,
+        (REFUSED, "none", "unknown_endpoint"): 1,
+        (REFUSED, "telemetry", "kafka_unreachable"): 1,
+        (REFUSED, "telemetry", "outcome_unknown"): 1,
+        (REFUSED, "telemetry", "internal_fault"): 1,
+    }
+
+
+def test_a_batch_counts_its_payloads(measured: Gateway) -> None:
+    ndjson = {"content-type": "application/x-ndjson"}
+    too_large = b"x" * 1001
+    measured.post(content=b"1\n2\n" + too_large + b"\n", headers=ndjson)
+    measured.post(content=b"x" * 2001, headers=ndjson)
+    measured.log.failure = NotWritten("kafka_unreachable", "away")
+    measured.post(content=b"1\n2\n3\n", headers=ndjson)
+    found = scraped(measured)
+    assert found[ACCEPTED, "telemetry", "kafka"] == 2
+    assert found[REFUSED, "telemetry", "body_too_large"] == 2
+    assert found[REFUSED, "telemetry", "kafka_unreachable"] == 3
+    assert found["headrace_gateway_produce_seconds_count", "telemetry"] == 2
+
+
+def test_the_time_to_the_outcome_is_a_histogram(measured: Gateway) -> None:
+    measured.post()
+    measured.log.pause_s = 0.3
+    measured.post()
+    found = scraped(measured)
+    name = "headrace_gateway_produce_seconds"
+    assert found[f"{name}_bucket", "telemetry", "0.25"] == 1
+    assert found[f"{name}_bucket", "telemetry", "10.0"] == 2
+    assert found[f"{name}_bucket", "telemetry", "+Inf"] == 2
+    assert found[f"{name}_count", "telemetry"] == 2
+    assert found[f"{name}_sum", "telemetry"] >= 0.3
+
+
+def test_what_is_in_flight_is_shown_and_gone_again(measured: Gateway) -> None:
+    measured.log.pause_s = 0.2
+    *_, scrape = measured.ask_all(
+        [
+            ("POST", "/v1/telemetry/device-0001", {"content": b"12345"}),
+            ("POST", "/v1/telemetry/device-0002", {"content": b"12345"}),
+            ("GET", "/metrics", {}),
+        ]
+    )
+    assert "headrace_gateway_in_flight_payloads 2.0" in scrape.text
+    assert "headrace_gateway_in_flight_bytes 10.0" in scrape.text
+    assert scraped(measured)[("headrace_gateway_in_flight_payloads",)] == 0
+
+
+def test_the_counts_of_all_workers_are_added_up(measured: Gateway, numbers: NodeNumbers) -> None:
+    other = Counts(numbers.row(1))
+    for outcome in (Receipt("t", 0, 0), Receipt("t", 0, 1), Spooled("t")):
+        other.accepted("telemetry", outcome)
+    Metrics(numbers, other.row).add_counter(PRODUCER_REPLACEMENTS, lambda: 2)
+    measured.post()
+    found = scraped(measured)
+    assert found[ACCEPTED, "telemetry", "kafka"] == 3
+    assert found[ACCEPTED, "telemetry", "spool"] == 1
+
+
+def test_a_counter_goes_on_where_the_last_process_in_its_row_ended(
+    numbers: NodeNumbers, metrics: Metrics
+) -> None:
+    def shown(metrics: Metrics) -> float:
+        return next(
+            sample.value
+            for family in metrics.collect()
+            for sample in family.samples
+            if "replacements" in sample.name
+        )
+
+    metrics.add_counter(PRODUCER_REPLACEMENTS, lambda: 2)
+    assert shown(metrics) == 2
+    successor = Metrics(numbers, numbers.row(0))
+    successor.add_counter(PRODUCER_REPLACEMENTS, lambda: 1)
+    assert shown(successor) == 3
+
+
+def test_what_waits_on_disk_is_shown(measured: Gateway, spool: Spool) -> None:
+    spool.append([Frame("t", Record(b"key", b"value", []), time.time_ns() // 1_000_000)])
+    found = scraped(measured)
+    assert found["headrace_gateway_spool_records",] == 1
+    assert 0 < found["headrace_gateway_spool_bytes",] < 1000
+    assert found["headrace_gateway_spool_bytes_max",] == 1000
+    assert found["headrace_gateway_spool_oldest_age_seconds",] < 60
+
+
+def test_the_operator_s_page_lists_what_is_exported(measured: Gateway) -> None:
+    measured.post()
+    text = measured.ask("GET", "/metrics").text
+    names = set(re.findall(r"^# TYPE (\S+)", text, re.M))
+    assert names == set(re.findall(r"^\| `(headrace_gateway_\w+)` \|", OPERATIONS, re.M))
+
+
+def test_the_metrics_can_be_switched_off(gateway: Gateway) -> None:
+    assert gateway.ask("GET", "/metrics").status_code == 404
