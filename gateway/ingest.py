@@ -17,7 +17,7 @@ from gateway.batch_answer import batch_answer
 from gateway.counts import Counts
 from gateway.ingest_record import Item, RequestHead, read_head, record_of
 from gateway.outcomes import Log, Receipt, Spooled, append, append_all
-from gateway.payload import ClientGone, Limit, Patience, Payload, send_problem
+from gateway.payload import ClientGone, Limit, Payload, send_problem
 from gateway.problems import INTERNAL_FAULT, Problem, instance_of, problem_of, retry_after
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Endpoint
@@ -44,10 +44,9 @@ class Ingest:
         self._body_limit = Limit(settings.body_bytes_max, "HEADRACE_BODY_BYTES_MAX")
         self._batch_limit = Limit(settings.batch_bytes_max, "HEADRACE_BATCH_BYTES_MAX")
         self._batch_payloads_max = settings.batch_payloads_max
-        self._patience = Patience(settings.body_pause_max_s, settings.body_deadline_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = Payload(receive, self._admission, self._patience)
+        body = Payload(receive, self._admission)
         try:
             caller, endpoint, entity_id, head = self._admit(scope)
             if batch.is_batch(entity_id, head):
@@ -62,7 +61,7 @@ class Ingest:
                 # whether the refused body follows or not is the client's choice: nobody can tell
                 # where its next request would begin
                 problem.ends_connection = True
-            await send_problem(problem, instance_of(scope), receive, send)
+            await send_problem(problem, instance_of(scope), send)
         except Exception:
             self._counts.refused(self._endpoint_named_by(scope), INTERNAL_FAULT)
             raise

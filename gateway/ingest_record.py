@@ -56,12 +56,8 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead:
                 media_type = value.partition(b";")[0].strip().lower()
         elif name == b"idempotency-key":
             idempotency_key = _idempotency_key(value, idempotency_key)
-        elif name == b"traceparent":
-            if _TRACE_PARENT.fullmatch(value):
-                kept.append((TRACE_PARENT, value))
-        elif name == b"upgrade":
-            # the HTTP parser takes what follows for another protocol and drops the body
-            raise _bad("upgrade_refused", "send the payload without an Upgrade header", ends=True)
+        elif name == b"traceparent" and _TRACE_PARENT.fullmatch(value):
+            kept.append((TRACE_PARENT, value))
     return RequestHead(declared_bytes, media_type, idempotency_key, kept)
 
 
@@ -116,5 +112,5 @@ def _idempotency_key(value: bytes, earlier: str | None) -> str:
     return value.decode("ascii")
 
 
-def _bad(code: str, detail: str, ends: bool = False) -> Problem:
-    return Problem(400, code, detail, outcome="definite", ends_connection=ends)
+def _bad(code: str, detail: str) -> Problem:
+    return Problem(400, code, detail, outcome="definite")

@@ -2,10 +2,15 @@
 
 import math
 import socket
+from asyncio import Protocol
+from functools import partial
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from gateway.connections import Connections, affordable
+from gateway.http_protocol import GatewayProtocol, Limits
 from shared.settings import GatewaySettings
 
 
@@ -14,10 +19,14 @@ class CannotListenError(Exception):
 
 
 def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
+    connections = Connections(
+        affordable(settings.connections_max), settings.connections_per_address_max
+    )
+    protocol = partial(GatewayProtocol, Limits.of(settings), connections)
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=cast(type[Protocol], protocol),
         ws="none",
         lifespan="on",
         access_log=False,

@@ -90,6 +90,11 @@ class GatewaySettings(Settings):
     )
     metrics: bool = Field(True, description="serve /metrics")
 
+    head_deadline_s: float = Field(5.0, gt=0, description="a request's head has come by then")
+    keep_alive_s: float = Field(5.0, gt=0, description="between two requests of a connection")
+    connections_max: int = Field(10_000, ge=1)
+    connections_per_address_max: int = Field(0, ge=0, description="0: as many as there may be")
+
     @model_validator(mode="after")
     def _what_is_allowed_can_be_held(self) -> Self:
         for one, most in (

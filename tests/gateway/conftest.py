@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.app import create_app
-from gateway.health import Health
-from gateway.state_view import StateView
 from gateway.view_store import Changes, Row, ViewStore, view_path
 from local_stack.stack import Stack
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
-from tests.gateway.support import FakeLog, Gateway, Served, serving
+from tests.gateway.support import Gateway, Served, gateway_of, serving
 
 
 @pytest.fixture
@@ -27,15 +24,15 @@ def settings(tmp_path: Path) -> GatewaySettings:
         in_flight_bytes_max=3000,
         body_pause_max_s=0.5,
         body_deadline_s=1.5,
+        head_deadline_s=0.5,
+        keep_alive_s=0.5,
     )
 
 
 @pytest.fixture
 def gateway(settings: GatewaySettings) -> Iterator[Gateway]:
-    log, view = FakeLog(), StateView(settings.state_dir)
-    health = Health(settings, FLOW, log, view)
-    yield Gateway(create_app(settings, FLOW, log, view, health), log, health, settings)
-    view.close()
+    with gateway_of(settings) as gateway:
+        yield gateway
 
 
 @pytest.fixture

@@ -17,9 +17,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from gateway import outcomes
+from gateway.app import create_app
 from gateway.health import Health
 from gateway.outcomes import Outcome, Receipt, Tell
 from gateway.server import server_config
+from gateway.state_view import StateView
+from shared.flow import FLOW
 from shared.settings import GatewaySettings
 
 
@@ -92,6 +95,14 @@ class Served(NamedTuple):
         connection = socket.create_connection((self.host, self.port), timeout=10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
+
+
+@contextmanager
+def gateway_of(settings: GatewaySettings) -> Iterator[Gateway]:
+    log, view = FakeLog(), StateView(settings.state_dir)
+    health = Health(settings, FLOW, log, view)
+    yield Gateway(create_app(settings, FLOW, log, view, health), log, health, settings)
+    view.close()
 
 
 @contextmanager

@@ -134,14 +134,6 @@ def test_a_body_of_exactly_the_cap_is_taken_and_one_byte_more_refused(gateway: G
     _refused(gateway, gateway.post(content=b"x" * 1001), 413, "body_too_large")
 
 
-@pytest.mark.parametrize("protocol", ["h2c", "websocket", "TLS/1.0"])
-def test_an_upgrade_is_refused_because_its_body_would_be_lost(
-    gateway: Gateway, protocol: str
-) -> None:
-    answer = gateway.post(headers={"connection": "Upgrade", "upgrade": protocol})
-    _refused(gateway, answer, 400, "upgrade_refused")
-
-
 def test_a_record_that_was_not_written_is_refused_as_definite(gateway: Gateway) -> None:
     gateway.log.failure = NotWritten("kafka_unreachable", "Kafka is away")
     answer = gateway.post()

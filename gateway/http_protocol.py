@@ -1,0 +1,362 @@
+"""A client's connection: HTTP/1.1 by uvicorn and its parser, made safe against hostile clients.
+
+The way of a request: `data_received` feeds the parser; at `on_headers_complete` the head is whole,
+is judged, and the application starts; `on_body` and `on_message_complete` hand the body over;
+`on_response_complete` is called when the answer is written. Whatever is wrong ends in `refuse`: the
+answer comes after those to earlier requests, and then the connection ends.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from gateway.connections import Connections
+from gateway.problems import MEDIA_TYPE, Problem, retry_after
+from gateway.request_rules import (
+    HEAD_BYTES_MAX,
+    TARGET_BYTES_MAX,
+    head_too_large,
+    judge,
+    target_too_long,
+)
+from shared.settings import GatewaySettings
+
+log = logging.getLogger(__name__)
+
+_PIPELINED_MAX = 100
+# chunk sizes and line ends; what is more than that is in extensions
+_BYTES_PER_CHUNK_MAX = 32
+# closing a socket that still receives resets it and the client loses the answer: so much time and
+# room it gets to hear it
+_LINGER_S = 2.0
+_LINGER_LATE_S = 0.3
+_UNREAD_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Limits(NamedTuple):
+    """How long a client may take."""
+
+    head_s: float
+    keep_alive_s: float
+    body_pause_s: float
+    body_s: float
+
+    @classmethod
+    def of(cls, settings: GatewaySettings) -> "Limits":
+        return cls(
+            settings.head_deadline_s,
+            settings.keep_alive_s,
+            settings.body_pause_max_s,
+            settings.body_deadline_s,
+        )
+
+
+class _Receiving(Enum):
+    """What is expected of the client."""
+
+    HEAD = 1
+    BODY = 2
+    NEXT = 3  # the next request, or patience until this one is answered
+    NOTHING = 4  # what still comes is not looked at: an answer is the last one
+    END = 5  # the last answer is written
+
+
+class _NoMore(Exception):  # noqa: N818 - it is what the last request said
+    """Another request behind one that ends the connection."""
+
+
+class _Answers:
+    """What the application writes its answers to: `close` waits for a client that still sends."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self.close = close
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    def __init__(
+        self,
+        limits: Limits,
+        connections: Connections,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.address = ""
+        self.url = b""
+        self._limits = limits
+        self._connections = connections
+        self._receiving = _Receiving.HEAD
+        self._since_s = self._read_at_s = time.monotonic()
+        self._ends_at_s: float | None = None
+        self._write_paused_at_s = 0.0
+        self._answers: _Answers
+        self._unanswered = 0
+        self._refusal: Problem | None = None
+        # of the message being received, all but its body
+        self._framing_bytes = 0
+        self._chunks = 0
+        self._body_bytes = 0
+        self._unread_bytes = 0
+
+    # the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self._answers = _Answers(transport, self._close)
+        too_many = self._connections.enter(self)
+        if too_many is not None:
+            self.refuse(too_many)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.leave(self)
+        super().connection_lost(exc)
+
+    def cut(self) -> None:
+        self.transport.abort()
+
+    # what arrives
+
+    def data_received(self, data: bytes) -> None:
+        if self._receiving in (_Receiving.NOTHING, _Receiving.END):
+            self._leave_unread(len(data))
+            return
+        self._read_at_s = time.monotonic()
+        self._framing_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            self._stop(error.__context__)
+        except httptools.HttpParserError as error:
+            self.refuse(_malformed(error))
+        else:
+            if self._framing_bytes > HEAD_BYTES_MAX + _BYTES_PER_CHUNK_MAX * self._chunks:
+                self.refuse(self._too_much_framing())
+
+    def on_message_begin(self) -> None:
+        if self.cycle is not None and not self.cycle.keep_alive:
+            raise _NoMore
+        super().on_message_begin()
+        self._receiving = _Receiving.HEAD
+        self._since_s = self._read_at_s
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > TARGET_BYTES_MAX:
+            raise target_too_long()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._receiving is _Receiving.BODY:
+            raise _bad("trailers_refused", "send headers before the body, not after it")
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self.expect_100_continue = judge(
+            self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers
+        )
+        if self._unanswered >= _PIPELINED_MAX:
+            raise _too_many_pipelined()
+        super().on_headers_complete()
+        self.cycle.transport = self._answers  # type: ignore[assignment]
+        self._unanswered += 1
+        self._receiving = _Receiving.BODY
+        self._since_s = self._read_at_s
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+
+    def on_body(self, body: bytes) -> None:
+        self._framing_bytes -= len(body)
+        self._body_bytes += len(body)
+        if self.cycle.response_complete:
+            self._leave_unread(len(body))
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._receiving = _Receiving.NEXT
+        self._since_s = self._read_at_s
+        self._framing_bytes = self._chunks = self._body_bytes = 0
+
+    # what is answered
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        self._unanswered -= 1
+        if self.transport.is_closing() or self._receiving is _Receiving.END:
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._refusal is not None:
+            self._answer(self._refusal)
+        elif self._receiving is _Receiving.NEXT:
+            self._since_s = time.monotonic()
+        elif self._receiving is _Receiving.BODY and self.expect_100_continue:
+            # whether the body follows or the next request is the client's choice: nobody can tell
+            self._end(_LINGER_S)
+
+    def refuse(self, problem: Problem) -> None:
+        """The request being received; `problem` is the last answer of the connection."""
+        if self._receiving in (_Receiving.NOTHING, _Receiving.END):
+            return
+        is_answered = self._receiving is _Receiving.BODY and self._drop_request()
+        self._receiving = _Receiving.NOTHING
+        if is_answered:
+            self._end(_LINGER_S)
+        elif self._unanswered:
+            self._refusal = problem
+        else:
+            self._answer(problem)
+
+    def _drop_request(self) -> bool:
+        """Takes the request whose body is being received from the application; whether that has
+        answered it, at least in part."""
+        cycle = self.cycle
+        if cycle.response_complete:
+            return True
+        if self.pipeline and self.pipeline[0][0] is cycle:
+            self.pipeline.popleft()
+        cycle.disconnected = True
+        cycle.message_event.set()
+        self._unanswered -= 1
+        return cycle.response_started
+
+    def _answer(self, problem: Problem) -> None:
+        if self.transport.is_closing():
+            return
+        body = problem.body(quote(self.url[:256], safe="/?&=%:@+,;~$!*'()"))
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+            *((name.encode(), value.encode()) for name, value in problem.headers.items()),
+        ]
+        head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(STATUS_LINE[problem.status] + head + b"\r\n" + body)
+        self._end(_LINGER_LATE_S if problem.status == 408 else _LINGER_S)
+
+    def _stop(self, reason: BaseException | None) -> None:
+        if isinstance(reason, Problem):
+            self.refuse(reason)
+        elif isinstance(reason, _NoMore):
+            self._receiving = _Receiving.NOTHING
+        else:
+            log.error("a fault in reading a request", exc_info=reason)
+            self.refuse(Problem(500, "internal_fault", "a fault of the gateway", outcome="unknown"))
+
+    def _end(self, linger_s: float) -> None:
+        self._receiving = _Receiving.END
+        self._ends_at_s = time.monotonic() + linger_s
+        self.flow.resume_reading()
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+
+    def _close(self) -> None:
+        if self._receiving in (_Receiving.BODY, _Receiving.NOTHING):
+            self._end(_LINGER_S)
+        elif self._receiving is not _Receiving.END:
+            self.transport.close()
+
+    def _leave_unread(self, size_bytes: int) -> None:
+        self._unread_bytes += size_bytes
+        if self._unread_bytes > _UNREAD_BYTES_MAX:
+            self.cut()
+
+    # who is too slow
+
+    def look(self, now_s: float) -> None:
+        if self._ends_at_s is not None:
+            if now_s >= self._ends_at_s:
+                self.cut()
+        elif self.transport.is_closing():
+            self._ends_at_s = now_s + _LINGER_S  # for what is written and not yet fetched
+        elif self.flow.write_paused:
+            if now_s - self._write_paused_at_s > self._limits.body_pause_s:
+                self.cut()
+        elif self.flow.read_paused:
+            self._since_s = self._read_at_s = now_s  # it is us who are slow
+        elif self._receiving is _Receiving.HEAD:
+            self._look_at_head(now_s - self._since_s)
+        elif self._receiving is _Receiving.BODY:
+            self._look_at_body(now_s - self._since_s, now_s - self._read_at_s)
+        elif self._receiving is _Receiving.NEXT and not self._unanswered:
+            self._look_at_idleness(now_s - self._since_s)
+
+    def pause_writing(self) -> None:
+        self._write_paused_at_s = time.monotonic()
+        super().pause_writing()
+
+    def _look_at_head(self, age_s: float) -> None:
+        if age_s <= self._limits.head_s:
+            return
+        if not self._framing_bytes:
+            self.transport.close()  # an answer to nothing would be taken for one to the next
+        else:
+            self.refuse(
+                _slow(
+                    "head_too_slow",
+                    f"a request's head has to come within {self._limits.head_s:g} s here",
+                )
+            )
+
+    def _look_at_idleness(self, age_s: float) -> None:
+        if age_s > self._limits.keep_alive_s:
+            self.transport.close()
+
+    def _look_at_body(self, age_s: float, pause_s: float) -> None:
+        pause_max_s, age_max_s = self._limits.body_pause_s, self._limits.body_s
+        if age_s > age_max_s or pause_s > pause_max_s:
+            self.refuse(
+                _slow(
+                    "body_too_slow",
+                    f"a body has to come within {age_max_s:g} s here, without a pause of "
+                    f"{pause_max_s:g} s; of this one {self._body_bytes} bytes came: send it again, "
+                    "faster or in smaller parts",
+                )
+            )
+
+    def _too_much_framing(self) -> Problem:
+        if self._receiving is _Receiving.BODY:
+            return _bad("bad_chunks", "send chunks without extensions, and larger ones")
+        return head_too_large()
+
+
+def _malformed(error: httptools.HttpParserError) -> Problem:
+    # the parser's own fixed words: nothing of what was sent is in them
+    return _bad("malformed_request", f"this is no HTTP/1.1 as RFC 9112 writes it: {error}")
+
+
+def _too_many_pipelined() -> Problem:
+    return Problem(
+        503,
+        "too_many_pipelined",
+        f"at most {_PIPELINED_MAX} requests of a connection wait for their answers; nothing of "
+        "this one was written, send it again after them",
+        outcome="definite",
+        headers=retry_after(1),
+        ends_connection=True,
+    )
+
+
+def _slow(code: str, detail: str) -> Problem:
+    return Problem(408, code, detail, outcome="definite", ends_connection=True)
+
+
+def _bad(code: str, detail: str) -> Problem:
+    return Problem(400, code, detail, outcome="definite", ends_connection=True)

@@ -1,0 +1,128 @@
+"""Which request heads are taken: what two readers could read as two different requests is not.
+
+Only what the parser (llhttp, strict) lets through is looked at here. Bare CR or LF, obs-fold,
+spaces before a colon, control characters, several or odd Content-Lengths it refuses by itself;
+tests/gateway/smuggling_corpus.py holds it to that.
+"""
+
+import re
+from collections.abc import Sequence
+
+from gateway.problems import Problem
+
+HEAD_BYTES_MAX = 32 * 1024
+TARGET_BYTES_MAX = 8 * 1024
+HEADERS_MAX = 100
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_JUDGED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
+_MISSPELT = frozenset({b"content_length", b"transfer_encoding"})
+_WITHOUT_BODY = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS", b"TRACE"})
+_WITH_BODY = frozenset({b"POST", b"PUT", b"PATCH"})
+_HOST = rb"(?:[A-Za-z0-9._~-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{0,5}+)?+"
+# RFC 3986, and no control character behind a percent sign either
+_PATH = rb"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]++|%(?!7[Ff])[2-9A-Fa-f][0-9A-Fa-f])*+"
+_IS_HOST = re.compile(_HOST)
+_IS_TARGET = re.compile(rb"(?!//)" + _PATH)
+_IS_ABSOLUTE_TARGET = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://(" + _HOST + rb")" + _PATH)
+
+
+def judge(method: bytes, version: str, target: bytes, headers: Headers) -> bool:
+    """Whether the client waits for a 100 before its body; Problem if the request is not taken."""
+    once: dict[bytes, bytes] = {}
+    size_bytes = len(target)
+    for name, value in headers:
+        size_bytes += len(name) + len(value)
+        if name in _JUDGED:
+            if name in once:
+                raise _bad("repeated_header", f"send {_shown(name)} once")
+            once[name] = value
+        elif name in _MISSPELT:
+            raise _bad("bad_framing", f"{_shown(name)} is written with a hyphen, or left out")
+    if len(headers) > HEADERS_MAX or size_bytes > HEAD_BYTES_MAX:
+        raise head_too_large()
+    _check_protocol(method, version, b"upgrade" in once)
+    host = once.get(b"host")
+    _check_host(host, version)
+    _check_target(target, host)
+    _check_framing(method, version, once.get(b"content-length"), once.get(b"transfer-encoding"))
+    return _expects_continue(version, once.get(b"expect"))
+
+
+def _check_protocol(method: bytes, version: str, has_upgrade: bool) -> None:
+    if version not in ("1.1", "1.0"):
+        raise _bad("bad_http_version", "speak HTTP/1.1 here")
+    if method == b"CONNECT":
+        raise _refused(
+            405, "method_not_allowed", "this is no proxy: there is no CONNECT", {"allow": "GET"}
+        )
+    if has_upgrade:
+        # the parser takes what follows for another protocol, and would drop the body
+        raise _bad("upgrade_refused", "send the request without an Upgrade header")
+
+
+def _check_host(host: bytes | None, version: str) -> None:
+    if host is None:
+        if version == "1.1":
+            raise _bad("bad_host", "a request names its host, in one Host header")
+    elif not _IS_HOST.fullmatch(host):
+        raise _bad("bad_host", "Host is a name or an address, and a port if it is not the usual")
+
+
+def _check_target(target: bytes, host: bytes | None) -> None:
+    if len(target) > TARGET_BYTES_MAX:
+        raise target_too_long()
+    if _IS_TARGET.fullmatch(target):
+        return
+    absolute = _IS_ABSOLUTE_TARGET.fullmatch(target)
+    if absolute is None:
+        raise _bad("bad_target", "ask for a path that begins with one / and is encoded as a URL")
+    if host is None or absolute[1].lower() != host.lower():
+        raise _bad("bad_target", "the URL in the request line names another host than Host does")
+
+
+def _check_framing(method: bytes, version: str, length: bytes | None, coding: bytes | None) -> None:
+    if coding is not None:
+        if version == "1.0":
+            raise _bad("bad_framing", "HTTP/1.0 has no Transfer-Encoding; send Content-Length")
+        if coding.strip().lower() != b"chunked":
+            raise _bad("bad_framing", "the one Transfer-Encoding that is known here is chunked")
+    elif length is None and method in _WITH_BODY:
+        raise _refused(
+            411, "length_required", "say how long the body is, by Content-Length or in chunks"
+        )
+    if method in _WITHOUT_BODY and (coding or (length and length.strip(b" \t0"))):
+        raise _bad("body_not_expected", f"a {method.decode()} has no body here")
+
+
+def _expects_continue(version: str, expectation: bytes | None) -> bool:
+    if expectation is None or version == "1.0":  # which knows no interim answers
+        return False
+    if expectation.strip().lower() != b"100-continue":
+        raise _refused(417, "expectation_failed", "expect 100-continue, or nothing")
+    return True
+
+
+def head_too_large() -> Problem:
+    return _refused(
+        431,
+        "head_too_large",
+        f"a request has at most {HEADERS_MAX} headers, and {HEAD_BYTES_MAX} bytes beside its body",
+    )
+
+
+def target_too_long() -> Problem:
+    return _refused(414, "target_too_long", f"a URL has at most {TARGET_BYTES_MAX} bytes here")
+
+
+def _shown(name: bytes) -> str:
+    return name.decode().title()
+
+
+def _bad(code: str, detail: str) -> Problem:
+    return _refused(400, code, detail)
+
+
+def _refused(status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> Problem:
+    return Problem(status, code, detail, outcome="definite", headers=headers, ends_connection=True)
