@@ -9,9 +9,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from gateway.app import Background, create_app
-from gateway.auth.credentials import Credentials
-from gateway.auth.feed import CredentialFeed
-from gateway.auth.who import Known
+from gateway.auth.setup import known_callers
 from gateway.counts import Counts
 from gateway.durable_log import DurableLog
 from gateway.health import Health
@@ -25,7 +23,7 @@ from gateway.spool_drain import SpoolDrain
 from gateway.state_view import StateView
 from gateway.view_process import ViewProcess
 from shared.flow import load_flow
-from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
+from shared.settings import WRONG_SETTINGS, GatewaySettings, WrongSetting, explain
 
 
 def build(settings: GatewaySettings, admin_sockets: Sequence[socket.socket] = ()) -> FastAPI:
@@ -43,9 +41,8 @@ def build(settings: GatewaySettings, admin_sockets: Sequence[socket.socket] = ()
     background.append(health)
     who = None
     if settings.ways_to_ask:
-        credentials = Credentials()
-        background.insert(0, CredentialFeed(settings.state_dir, credentials))
-        who = Known(credentials)
+        who, kept = known_callers(settings)
+        background.insert(0, kept)
     numbers = NodeNumbers(1)
     counts = Counts(numbers.row(0))
     metrics = Metrics(numbers, counts.row, spool)
@@ -82,7 +79,11 @@ def main() -> int:
     )
     # during an outage it writes several lines a second; what matters is said by raw_log
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    app = build(settings, admin_sockets)
+    try:
+        app = build(settings, admin_sockets)
+    except WrongSetting as error:
+        print(explain(error), file=sys.stderr)
+        return 2
     uvicorn.Server(server_config(app, settings)).run(sockets)
     return 0
 

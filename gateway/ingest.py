@@ -11,7 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway import batch
 from gateway.admission import Admission
-from gateway.auth.caller import Caller, not_your_id, writers_only
+from gateway.auth import writing
+from gateway.auth.caller import Caller
 from gateway.auth.who import Who, target_of
 from gateway.batch_answer import batch_answer
 from gateway.counts import Counts
@@ -79,10 +80,7 @@ class Ingest:
             raise Problem(405, "method_not_allowed", "payloads come by POST", headers=_ALLOW)
         if slash and not ENTITY_ID.fullmatch(entity_id):
             raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
-        if not caller.may_write:
-            raise writers_only()
-        if slash and not caller.is_own(entity_id):
-            raise not_your_id(caller)
+        writing.refuse_others(caller, entity_id)
         return caller, endpoint, entity_id, read_head(scope["headers"])
 
     async def _accept(
@@ -95,11 +93,12 @@ class Ingest:
         send: Send,
     ) -> None:
         payload = await body.read(head.declared_bytes, self._body_limit)
+        writing.refuse_other_body(caller, payload)
         if not payload:
             raise _refused(400, "empty_body", "an empty body is no payload")
         received_ms = time.time_ns() // 1_000_000
         key = None if head.idempotency_key is None else (head.idempotency_key,)
-        item = Item(entity_id, payload, key)
+        item = writing.item_of(caller, Item(entity_id, payload, key))
         event_id, record = record_of(item, endpoint.name, received_ms, head.kept, caller.tenant)
         self._enter(1)
         begun_s = time.perf_counter()
@@ -123,11 +122,11 @@ class Ingest:
         send: Send,
     ) -> None:
         whole = await body.read(head.declared_bytes, self._batch_limit)
+        writing.refuse_other_body(caller, whole)
         items = batch.split(
             whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
         )
-        if caller.device is not None:
-            items = [_own(item, caller) for item in items]
+        items = writing.items_of(caller, items)
         received_ms = time.time_ns() // 1_000_000
         kept = batch.kept_headers(entity_id, head)
         made = [
@@ -186,11 +185,6 @@ async def _send(status: int, headers: list[tuple[bytes, bytes]], body: bytes, se
     headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _own(item: Item | Problem | None, caller: Caller) -> Item | Problem | None:
-    foreign = isinstance(item, Item) and not caller.is_own(item.entity_id)
-    return not_your_id(caller) if foreign else item
 
 
 _ALLOW = {"allow": "POST"}

@@ -79,10 +79,16 @@ _PROBLEM = {
 }
 # which of them a gateway takes is a setting of it
 _WAYS_TO_ASK = {
-    "token": {
+    "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of `./headrace credentials add`.",
+        "description": "A token of `./headrace credentials add`, or a JWT.",
+    },
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "`Headrace-HMAC key=…, ts=…, nonce=…, body=…, signature=…`",
     },
 }
 _RECEIPTS_ANSWER = {

@@ -55,6 +55,10 @@ def _nearest(name: str, known: set[str]) -> str | None:
     return next((PREFIX + near for near in get_close_matches(name, sorted(known), 1)), None)
 
 
+def gateway_settings() -> GatewaySettings:
+    return _read(GatewaySettings)
+
+
 def chosen_flow() -> Flow:
     try:
         return load_flow(_read(Settings).flow)

@@ -14,8 +14,14 @@ _CONFIG = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 WRONG_SETTINGS = (SettingsError, ValueError)
 
 
+class WrongSetting(ValueError):  # noqa: N818 - it is what is wrong
+    """What only its user can see, such as a file that it names. It names its variable itself."""
+
+
 def explain(error: Exception) -> str:
     """A wrong setting in a line of its own: the variable, and what is wrong with it."""
+    if isinstance(error, WrongSetting):
+        return str(error)
     if isinstance(error, ValidationError):
         return "\n".join(
             f"{_variable(wrong['loc'])}={wrong['input']!r}: {wrong['msg']}"
@@ -78,6 +84,12 @@ class GatewaySettings(Settings):
     shutdown_grace_s: float = Field(10.0, gt=0)
     # who is asking
     auth: Annotated[str, AfterValidator(_ways)] = "none"
+    credentials_key: SecretStr | None = Field(None, description="64 hex digits; seals HMAC secrets")
+    credentials_key_file: Path | None = None
+    jwt_keys_file: Path | None = Field(None, description="JWK set or PEM public key")
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_algorithms: str = "RS256,ES256"
 
     @property
     def ways_to_ask(self) -> frozenset[str]:
@@ -94,6 +106,18 @@ class GatewaySettings(Settings):
     keep_alive_s: float = Field(5.0, gt=0, description="between two requests of a connection")
     connections_max: int = Field(10_000, ge=1)
     connections_per_address_max: int = Field(0, ge=0, description="0: as many as there may be")
+
+    @model_validator(mode="after")
+    def _who_is_asking_can_be_known(self) -> Self:
+        for name in ("jwt_keys_file", "jwt_issuer", "jwt_audience"):
+            if "jwt" in self.ways_to_ask and not getattr(self, name):
+                raise ValueError(f"{_variable((name,))} is not set, and HEADRACE_AUTH=jwt needs it")
+        if "hmac" in self.ways_to_ask and not (self.credentials_key or self.credentials_key_file):
+            raise ValueError(
+                "HEADRACE_AUTH=hmac needs the key that its secrets are sealed with: set "
+                "HEADRACE_CREDENTIALS_KEY or HEADRACE_CREDENTIALS_KEY_FILE"
+            )
+        return self
 
     @model_validator(mode="after")
     def _what_is_allowed_can_be_held(self) -> Self:

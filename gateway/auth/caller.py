@@ -1,5 +1,6 @@
 """Who sent a request, and what that one may do. Every rule of it stands here."""
 
+from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from gateway.problems import Problem
@@ -7,6 +8,22 @@ from shared.ids import NO_TENANT, full_id
 from shared.model import Aggregate, Entity
 
 Role = Literal["anyone", "device", "gateway", "operator"]
+
+
+class Signed(NamedTuple):
+    """What a signature says of its request. The same key and nonce are the same request, at
+    whichever gateway it arrives again."""
+
+    key_id: str
+    nonce: str
+    body_sha256: str
+
+    def is_of(self, body: bytes) -> bool:
+        return sha256(body).hexdigest() == self.body_sha256
+
+    def key(self, number: int = 0) -> tuple[str, ...]:
+        """Of one payload in it. No Idempotency-Key is like it: those have no spaces."""
+        return ("signed request", self.key_id, self.nonce, str(number))
 
 
 class Caller(NamedTuple):
@@ -17,6 +34,7 @@ class Caller(NamedTuple):
     tenant: str = NO_TENANT
     device: str | None = None
     all_tenants: bool = False
+    signed: Signed | None = None
 
     @property
     def may_operate(self) -> bool:
@@ -69,4 +87,14 @@ def not_your_id(caller: Caller) -> Problem:
         "not_your_id",
         f"this credential is that of {caller.device}, which writes its own id alone",
         outcome="definite",
+    )
+
+
+def other_body() -> Problem:
+    return Problem(
+        401,
+        "other_body",
+        "the body is not the one whose sha256 was signed; send it again as it was signed",
+        outcome="definite",
+        headers={"www-authenticate": 'Headrace-HMAC realm="headrace"'},
     )

@@ -77,7 +77,7 @@ def from_record(value: bytes) -> Credential:
 
 def refuse_unfit(caller: Caller) -> None:
     """Also of a JWT's claims: nothing but a tenant and an id may stand where they do."""
-    role, tenant, device, all_tenants = caller
+    role, tenant, device, all_tenants, _ = caller
     if role not in ("device", "gateway", "operator"):
         raise ValueError(f"{role!r} is no role")
     if not isinstance(tenant, str) or (tenant and not TENANT.fullmatch(tenant)):

@@ -1,9 +1,8 @@
-"""Keeps the table of credentials as the view on disk has it, which follows the topic.
+"""The table of credentials, as the view on disk has it, which follows their topic.
 
 So a gateway knows who may ask as soon as it has ever known it, with Kafka and PostgreSQL down.
 """
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from shared.topology import CREDENTIAL_TOPIC
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 1.0
-
 
 class CredentialFeed:
     def __init__(self, state_dir: Path, credentials: Credentials) -> None:
@@ -22,24 +19,6 @@ class CredentialFeed:
         self._credentials = credentials
         self._mark: object = None
         self._known: dict[bytes, tuple[bytes, Credential | None]] = {}
-        self._loop: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        self.look()  # before the first request
-        self._loop = asyncio.create_task(self._follow())
-
-    async def stop(self) -> None:
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.wait((self._loop,))
-
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            try:
-                await asyncio.to_thread(self.look)
-            except Exception:
-                log.exception("could not look for changed credentials")
 
     def look(self) -> None:
         """Blocks, for as long as a million rows may take."""

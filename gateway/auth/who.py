@@ -4,7 +4,7 @@ Nothing else of a request is looked at: not the Host, not the body, no decoded o
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol
 
 from starlette.types import Scope
@@ -12,9 +12,11 @@ from starlette.types import Scope
 from gateway.auth import token
 from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.credentials import Credentials
+from gateway.auth.json_web_token import JsonWebTokens
+from gateway.auth.signature import SCHEME, Signatures
 from gateway.problems import Problem
 
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
 _BEARER = b"bearer"
 
 
@@ -30,21 +32,47 @@ class Whoever:
 
 
 class Known:
-    """Who has a credential. Problem for all others, the same for each of them."""
+    """Who has a credential. Problem for all others, the same for each of them.
 
-    def __init__(self, credentials: Credentials) -> None:
+    An operator's token is good in every mode: what scrapes or probes a gateway signs no requests.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        tokens: bool = True,
+        signatures: Signatures | None = None,
+        tokens_of_others: JsonWebTokens | None = None,
+    ) -> None:
         self._credentials = credentials
+        self._tokens = tokens
+        self._signatures = signatures
+        self._tokens_of_others = tokens_of_others
+        self._scheme = "Bearer" if tokens or tokens_of_others else "Headrace-HMAC"
 
-    def is_asking(self, method: str, target: bytes, headers: Headers) -> Caller:  # noqa: ARG002
+    def is_asking(self, method: str, target: bytes, headers: Headers) -> Caller:
         scheme, _, given = _authorization(headers).partition(b" ")
-        caller = self._bearer(given if scheme.lower() == _BEARER else b"")
+        scheme, now_ms = scheme.lower(), time.time_ns() // 1_000_000
+        caller: Caller | None
+        if scheme == SCHEME and self._signatures is not None:
+            caller = self._signatures.check(method, target, headers, given, now_ms)
+        elif (
+            scheme == _BEARER
+            and self._tokens_of_others is not None
+            and not given.startswith(token.PREFIX)
+        ):
+            caller = self._tokens_of_others.check(given, now_ms)
+        else:
+            caller = self._token(given if scheme == _BEARER else b"", now_ms)
         if caller is None:
-            raise unauthenticated(method)
+            raise unauthenticated(method, self._scheme)
         return caller
 
-    def _bearer(self, given: bytes) -> Caller | None:
-        found = token.check(self._credentials, given, time.time_ns() // 1_000_000)
-        return None if found is None else found.caller
+    def _token(self, given: bytes, now_ms: int) -> Caller | None:
+        found = token.check(self._credentials, given, now_ms)
+        if found is None or not (self._tokens or found.caller.role == "operator"):
+            return None
+        return found.caller
 
 
 def target_of(scope: Scope) -> bytes:
@@ -54,14 +82,14 @@ def target_of(scope: Scope) -> bytes:
     return path + b"?" + query if query else path
 
 
-def unauthenticated(method: str) -> Problem:
+def unauthenticated(method: str, scheme: str) -> Problem:
     return Problem(
         401,
         "unauthenticated",
         "the Authorization header is missing, or what it holds is unknown, wrong, used up, expired "
         "or revoked; the Date header of this answer is the gateway's clock",
         outcome="definite" if method == "POST" else None,
-        headers={"www-authenticate": 'Bearer realm="headrace"'},
+        headers={"www-authenticate": f'{scheme} realm="headrace"'},
     )
 
 

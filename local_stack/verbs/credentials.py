@@ -1,6 +1,7 @@
 """`./headrace credentials`: who may ask the gateway."""
 
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from gateway.auth.caller import Caller
 
 DAY_MS = 86_400_000
+
+
+class Kind(StrEnum):
+    TOKEN = "token"
+    HMAC = "hmac"
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,6 +49,9 @@ def add(
     all_tenants: Annotated[
         bool, typer.Option("--all-tenants", help="An operator that reads every tenant's states.")
     ] = False,
+    kind: Annotated[
+        Kind, typer.Option(help="A secret to send, or one to sign requests with.")
+    ] = Kind.TOKEN,
     days: Annotated[int | None, typer.Option(min=1, help="How long it holds.")] = None,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
@@ -52,23 +62,23 @@ def add(
     Example: ./headrace credentials add --device device-0001
     """
     from gateway.auth.credentials import Credential
-    from gateway.auth.token import make_token
     from local_stack import credential_topic
+    from local_stack.new_secret import new_secret
     from shared.timestamps import to_rfc3339
 
     caller = _caller(device, gateway, operator, tenant, all_tenants)
     made_ms = time.time_ns() // 1_000_000
-    token = make_token()
     not_after_ms = None if days is None else made_ms + days * DAY_MS
-    credential = Credential(caller, "token", token.proof, not_after_ms, made_ms)
-    credential_topic.write(kafka_bootstrap(state_dir), token.key_id, credential)
+    secret = new_secret(kind.value)
+    credential = Credential(caller, kind.value, secret.proof, not_after_ms, made_ms)
+    credential_topic.write(kafka_bootstrap(state_dir), secret.key_id, credential)
     _warn_where_nobody_asks(folder_of(state_dir))
     until = None if not_after_ms is None else to_rfc3339(not_after_ms)
     if output is Output.JSON:
-        say_json({"key_id": token.key_id, "token": token.text, "not_after": until})
+        say_json({"key_id": secret.key_id, secret.name: secret.text, "not_after": until})
         return
-    say(f"key id  {token.key_id}\ntoken   {token.text}")
-    say(f"\nSend it as:  Authorization: Bearer {token.text}\nIt is not shown again.")
+    say(f"key id  {secret.key_id}\n{secret.name:<7} {secret.text}\n\n{secret.use}")
+    say("It is not shown again.")
 
 
 @app.command("list")

@@ -1,5 +1,6 @@
 """`./headrace credentials`, where no broker is needed."""
 
+import json
 import stat
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.auth.credentials import Credential
+from gateway.auth.secret_box import SecretBox
 from local_stack import cli, credential_topic
 from local_stack.errors import StackError
 from local_stack.operator_token import (
@@ -70,6 +72,30 @@ def test_a_secret_is_shown_once_and_written_nowhere(
     error = ask(cli.app, ["credentials", "revoke", key_id, *to]).exception
     assert isinstance(error, StackError)
     assert error.what == f"there is no credential {key_id}"
+
+
+def test_a_signing_secret_is_sealed_before_it_is_written(
+    topic: dict[str, Credential], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["credentials", "add", "--device", "d-1", "--kind", "hmac"]
+    words += ["--state-dir", str(tmp_path), "-o", "json"]
+    monkeypatch.delenv("HEADRACE_CREDENTIALS_KEY", raising=False)
+    error = CliRunner().invoke(cli.app, words).exception
+    assert isinstance(error, StackError)
+    assert "HEADRACE_CREDENTIALS_KEY" in error.fix
+    assert topic == {}
+
+    monkeypatch.setenv("HEADRACE_CREDENTIALS_KEY", "too short")
+    error = CliRunner().invoke(cli.app, words).exception
+    assert isinstance(error, StackError)
+    assert "too short" not in error.what + error.fix
+
+    monkeypatch.setenv("HEADRACE_CREDENTIALS_KEY", "07" * 32)
+    made = json.loads(CliRunner().invoke(cli.app, words).output)
+    sealed = topic[made["key_id"]].proof
+    assert made["secret"].encode() not in sealed
+    box = SecretBox(bytes.fromhex("07" * 32))
+    assert box.open(made["key_id"].encode(), sealed) == made["secret"].encode()
 
 
 def test_the_launcher_has_one_credential_of_its_own(

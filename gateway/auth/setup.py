@@ -1,0 +1,66 @@
+"""The ways to ask that the settings choose, put together."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from gateway.auth.credentials import Credentials
+from gateway.auth.feed import CredentialFeed
+from gateway.auth.json_web_token import JsonWebTokens
+from gateway.auth.jwt_keys import JwtKeys
+from gateway.auth.nonces import Nonces
+from gateway.auth.secret_box import SecretBox
+from gateway.auth.signature import Signatures
+from gateway.auth.who import Known
+from shared.settings import GatewaySettings
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+
+
+class KeptUpToDate:
+    """Looks again and again, in a thread: what is changed outside counts within seconds."""
+
+    def __init__(self, looks: Sequence[Callable[[], None]]) -> None:
+        self._looks = looks
+        self._loop: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._look()  # before the first request
+        self._loop = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.wait((self._loop,))
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.to_thread(self._look)
+
+    def _look(self) -> None:
+        for look in self._looks:
+            try:
+                look()
+            except Exception:
+                log.exception("could not look for changed credentials")
+
+
+def known_callers(settings: GatewaySettings) -> tuple[Known, KeptUpToDate]:
+    """WrongSetting where a file that they name is not what it should be."""
+    credentials = Credentials()
+    looks = [CredentialFeed(settings.state_dir, credentials).look]
+    signatures = tokens_of_others = None
+    if "hmac" in settings.ways_to_ask:
+        signatures = Signatures(credentials, SecretBox.of(settings), Nonces())
+    if "jwt" in settings.ways_to_ask:
+        assert settings.jwt_keys_file is not None
+        keys = JwtKeys(settings.jwt_keys_file, settings.jwt_algorithms.split(","))
+        tokens_of_others = JsonWebTokens(
+            keys, settings.jwt_issuer or "", settings.jwt_audience or ""
+        )
+        looks.append(keys.look)
+    known = Known(credentials, "token" in settings.ways_to_ask, signatures, tokens_of_others)
+    return known, KeptUpToDate(looks)

@@ -1,0 +1,118 @@
+"""`Authorization: Headrace-HMAC key=…, ts=…, nonce=…, body=…, signature=…`.
+
+The signature is the HMAC-SHA256, in hex, under the key's secret, of seven lines, joined by
+newlines:
+
+    method, path and query as sent, ts, nonce, body, Content-Type, Idempotency-Key
+
+`body` is the sha256 of the body in hex: so a wrong signature is refused before the body is read.
+The last two lines are empty where there is no such header. They decide over a payload's event id: a
+request that was caught and sent again with others would have a second effect.
+"""
+
+import logging
+import re
+import secrets
+from collections.abc import Sequence
+from hmac import compare_digest, digest
+from typing import NamedTuple
+
+from gateway.auth.caller import Caller, Signed
+from gateway.auth.credentials import NOBODY, Credentials
+from gateway.auth.nonces import Nonces
+from gateway.auth.secret_box import SecretBox
+
+log = logging.getLogger(__name__)
+
+SCHEME = b"headrace-hmac"
+SKEW_MAX_S = 300
+_SIGNED_HEADERS = (b"content-type", b"idempotency-key")
+_FORM = re.compile(
+    rb"key=([0-9a-f]{12}), ?ts=(\d{1,12}), ?nonce=([A-Za-z0-9_-]{8,64}), ?body=([0-9a-f]{64}), ?"
+    rb"signature=([0-9a-f]{64})"
+)
+_NOBODY_ID = b"nobody"
+
+
+class SigningKey(NamedTuple):
+    key_id: str
+    secret: str  # its text is the key, shown once
+    proof: bytes
+
+
+def make_signing_key(box: SecretBox) -> SigningKey:
+    key_id, secret = secrets.token_hex(6), secrets.token_hex(32)
+    return SigningKey(key_id, secret, box.seal(key_id.encode(), secret.encode()))
+
+
+def signature_of(
+    secret: bytes,
+    method: str,
+    target: bytes,
+    ts: bytes,
+    nonce: bytes,
+    body_sha256: bytes,
+    content_type: bytes = b"",
+    idempotency_key: bytes = b"",
+) -> bytes:
+    lines = (method.encode(), target, ts, nonce, body_sha256, content_type, idempotency_key)
+    return digest(secret, b"\n".join(lines), "sha256").hex().encode()
+
+
+class Signatures:
+    def __init__(self, credentials: Credentials, box: SecretBox, nonces: Nonces) -> None:
+        self._credentials = credentials
+        self._box = box
+        self._nonces = nonces
+        self._told: set[bytes] = set()
+        self._of_nobody = box.seal(_NOBODY_ID, secrets.token_hex(32).encode())
+
+    def check(
+        self,
+        method: str,
+        target: bytes,
+        headers: Sequence[tuple[bytes, bytes]],
+        given: bytes,
+        now_ms: int,
+    ) -> Caller | None:
+        """The same work whether the key id is known or not, and whatever else may be wrong."""
+        form = _FORM.fullmatch(given)
+        key_id, ts, nonce, body_sha256, signature = form.groups() if form else _FORMLESS
+        known = self._credentials.find("hmac", key_id)
+        place = (_NOBODY_ID, self._of_nobody) if known is NOBODY else (key_id, known.proof)
+        secret = self._box.open(*place)
+        others = [_one(headers, name) for name in _SIGNED_HEADERS]
+        right = signature_of(
+            secret or _NOBODY_ID,
+            method,
+            target,
+            ts,
+            nonce,
+            body_sha256,
+            *(o or b"" for o in others),
+        )
+        is_it = compare_digest(right, signature)
+        if secret is None and key_id not in self._told:
+            self._told.add(key_id)
+            log.error(
+                "credential %s was not sealed with this gateway's HEADRACE_CREDENTIALS_KEY: it "
+                "lets nobody in; add another one with this key",
+                key_id.decode(),
+            )
+        if not is_it or secret is None or known is NOBODY or None in others:
+            return None
+        if not known.holds(now_ms) or abs(now_ms - int(ts) * 1000) > SKEW_MAX_S * 1000:
+            return None
+        if not self._nonces.is_first(key_id, nonce):
+            return None
+        signed = Signed(key_id.decode(), nonce.decode(), body_sha256.decode())
+        return known.caller._replace(signed=signed)
+
+
+_FORMLESS = (b"", b"0", b"", b"0" * 64, b"0" * 64)
+
+
+def _one(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> bytes | None:
+    """Empty where there is none; None where there are two: which of them was signed?"""
+    values = [value for key, value in headers if key == name]
+    return values[0] if len(values) == 1 else None if values else b""

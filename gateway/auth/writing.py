@@ -1,0 +1,38 @@
+"""What a caller may write: whose payloads, and that they are those which were signed."""
+
+from gateway.auth.caller import Caller, not_your_id, other_body, writers_only
+from gateway.batch import Items
+from gateway.ingest_record import Item
+
+
+def refuse_others(caller: Caller, entity_id: str) -> None:
+    """`entity_id`: as the path has it, empty where frames name their entities themselves."""
+    if not caller.may_write:
+        raise writers_only()
+    if entity_id and not caller.is_own(entity_id):
+        raise not_your_id(caller)
+
+
+def refuse_other_body(caller: Caller, body: bytes) -> None:
+    if caller.signed is not None and not caller.signed.is_of(body):
+        raise other_body()
+
+
+def item_of(caller: Caller, item: Item, number: int = 0) -> Item:
+    """A signed request that comes twice is one event, also without an Idempotency-Key."""
+    if item.key is None and caller.signed is not None:
+        return item._replace(key=caller.signed.key(number))
+    return item
+
+
+def items_of(caller: Caller, items: Items) -> Items:
+    """Of a batch, each payload judged alone."""
+    judged: Items = []
+    for number, item in enumerate(items):
+        if not isinstance(item, Item):
+            judged.append(item)
+        elif caller.is_own(item.entity_id):
+            judged.append(item_of(caller, item, number))
+        else:
+            judged.append(not_your_id(caller))
+    return judged

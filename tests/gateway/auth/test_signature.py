@@ -1,0 +1,230 @@
+import hmac
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import pytest
+
+from gateway.auth import signature
+from gateway.auth.caller import Caller
+from gateway.auth.credentials import Credential, Credentials
+from gateway.auth.nonces import Nonces
+from gateway.auth.secret_box import SecretBox
+from gateway.auth.signature import Signatures, SigningKey, make_signing_key, signature_of
+from tests.gateway.auth.test_token import each_bit_turned
+
+NOW_S = 1_800_000_000
+BOX = SecretBox(b"\x07" * 32)
+KEY = make_signing_key(BOX)
+DEVICE = Caller("device", "acme", "device-0001")
+Headers = list[tuple[bytes, bytes]]
+
+
+class Request(NamedTuple):
+    method: str = "POST"
+    target: bytes = b"/v1/telemetry/device-0001"
+    headers: Headers = [(b"content-type", b"application/json")]  # noqa: RUF012 - never changed
+    ts: bytes = str(NOW_S).encode()
+    nonce: bytes = b"nonce-0001"
+    body_sha256: bytes = sha256(b"{}").hexdigest().encode()
+    content_type: bytes = b"application/json"
+    idempotency_key: bytes = b""
+
+    def signature(self, key: SigningKey = KEY) -> bytes:
+        method, target, _, ts, nonce, body, content_type, idempotency_key = self
+        return signature_of(
+            key.secret.encode(), method, target, ts, nonce, body, content_type, idempotency_key
+        )
+
+    def given(self, key: SigningKey = KEY) -> bytes:
+        return b"key=%s, ts=%s, nonce=%s, body=%s, signature=%s" % (
+            *(key.key_id.encode(), self.ts, self.nonce, self.body_sha256),
+            self.signature(key),
+        )
+
+
+def signatures(*keys: SigningKey, box: SecretBox = BOX, until_ms: int | None = None) -> Signatures:
+    credentials = Credentials()
+    credentials.replace(
+        {k.key_id.encode(): Credential(DEVICE, "hmac", k.proof, until_ms) for k in keys}
+    )
+    return Signatures(credentials, box, Nonces())
+
+
+def check(
+    known: Signatures, request: Request, given: bytes | None = None, now_s: float = NOW_S
+) -> Caller | None:
+    given = request.given() if given is None else given
+    return known.check(request.method, request.target, request.headers, given, int(now_s * 1000))
+
+
+def test_a_signed_request_is_its_device_s_and_known_again() -> None:
+    caller = check(signatures(KEY), Request())
+    assert caller is not None
+    assert caller[:3] == ("device", "acme", "device-0001")
+    assert caller.signed is not None
+    assert caller.signed.is_of(b"{}")
+    assert not caller.signed.is_of(b"{ }")
+    assert caller.signed.key(3) == ("signed request", KEY.key_id, "nonce-0001", "3")
+
+
+def test_a_signature_as_it_is_documented() -> None:
+    lines = ["POST", "/v1/telemetry/device-0001", "1800000000", "nonce-0001", "body"]
+    lines += ["application/json", "key-1"]
+    by_hand = hmac.new(b"secret", "\n".join(lines).encode(), sha256)
+    assert by_hand.hexdigest().encode() == signature_of(
+        b"secret",
+        "POST",
+        b"/v1/telemetry/device-0001",
+        b"1800000000",
+        b"nonce-0001",
+        b"body",
+        b"application/json",
+        b"key-1",
+    )
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"method": "PUT"},
+    {"method": "post"},
+    {"target": b"/v1/telemetry/device-0002"},
+    {"target": b"/v1/telemetry/device-0001?"},
+    {"target": b"/v1/telemetry/device-0001?x=1"},
+    {"target": b"/v1/telemetry/device%2d0001"},
+    {"target": b"/v1/telemetry//device-0001"},
+    {"headers": []},
+    {"headers": [(b"content-type", b"application/x-ndjson")]},
+    {"headers": [(b"content-type", b"application/json"), (b"idempotency-key", b"k")]},
+    {"headers": [(b"content-type", b"application/json")] * 2},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_what_was_signed_for_one_request_is_not_for_another(other: dict[str, Any]) -> None:
+    assert check(signatures(KEY), Request()._replace(**other), Request().given()) is None
+
+
+def test_a_header_with_one_bit_turned_is_refused() -> None:
+    known, request = signatures(KEY, make_signing_key(BOX)), Request()
+    turned = list(each_bit_turned(request.given()))
+    assert len(turned) > 1500
+    for given in turned:
+        assert check(known, request, given) is None, given
+    assert check(known, request) is not None
+
+
+@pytest.mark.parametrize(("off_s", "is_taken"), [(0, 1), (300, 1), (-300, 1), (301, 0), (-301, 0)])
+def test_a_clock_may_be_off_by_300_seconds(off_s: int, is_taken: int) -> None:
+    request = Request(ts=str(NOW_S + off_s).encode())
+    assert (check(signatures(KEY), request) is not None) == bool(is_taken)
+
+
+def test_a_request_comes_once() -> None:
+    known = signatures(KEY, other := make_signing_key(BOX))
+    assert check(known, Request()) is not None
+    assert check(known, Request()) is None
+    assert check(known, Request(nonce=b"nonce-0002")) is not None
+    assert check(known, Request(), Request().given(other)) is not None  # another key's nonce
+
+
+def test_a_wrong_signature_uses_no_nonce_up() -> None:
+    known = signatures(KEY)
+    wrong = Request().given()[:-64] + b"0" * 64
+    assert check(known, Request(), wrong) is None
+    assert check(known, Request()) is not None
+
+
+def test_two_keys_of_a_device_hold_until_one_is_revoked_or_expires() -> None:
+    newer = make_signing_key(BOX)
+    first, second = Request(nonce=b"nonce-0001"), Request(nonce=b"nonce-0002")
+    both, only_newer = signatures(KEY, newer), signatures(newer)
+    assert check(both, first, first.given(KEY))
+    assert check(both, second, second.given(newer))
+    assert check(only_newer, first, first.given(KEY)) is None
+    assert check(only_newer, second, second.given(newer))
+    expired = signatures(KEY, until_ms=NOW_S * 1000)
+    assert check(expired, first) is None
+    assert check(expired, first, now_s=NOW_S - 0.001)
+
+
+FORMLESS = [b"", b"key=", b"\xff", b"x" * 5000, Request().given() + b", signature=" + b"0" * 64]
+FORMLESS += [Request().given().replace(b", ", b";"), Request().given().upper()]
+FORMLESS += [Request().given().replace(b"ts=", b"ts=-"), Request().given() + b"\n"]
+
+
+@pytest.mark.parametrize("given", FORMLESS, ids=range(len(FORMLESS)))
+def test_what_has_not_the_form_is_refused(given: bytes) -> None:
+    assert check(signatures(KEY), Request(), given) is None
+
+
+def test_the_same_is_done_for_whatever_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, int]] = []
+    box, real = SecretBox(b"\x07" * 32), signature.digest
+
+    def opened(key_id: bytes, sealed: bytes) -> bytes | None:
+        done.append(("open", len(sealed)))
+        return SecretBox.open(box, key_id, sealed)
+
+    def signed(secret: bytes, lines: bytes, name: str) -> bytes:
+        done.append(("sign", len(secret) + len(lines)))
+        return real(secret, lines, name)
+
+    def compared(one: bytes, other: bytes) -> bool:
+        done.append(("compare", len(one) + len(other)))
+        return one == other
+
+    known = signatures(KEY, box=box)
+    request, unknown = Request(), make_signing_key(box)
+    bad = request.given()[:-64] + b"0" * 64
+    monkeypatch.setattr(box, "open", opened)
+    monkeypatch.setattr(signature, "digest", signed)
+    monkeypatch.setattr(signature, "compare_digest", compared)
+    for given in (request.given(unknown), bad, request.given()):
+        done.clear()
+        check(known, request, given)
+        assert [what for what, _ in done] == ["open", "sign", "compare"]
+        assert done[0][1] == len(KEY.proof)
+
+
+def test_another_box_lets_nobody_in_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    known = signatures(KEY, box=SecretBox(b"\x08" * 32))
+    assert check(known, Request()) is None
+    assert check(known, Request()) is None
+    (said,) = caplog.messages
+    assert "HEADRACE_CREDENTIALS_KEY" in said
+    assert KEY.secret not in said
+
+
+def test_a_sealed_secret_is_of_its_key_id_alone() -> None:
+    other = make_signing_key(BOX)
+    assert BOX.open(KEY.key_id.encode(), KEY.proof) == KEY.secret.encode()
+    assert BOX.open(other.key_id.encode(), KEY.proof) is None
+    assert KEY.secret.encode() not in KEY.proof
+    for wrong in (b"", b"x" * 5, KEY.proof[:-1], *each_bit_turned(KEY.proof)):
+        assert BOX.open(KEY.key_id.encode(), wrong) is None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_nonces_are_kept_as_long_as_their_requests_are_taken() -> None:
+    clock = Clock()
+    nonces = Nonces(clock)
+    assert nonces.is_first(b"k", b"n")
+    clock.now_s = 599.9
+    assert not nonces.is_first(b"k", b"n")
+    clock.now_s = 600.0
+    assert nonces.is_first(b"k", b"n")
+    assert nonces.is_first(b"k2", b"n")
+
+
+def test_nonces_take_no_more_room_than_they_may() -> None:
+    nonces = Nonces(Clock(), most=3)
+    assert all(nonces.is_first(b"k", str(number).encode()) for number in range(10))
+    assert [nonces.is_first(b"k", str(number).encode()) for number in (9, 8, 0)] == [
+        *(False, False, True)
+    ]
