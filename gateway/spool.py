@@ -15,6 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -136,8 +137,8 @@ class Spool:
             if oldest_ms is not None:
                 self._at.oldest_ms = oldest_ms
             if self.is_empty():
-                self._at.records = 0
-                self._at.closed_until_ns = 0
+                self._at.records = self._at.closed_until_ns = 0
+                self._at.segment = end  # the next frame begins a new one, this one can go
             self._remove_drained_segments()
 
     def set_aside(self, frame: Frame) -> None:
@@ -183,9 +184,9 @@ class Spool:
             self._segment = None
 
     def _remove_drained_segments(self) -> None:
-        for start in self._segments()[:-1]:
-            following = min(s for s in self._segments() if s > start)
-            if following <= self._at.drained:
+        segments = self._segments()
+        for start, following in pairwise([*segments, self._at.segment]):
+            if start < following <= self._at.drained:
                 self._path(start).unlink()
 
     def _recover_if_first(self) -> None:

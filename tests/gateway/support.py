@@ -125,9 +125,7 @@ class GatewayProcess:
     """`python -m gateway`, as an operator starts it."""
 
     def __init__(self, bootstrap: str, state_dir: Path, **settings: object) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._environment = {
             **os.environ,
             "HEADRACE_KAFKA_BOOTSTRAP": bootstrap,
@@ -189,3 +187,10 @@ def until(reached: Callable[[], object], deadline_s: float) -> float:
         assert time.monotonic() - begun_s < deadline_s, f"not within {deadline_s} s"
         time.sleep(0.05)
     return time.monotonic() - begun_s
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

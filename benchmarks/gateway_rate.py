@@ -1,0 +1,196 @@
+"""How much the gateway takes, beside a bare route, in one run: python -m benchmarks.gateway_rate
+
+Each round starts every gateway once, in turn, on the same broker, and drives it by wrk in a closed
+loop. The table has the medians of the rounds; what counts is the ratio to the bare one.
+"""
+
+import argparse
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.processes import cpu_s, rss_mib
+from local_stack.stack import Stack
+from shared.flow import FLOW
+
+RAW = "bare.telemetry"
+SCRIPT = Path(__file__).with_name("post.lua")
+
+
+class Kind(NamedTuple):
+    command: Callable[[int], list[str]]
+    settings: dict[str, str]
+    path: str
+    topic: str
+    ready: str
+    headers: tuple[str, ...] = ()
+
+
+class Measured(NamedTuple):
+    requests_s: float
+    requests_cpu_s: float
+    p50_ms: float
+    p99_ms: float
+    rss_mib: float
+
+
+def _gateway(**settings: str) -> Kind:
+    return Kind(
+        lambda _: [sys.executable, "-m", "gateway"],
+        settings,
+        "/v1/telemetry",
+        "ingest.telemetry.v1",
+        "/readyz",
+    )
+
+
+KINDS = {
+    "bare": Kind(
+        lambda port: [
+            *(sys.executable, "-m", "uvicorn", "benchmarks.bare_gateway:app"),
+            *("--host", "127.0.0.1", "--port", str(port), "--loop", "uvloop"),
+            *("--http", "httptools", "--no-access-log", "--log-level", "warning"),
+        ],
+        {},
+        "/ingest",
+        RAW,
+        "/",
+    ),
+    "headrace": _gateway(),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=8)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--gateways", default=",".join(KINDS), help=f"out of {', '.join(KINDS)}")
+    options = parser.parse_args()
+    if shutil.which("wrk") is None:
+        print("wrk is needed on PATH (Debian, Ubuntu: apt install wrk)", file=sys.stderr)
+        return 2
+    names = options.gateways.split(",")
+    measured: dict[str, list[Measured]] = {name: [] for name in names}
+    with _broker() as bootstrap:
+        for _ in range(options.rounds):
+            for name in names:
+                found = _measure(KINDS[name], bootstrap, options.seconds, options.connections)
+                print(f"{name:10} {found}", file=sys.stderr, flush=True)
+                measured[name].append(found)
+    print(_table(measured))
+    return 0
+
+
+@contextmanager
+def _broker() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        nowhere = {"HEADRACE_POSTGRES_URL": "postgresql://headrace@127.0.0.1:1/headrace"}
+        with Stack(Path(folder), random_ports=True, services=("kafka",), settings=nowhere) as stack:
+            topics = [NewTopic(topic.name, 4, 1, config=topic.config) for topic in FLOW.topics()]
+            admin = AdminClient({"bootstrap.servers": stack.kafka_bootstrap})
+            for made in admin.create_topics([*topics, NewTopic(RAW, 4, 1)]).values():
+                made.result(30)
+            yield stack.kafka_bootstrap
+
+
+def _measure(kind: Kind, bootstrap: str, seconds: int, connections: int) -> Measured:
+    with _running(kind, bootstrap) as (pid, url):
+        _wrk(url, kind, 2, connections)
+        begin_cpu_s, begin_end = cpu_s(pid), _end(bootstrap, kind.topic)
+        told = _wrk(url, kind, seconds, connections)
+        spent_s = cpu_s(pid) - begin_cpu_s
+        stored = _end(bootstrap, kind.topic) - begin_end
+        if told["bad"] or stored < told["requests"]:
+            sys.exit(f"{told['requests']} answered, {told['bad']} badly, {stored} stored")
+        requests_s = told["requests"] / told["seconds"]
+        requests_cpu_s = told["requests"] / spent_s
+        return Measured(requests_s, requests_cpu_s, told["p50_ms"], told["p99_ms"], rss_mib(pid))
+
+
+@contextmanager
+def _running(kind: Kind, bootstrap: str) -> Iterator[tuple[int, str]]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as state_dir:
+        environment = {
+            **os.environ,
+            "BOOTSTRAP": bootstrap,
+            "RAW": RAW,
+            "HEADRACE_KAFKA_BOOTSTRAP": bootstrap,
+            "HEADRACE_GATEWAY_PORT": str(port),
+            "HEADRACE_STATE_DIR": state_dir,
+            "HEADRACE_POSTGRES_URL": "postgresql://headrace@127.0.0.1:1/headrace",
+            **{f"HEADRACE_{name.upper()}": value for name, value in kind.settings.items()},
+        }
+        server = subprocess.Popen(kind.command(port), env=environment)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait(url + kind.ready)
+            yield server.pid, url
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _wait(url: str) -> None:
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=2):
+            return
+        time.sleep(0.1)
+    sys.exit(f"{url} does not answer")
+
+
+def _wrk(url: str, kind: Kind, seconds: int, connections: int) -> dict[str, float]:
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(SCRIPT)]
+    ended = subprocess.run(
+        [*command, url, "--", kind.path, *kind.headers], capture_output=True, text=True, check=True
+    )
+    told: dict[str, float] = orjson.loads(ended.stdout.partition("\nJSON ")[2])
+    return told
+
+
+def _end(bootstrap: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(4)]
+    consumer.close()
+    return sum(ends)
+
+
+def _table(measured: dict[str, list[Measured]]) -> str:
+    medians = {
+        name: Measured(*(median(values) for values in zip(*rounds, strict=True)))
+        for name, rounds in measured.items()
+    }
+    first = next(iter(medians.values()))
+    lines = [
+        "| gateway | requests/s | x | requests/CPU s | x | p50 ms | p99 ms | peak RSS MiB |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, m in medians.items():
+        lines.append(
+            f"| {name} | {m.requests_s:,.0f} | {m.requests_s / first.requests_s:.2f} "
+            f"| {m.requests_cpu_s:,.0f} | {m.requests_cpu_s / first.requests_cpu_s:.2f} "
+            f"| {m.p50_ms:.2f} | {m.p99_ms:.2f} | {m.rss_mib:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

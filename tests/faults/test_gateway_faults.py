@@ -1,0 +1,24 @@
+"""The short form of `python -m tests.faults.gateway_run`: each kind of fault once."""
+
+import asyncio
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.faults.gateway_faults import KINDS
+from tests.faults.gateway_run import run
+from tests.faults.ledger import Told
+
+pytestmark = pytest.mark.stack
+
+SEED = int(os.environ.get("HEADRACE_TEST_SEED", secrets.randbelow(10**6)))
+
+
+def test_what_clients_were_told_is_true_through_every_kind_of_fault(tmp_path: Path) -> None:
+    report = asyncio.run(run(tmp_path, SEED, posts=10_000, faults=len(KINDS), per_s=300))
+    print(report)
+    assert report.violations == []
+    assert report.fired.total() == len(KINDS)
+    assert report.told.keys() >= {Told.WRITTEN, Told.SPOOLED}
