@@ -58,7 +58,7 @@ def build(settings: GatewaySettings, admin_sockets: Sequence[socket.socket] = ()
         who,
         counts,
         metrics if settings.metrics else None,
-        admin_sockets,
+        admin_sockets=admin_sockets,
     )
 
 

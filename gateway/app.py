@@ -20,6 +20,7 @@ from gateway.metrics import IN_FLIGHT_BYTES, IN_FLIGHT_PAYLOADS, Metrics, metric
 from gateway.openapi import describe
 from gateway.outcomes import Log
 from gateway.problems import HANDLERS
+from gateway.rate_limits import Buckets, rate_limits
 from gateway.state import state_routes
 from gateway.state_view import StateView
 from shared.settings import GatewaySettings
@@ -44,11 +45,20 @@ def create_app(
     who: Who | None = None,
     counts: Counts | None = None,
     metrics: Metrics | None = None,
+    buckets: Buckets | None = None,
     admin_sockets: Sequence[socket.socket] = (),
 ) -> FastAPI:
     """Where there are `admin_sockets`, devices find on their port what is for them and no more."""
     admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
-    ingest = Ingest(flow, log, admission, settings, who or Whoever(), counts or Counts.alone())
+    ingest = Ingest(
+        flow,
+        log,
+        admission,
+        settings,
+        who or Whoever(),
+        counts or Counts.alone(),
+        rate_limits(settings, buckets),
+    )
     if metrics is not None:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)

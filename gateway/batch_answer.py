@@ -42,6 +42,7 @@ def batch_answer(
                 "code": problem.code,
                 "detail": problem.detail,
                 "outcome": problem.outcome,
+                **_wait(problem),
             }
         )
     if len(problems) == len(receipts):
@@ -54,6 +55,11 @@ def batch_answer(
             "receipts": receipts,
         }
     )
+
+
+def _wait(problem: Problem) -> dict[str, int]:
+    wait_s = problem.headers.get("retry-after")
+    return {} if wait_s is None else {"retry_after_s": int(wait_s)}
 
 
 def _all_refused(problems: Sequence[Problem]) -> Problem:

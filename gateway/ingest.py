@@ -20,6 +20,7 @@ from gateway.ingest_record import Item, RequestHead, read_head, record_of
 from gateway.outcomes import Log, Receipt, Spooled, append, append_all
 from gateway.payload import ClientGone, Limit, Payload, send_problem
 from gateway.problems import INTERNAL_FAULT, Problem, instance_of, problem_of, retry_after
+from gateway.rate_limits import DeviceLimit, RateLimits
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Endpoint
 from shared.settings import GatewaySettings
@@ -36,9 +37,11 @@ class Ingest:
         settings: GatewaySettings,
         who: Who,
         counts: Counts,
+        limits: RateLimits | None,
     ) -> None:
         self._who = who
         self._counts = counts
+        self._limits = limits
         self._flow = flow
         self._log = log
         self._admission = admission
@@ -50,9 +53,12 @@ class Ingest:
         body = Payload(receive, self._admission)
         try:
             caller, endpoint, entity_id, head = self._admit(scope)
+            limit = None if self._limits is None else self._limits.of(caller.tenant, scope)
             if batch.is_batch(entity_id, head):
-                await self._accept_batch(caller, endpoint, entity_id, head, body, send)
+                await self._accept_batch(caller, endpoint, entity_id, head, body, send, limit)
             else:
+                if limit and (refusal := limit(entity_id)):
+                    raise refusal
                 await self._accept(caller, endpoint, entity_id, head, body, send)
         except ClientGone:
             self._counts.refused(self._endpoint_named_by(scope), "client_gone")
@@ -120,6 +126,7 @@ class Ingest:
         head: RequestHead,
         body: Payload,
         send: Send,
+        limit: DeviceLimit | None,
     ) -> None:
         whole = await body.read(head.declared_bytes, self._batch_limit)
         writing.refuse_other_body(caller, whole)
@@ -127,6 +134,8 @@ class Ingest:
             whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
         )
         items = writing.items_of(caller, items)
+        if limit is not None:
+            items = [_within(limit, item) for item in items]
         received_ms = time.time_ns() // 1_000_000
         kept = batch.kept_headers(entity_id, head)
         made = [
@@ -185,6 +194,10 @@ async def _send(status: int, headers: list[tuple[bytes, bytes]], body: bytes, se
     headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _within(limit: DeviceLimit, item: Item | Problem | None) -> Item | Problem | None:
+    return (limit(item.entity_id) if isinstance(item, Item) else None) or item
 
 
 _ALLOW = {"allow": "POST"}

@@ -59,6 +59,7 @@ _RECEIPTS = {
                     "code": {"type": "string"},
                     "detail": {"type": "string"},
                     "outcome": {"enum": ["definite", "unknown"]},
+                    "retry_after_s": {"type": "integer"},
                 },
             },
         },
@@ -101,6 +102,7 @@ _REFUSALS = {
     "403": "This caller may not write, or not this id.",
     "408": "The body came too slowly. Nothing was written.",
     "413": "The body is larger than the gateway or Kafka takes.",
+    "429": "More payloads than may be sent. Nothing was written; Retry-After says when to go on.",
     "503": "Kafka is away and there is no room in a spool, or the gateway is full. `outcome` "
     "says whether it may have been written.",
 }

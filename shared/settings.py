@@ -1,6 +1,7 @@
 """Every setting, read once from the environment (HEADRACE_…). Units stand last in the names."""
 
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -49,6 +50,20 @@ def _ways(text: str) -> str:
     return text
 
 
+def _networks(text: str) -> str:
+    try:
+        networks(text)
+    except ValueError as error:
+        raise ValueError(
+            f"write none, or addresses and networks such as 10.0.0.0/8: {error}"
+        ) from None
+    return text
+
+
+def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return () if text == "none" else tuple(ip_network(one) for one in text.split(","))
+
+
 class Settings(BaseSettings):
     """What every part needs."""
 
@@ -90,22 +105,30 @@ class GatewaySettings(Settings):
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
     jwt_algorithms: str = "RS256,ES256"
-
-    @property
-    def ways_to_ask(self) -> frozenset[str]:
-        """Empty: nobody is asked for a credential."""
-        return frozenset(self.auth.split(",")) - {"none"}
-
     # what an operator looks at
     admin_port: int = Field(
         0, ge=0, le=65535, description="of /health, /metrics and /docs; 0: the main one"
     )
     metrics: bool = Field(True, description="serve /metrics")
+    # how much who may send
+    rate_per_device: float = Field(0.0, ge=0, description="payloads a second; 0: any number")
+    rate_per_address: float = Field(0.0, ge=0)
+    rate_per_tenant: float = Field(0.0, ge=0)
+    rate_burst_s: float = Field(10.0, gt=0, description="what that time brings may come at once")
+    trusted_proxies: Annotated[str, AfterValidator(_networks)] = Field(
+        "none", description="whose X-Forwarded-For counts; with commas"
+    )
 
+    # how long and how often a client may hold on
     head_deadline_s: float = Field(5.0, gt=0, description="a request's head has come by then")
     keep_alive_s: float = Field(5.0, gt=0, description="between two requests of a connection")
     connections_max: int = Field(10_000, ge=1)
     connections_per_address_max: int = Field(0, ge=0, description="0: as many as there may be")
+
+    @property
+    def ways_to_ask(self) -> frozenset[str]:
+        """Empty: nobody is asked for a credential."""
+        return frozenset(self.auth.split(",")) - {"none"}
 
     @model_validator(mode="after")
     def _who_is_asking_can_be_known(self) -> Self:

@@ -91,6 +91,10 @@ class Served(NamedTuple):
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
+    def post(self, entity_id: str, headers: dict[str, str]) -> int:
+        path = f"{self.url}/v1/telemetry/{entity_id}"
+        return httpx.post(path, content=b"{}", headers=headers).status_code
+
     def connect(self) -> socket.socket:
         connection = socket.create_connection((self.host, self.port), timeout=10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

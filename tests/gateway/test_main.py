@@ -10,6 +10,9 @@ import pytest
     [
         ("HEADRACE_GATEWAY_PORT", "eighty"),
         ("HEADRACE_ADMIN_PORT", "70000"),
+        ("HEADRACE_RATE_PER_DEVICE", "-1"),
+        ("HEADRACE_TRUSTED_PROXIES", "10.0.0.1/8"),
+        ("HEADRACE_TRUSTED_PROXIES", "proxy.local"),
         ("HEADRACE_BODY_BYTES_MAX", "0"),
         ("HEADRACE_BATCH_PAYLOADS_MAX", "5000"),
         ("HEADRACE_BATCH_BYTES_MAX", "33554433"),
