@@ -4,11 +4,15 @@ import asyncio
 import resource
 import time
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 from gateway.problems import Problem, retry_after
 
 _SWEEP_S = 0.25
+# then others have their turn: thousands may have to be refused at once
+_LOOKS_AT_ONCE = 50
 # of those that are too many, so many get an answer; further ones are cut
 _REFUSED_AT_ONCE_MAX = 64
 # descriptors for Kafka, the view, logs and those that are being refused
@@ -60,12 +64,16 @@ class Connections:
 
     def _look_later(self) -> None:
         self._is_looking = True
-        asyncio.get_running_loop().call_later(_SWEEP_S, self._look)
+        asyncio.get_running_loop().call_later(_SWEEP_S, self._look_at, iter([*self._open]))
 
-    def _look(self) -> None:
+    def _look_at(self, connections: Iterator[Connection]) -> None:
         now_s = time.monotonic()
-        for connection in list(self._open):
+        some = [*islice(connections, _LOOKS_AT_ONCE)]
+        for connection in some:
             connection.look(now_s)
+        if some:
+            asyncio.get_running_loop().call_soon(self._look_at, connections)
+            return
         self._is_looking = False
         if self._open:
             self._look_later()
