@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import httpx
 import uvicorn
@@ -149,9 +149,9 @@ class GatewayProcess:
         self.stop()
         self.client.close()
 
-    def start(self) -> None:
+    def start(self, stderr: IO[bytes] | None = None) -> None:
         command = [sys.executable, "-m", "gateway"]
-        self.process = subprocess.Popen(command, env=self._environment)
+        self.process = subprocess.Popen(command, env=self._environment, stderr=stderr)
         until(lambda: self.status("/livez") == 200, 15)
 
     def stop(self) -> int:
