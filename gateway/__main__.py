@@ -37,7 +37,7 @@ def build(settings: GatewaySettings, admin_sockets: Sequence[socket.socket] = ()
         log = DurableLog(raw_log, spool)
         background.append(SpoolDrain(raw_log, spool))
     state_view = StateView(settings.state_dir)
-    health = Health(settings, flow, log, state_view, spool)
+    health = Health(settings, flow, log, state_view, spool, raw_log.refusal)
     background.append(health)
     who = None
     if settings.ways_to_ask:

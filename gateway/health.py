@@ -38,6 +38,7 @@ class Health:
         log: Log,
         state_view: StateView,
         spool: Spool | None = None,
+        refusal: Callable[[], str] = str,
     ) -> None:
         self.jobs = (*(job.name for job in flow.jobs()), RELAY)
         self.lanes = flow.lanes
@@ -45,6 +46,7 @@ class Health:
         self._settings = settings
         self._log = log
         self._spool = spool
+        self._refusal = refusal
         self.view = state_view
         self._kafka = KafkaSeen(_NOT_LOOKED)
         self._postgres = _NOT_LOOKED
@@ -52,7 +54,7 @@ class Health:
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        probe = KafkaProbe(self._settings.kafka_bootstrap, self._topics, self.lanes)
+        probe = KafkaProbe(self._settings.kafka, self._topics, self.lanes)
         # two loops: a server that does not answer must not make the other's news old
         self._loops = [
             asyncio.create_task(self._look_at_kafka(probe)),
@@ -74,6 +76,7 @@ class Health:
                 ),
                 postgres=_fresh(self._postgres, self._postgres_seen_s, now_s),
                 accepts=self._log.is_healthy(),
+                refusal=self._refusal(),
                 spool=None if self._spool is None else self._spool.state(),
                 view=self.view.progress(),
                 job_statuses=self.view.values(JOB_STATUS_TOPIC),

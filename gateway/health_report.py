@@ -30,6 +30,7 @@ class Observation(NamedTuple):
     view: Mapping[str, Progress]
     job_statuses: Mapping[bytes, bytes]
     spool: SpoolState | None = None
+    refusal: str = ""  # what Kafka does not let the gateway write
 
 
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
@@ -62,6 +63,8 @@ def _server(seen: Seen, otherwise: str) -> Check:
 
 def _kafka(seen: Observation) -> Check:
     check = _server(seen.kafka.server, "fail")
+    if check["status"] == "pass" and seen.refusal:
+        return {**check, "status": "fail", "output": seen.refusal}
     if check["status"] == "pass" and not seen.accepts:
         return {**check, "status": "fail", "output": "the gateway has no producer yet"}
     if check["status"] == "pass" and seen.kafka.missing_topics:

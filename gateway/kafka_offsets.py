@@ -6,10 +6,12 @@ when their broker goes away (`rd_kafka_enq_once_del_source_return: Assertion ...
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from shared.kafka_access import KafkaAccess
 
 Partition = tuple[str, int]
 
@@ -23,16 +25,20 @@ class Range(NamedTuple):
     end: int
 
 
-def asking_consumer(bootstrap: str) -> Consumer:
-    """It only asks: on one that reads, too, each question would wait behind a fetch."""
+def asking_consumer(
+    kafka: KafkaAccess, on_error: Callable[[KafkaError], None] | None = None
+) -> Consumer:
+    """It only asks: on one that reads, too, each question would wait behind a fetch. `on_error` is
+    called from within its `poll`."""
     return Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **kafka.for_librdkafka(),
             "group.id": "headrace-gateway",  # has to be there, is never joined
             # not QUIET: its lines would pile up, because nobody polls this consumer
             "log_level": 0,
             "socket.timeout.ms": 2000,
             "reconnect.backoff.max.ms": 1000,
+            **({"error_cb": on_error} if on_error else {}),
         }
     )
 

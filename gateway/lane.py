@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedError
 
 from gateway.outcomes import NotWritten, Outcome, OutcomeUnknown, Receipt, Record, Tell
-from gateway.producer_keeper import ProducerKeeper
+from gateway.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 
 AWAY = NotWritten("kafka_unreachable", "Kafka is away")
 _TOO_LARGE = NotWritten("record_too_large", "Kafka's max.message.bytes is below this body's size")
-_NOT_AUTHORIZED = NotWritten("not_authorized", "Kafka does not let the gateway write")
 
 
 class Waiting(NamedTuple):
@@ -94,14 +93,17 @@ class Lane:
             place = written.result()
         except Exception as error:
             self._keeper.retire(producer, error)
+            if isinstance(error, TopicAuthorizationFailedError):
+                self._keeper.refused_at_s[self._topic] = asyncio.get_running_loop().time()
             return {
                 MessageSizeTooLargeError: _TOO_LARGE,
-                TopicAuthorizationFailedError: _NOT_AUTHORIZED,
+                TopicAuthorizationFailedError: NOT_AUTHORIZED,
             }.get(type(error), OutcomeUnknown())
         if place.offset < 0 or place.log_start_offset < 0:
             # a repeat that the broker knows, but not its place any more
             return OutcomeUnknown()
         self._keeper.acked_at = asyncio.get_running_loop().time()
+        self._keeper.refused_at_s.pop(self._topic, None)
         offset: int = place.offset
         return offset
 

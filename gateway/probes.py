@@ -5,12 +5,20 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import psycopg
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from gateway.kafka_offsets import asking_consumer, offset_ranges
+from shared.kafka_access import KafkaAccess
 
 _KAFKA_ANSWER_S = 1.0
 _POSTGRES_ANSWER_S = 2  # libpq counts whole seconds and takes less than 2 for 2
+
+# a server that one cannot reach looks the same, and is mended elsewhere; the client's own words
+# hold its address
+_REFUSALS = {
+    KafkaError._AUTHENTICATION: "Kafka refuses the gateway's login",
+    KafkaError._SSL: "Kafka and the gateway do not agree on TLS or its certificates",
+}
 
 
 class Seen(NamedTuple):
@@ -28,10 +36,11 @@ class KafkaSeen(NamedTuple):
 
 
 class KafkaProbe:
-    def __init__(self, bootstrap: str, topics: Collection[str], lanes: Collection[str]) -> None:
+    def __init__(self, kafka: KafkaAccess, topics: Collection[str], lanes: Collection[str]) -> None:
+        self._refusal = ""
         self._topics = topics
         self._lanes = lanes
-        self._consumer = asking_consumer(bootstrap)
+        self._consumer = asking_consumer(kafka, self._note)
 
     def look(self) -> KafkaSeen:
         begun_s = time.monotonic()
@@ -40,12 +49,19 @@ class KafkaProbe:
             lanes = [(t, p) for t in self._lanes if t in topics for p in topics[t].partitions]
             ranges = offset_ranges(self._consumer, lanes, _KAFKA_ANSWER_S)
         except (KafkaException, TimeoutError):
-            return KafkaSeen(Seen(False, _ms_since(begun_s), "Kafka does not answer"))
+            self._refusal = ""
+            self._consumer.poll(0)
+            output = self._refusal or "Kafka does not answer"
+            return KafkaSeen(Seen(False, _ms_since(begun_s), output))
         missing = tuple(topic for topic in self._topics if topic not in topics)
         records: dict[str, int] = {}
         for (topic, _), (start, end) in ranges.items():
             records[topic] = records.get(topic, 0) + end - start
         return KafkaSeen(Seen(True, _ms_since(begun_s)), missing, records)
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            self._refusal = _REFUSALS[error.code()]
 
 
 def look_at_postgres(url: str) -> Seen:

@@ -6,6 +6,10 @@ import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
+from aiokafka.errors import ClusterAuthorizationFailedError
+
+from gateway.outcomes import NotWritten
+
 log = logging.getLogger(__name__)
 
 _START_DEADLINE_S = 3.0
@@ -16,6 +20,8 @@ _PROBE_DEADLINE_S = 1.5
 _PROBES_FAILED_MAX = 2
 _STOP_DEADLINE_S = 2.0
 
+NOT_AUTHORIZED = NotWritten("not_authorized", "Kafka does not let the gateway write")
+
 
 class ProducerKeeper:
     """`producer()` is None while Kafka does not answer, so that nobody waits for it in vain."""
@@ -24,6 +30,8 @@ class ProducerKeeper:
         self.in_flight = 0
         self.acked_at = 0.0  # by the loop's clock
         self.replacements = 0
+        self.refused = False  # Kafka lets the gateway write nowhere
+        self.refused_at_s: dict[str, float] = {}  # by topic
         self._make = make
         self._topics = tuple(topics)
         self._bootstrap = bootstrap
@@ -100,14 +108,21 @@ class ProducerKeeper:
                 async with asyncio.timeout(_START_DEADLINE_S):
                     await producer.start()
                     await producer.client.set_topics(self._topics)
+                self.refused = False
                 return producer
             except asyncio.CancelledError:
                 await _close(producer)
                 raise
             except Exception as error:  # aiokafka lets more through than its own errors
+                self._note_refusal(isinstance(error, ClusterAuthorizationFailedError))
                 log.debug("no producer yet: %s", error)
                 await _close(producer)
             await asyncio.sleep(_START_PAUSE_S)
+
+    def _note_refusal(self, refused: bool) -> None:
+        if refused and not self.refused:
+            log.error("%s", NOT_AUTHORIZED)
+        self.refused = refused
 
 
 async def _answers(producer: Any) -> bool:

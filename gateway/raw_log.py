@@ -16,13 +16,14 @@ from aiokafka.partitioner import murmur2
 
 from gateway.lane import AWAY, Lane, Waiting
 from gateway.outcomes import NotWritten, Record, Tell
-from gateway.producer_keeper import ProducerKeeper
+from gateway.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 from shared.settings import GatewaySettings
 
 _BATCH_BYTES = 128 * 1024
 _ENVELOPE_BYTES_MAX = 64 * 1024  # key, headers and framing, beside the body
 _METADATA_DEADLINE_S = 1.0
 _KEYS_KNOWN_MAX = 100_000
+_REFUSAL_TOLD_S = 60.0
 
 
 class RawLog:
@@ -32,6 +33,7 @@ class RawLog:
         self._deadline_s = (
             settings.spool_after_s if settings.spool_bytes_max else settings.produce_deadline_s
         )
+        self._access = settings.kafka.for_aiokafka()
         self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
         self._lanes: dict[str, list[Lane]] = {}
         self._hashes: dict[bytes, int] = {}
@@ -55,7 +57,7 @@ class RawLog:
         """Receipt only when all in-sync replicas have the record; else NotWritten or
         OutcomeUnknown, at the deadline at the latest."""
         if self._keeper.producer() is None:
-            tell(AWAY)
+            tell(self._why_none())
             return
         waiting = Waiting(record, tell, asyncio.get_running_loop().time() + self._deadline_s)
         lanes = self._lanes.get(topic)
@@ -70,14 +72,30 @@ class RawLog:
         producer = self._keeper.producer()
         count = await _partitions(producer, topic) if producer else 0
         if not count:
-            missing = NotWritten("topic_missing", f"Kafka has no topic {topic}")
-            waiting.tell(missing if producer else AWAY)
+            waiting.tell(self._why_unknown(producer, topic) if producer else self._why_none())
             return
         # they stay as they are: more partitions would move keys, and break their order
         if topic not in self._lanes:
             self._lanes[topic] = [Lane(topic, p, self._keeper) for p in range(count)]
         lanes = self._lanes[topic]
         lanes[self._hash(waiting.record.key) % len(lanes)].put(waiting)
+
+    def refusal(self) -> str:
+        """What Kafka does not let the gateway do; of a topic only while somebody goes on trying."""
+        if self._keeper.refused:
+            return NOT_AUTHORIZED.detail
+        since_s = asyncio.get_running_loop().time() - _REFUSAL_TOLD_S
+        topics = sorted(t for t, at_s in self._keeper.refused_at_s.items() if at_s > since_s)
+        return f"{NOT_AUTHORIZED.detail} to {', '.join(topics)}" if topics else ""
+
+    def _why_unknown(self, producer: Any, topic: str) -> NotWritten:
+        if topic in producer.client.cluster.unauthorized_topics:
+            self._keeper.refused_at_s[topic] = asyncio.get_running_loop().time()
+            return NOT_AUTHORIZED
+        return NotWritten("topic_missing", f"Kafka has no topic {topic}")
+
+    def _why_none(self) -> NotWritten:
+        return NOT_AUTHORIZED if self._keeper.refused else AWAY
 
     def _hash(self, key: bytes) -> int:
         """As Kafka's own clients do; remembered, because it is slow in Python."""
@@ -90,7 +108,7 @@ class RawLog:
 
     def _make_producer(self) -> Any:
         return AIOKafkaProducer(
-            bootstrap_servers=self._settings.kafka_bootstrap,
+            **self._access,
             client_id="headrace-gateway",
             acks="all",
             enable_idempotence=True,

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from gateway.kafka_offsets import QUIET, Partition, Range, asking_consumer, offset_ranges
 from shared.envelope import Position
+from shared.kafka_access import KafkaAccess
 
 _ANSWER_S = 2.0
 _BATCH_RECORDS = 5000
@@ -31,9 +32,10 @@ class TopicFacts(NamedTuple):
 
 
 class ViewSource:
-    def __init__(self, bootstrap: str, on_damage: Callable[[], None]) -> None:
+    def __init__(self, kafka: KafkaAccess, on_damage: Callable[[], None]) -> None:
+        self._kafka = kafka
         self._common: dict[str, Any] = {
-            "bootstrap.servers": bootstrap,
+            **kafka.for_librdkafka(),
             "logger": QUIET,
             "reconnect.backoff.max.ms": 1000,
         }
@@ -44,7 +46,7 @@ class ViewSource:
         # only an admin client tells a topic's id; that it may abort its process (see kafka_offsets)
         # costs a restart of the view's writer, nothing else
         self._admin = AdminClient(self._common)
-        self._asking = asking_consumer(self._common["bootstrap.servers"])
+        self._asking = asking_consumer(self._kafka)
         self._consumer = Consumer(
             {
                 **self._common,

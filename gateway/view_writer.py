@@ -183,7 +183,7 @@ def main() -> None:
     path = view_path(settings.state_dir)
     with contextlib.suppress(KeyboardInterrupt), only_writer(path, parent_pid):
         try:
-            source = ViewSource(settings.kafka_bootstrap, lambda: writer.look_again())
+            source = ViewSource(settings.kafka, lambda: writer.look_again())
             writer = ViewWriter(ViewStore(path), source, topics)
             while True:
                 writer.step()

@@ -8,6 +8,7 @@ from typer.exceptions import TyperException
 
 from local_stack.errors import StackError
 from local_stack.verbs import credentials, devices
+from local_stack.verbs.acls import acls
 from local_stack.verbs.chaos import chaos
 from local_stack.verbs.contracts import contracts
 from local_stack.verbs.demo import demo
@@ -23,7 +24,10 @@ from local_stack.verbs.test import test
 from local_stack.verbs.up import up
 from local_stack.verbs.version import version
 
-VERBS = (up, status, stop, demo, doctor, tail, sql, flow, contracts, chaos, logs, reset, version)
+VERBS = (
+    *(up, status, stop, demo, doctor, tail, sql, flow, acls, contracts, chaos, logs, reset),
+    version,
+)
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(

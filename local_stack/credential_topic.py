@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from gateway.auth.credentials import Credential, from_record, to_record
 from local_stack.errors import StackError
 from local_stack.reach import LOOK
+from local_stack.settings_check import kafka_client
 from local_stack.tail_topic import all_records
 from shared.timestamps import to_rfc3339
 from shared.topology import CREDENTIAL_TOPIC
@@ -22,7 +23,7 @@ def write(bootstrap: str, key_id: str, credential: Credential | None) -> None:
     outcome: list[KafkaError | None] = []
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **kafka_client(bootstrap),
             "acks": "all",
             "enable.idempotence": True,
             # one key, one partition, whoever writes

@@ -15,6 +15,7 @@ from local_stack.java import Java
 from local_stack.logs import log_path
 from local_stack.ports import accepts
 from local_stack.processes import Service, run_to_the_end
+from local_stack.settings_check import kafka_client
 
 # One broker: one replica of everything. Topics come from the flow table, never by accident.
 PROPERTIES = """\
@@ -89,7 +90,7 @@ def prepare_kafka(
 
 def kafka_answers(bootstrap: str) -> bool:
     # librdkafka writes its complaints about a broker that is still starting to the terminal.
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    client = AdminClient({**kafka_client(bootstrap), "log_level": 0})
     try:
         return bool(client.list_topics(timeout=2).brokers)
     except KafkaException:

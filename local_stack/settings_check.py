@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic_settings import SettingsError
 
@@ -31,6 +31,13 @@ def check_settings() -> None:
     for wrong in wrong_settings():
         raise wrong
     chosen_flow()
+    settings = _read(Settings)
+    if settings.kafka_security != "plaintext" and not os.environ.get("HEADRACE_KAFKA_BOOTSTRAP"):
+        raise StackError(
+            f"HEADRACE_KAFKA_SECURITY={settings.kafka_security} is for a Kafka of your own: the "
+            "one that `up` starts has neither TLS nor login",
+            "name yours in HEADRACE_KAFKA_BOOTSTRAP, or unset HEADRACE_KAFKA_SECURITY",
+        )
 
 
 def wrong_settings() -> list[StackError]:
@@ -64,6 +71,11 @@ def chosen_flow() -> Flow:
         return load_flow(_read(Settings).flow)
     except ValueError as error:
         raise StackError(explain(error), "docs/your-own-domain.md shows how one is made") from error
+
+
+def kafka_client(bootstrap: str) -> dict[str, Any]:
+    """librdkafka's configuration for that Kafka, with the login that the settings give."""
+    return _read(lambda: Settings(kafka_bootstrap=bootstrap)).kafka.for_librdkafka()
 
 
 def _read(kind: Callable[[], Read]) -> Read:

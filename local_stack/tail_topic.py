@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from local_stack.errors import StackError
 from local_stack.printable import as_text, printable
 from local_stack.reach import LOOK
+from local_stack.settings_check import kafka_client
 
 TIMEOUT_S = 10.0
 Ends = dict[int, tuple[int, int]]
@@ -78,7 +79,7 @@ def _time(record: Message) -> str:
 def _reader(bootstrap: str) -> Iterator[Consumer]:
     reader = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **kafka_client(bootstrap),
             "group.id": "headrace-tail",  # required; nothing is subscribed or committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -8,6 +8,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from shared.kafka_access import KafkaAccess, Mechanism, Security
+from shared.kafka_rules import refuse_what_does_not_go_together
+
 _PREFIX = "HEADRACE_"
 _CONFIG = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
@@ -78,6 +81,50 @@ class Settings(BaseSettings):
     )
     partitions: int = Field(4, ge=1, description="partitions of each topic that is created")
     replication: int = Field(1, ge=1, description="replicas of each topic that is created")
+    kafka_security: Security = "plaintext"
+    kafka_ca_file: Path | None = Field(
+        None, description="PEM; who signed the brokers' certificates"
+    )
+    kafka_cert_file: Path | None = Field(None, description="PEM; by it a part is known (mTLS)")
+    kafka_key_file: Path | None = None
+    kafka_sasl_mechanism: Mechanism = "SCRAM-SHA-512"
+    kafka_sasl_username: str | None = None
+    kafka_sasl_password: SecretStr | None = None
+    kafka_sasl_password_file: Path | None = None
+
+    @property
+    def kafka(self) -> KafkaAccess:
+        return KafkaAccess(
+            self.kafka_bootstrap,
+            self.kafka_security,
+            self.kafka_ca_file,
+            self.kafka_cert_file,
+            self.kafka_key_file,
+            self.kafka_sasl_mechanism,
+            self.kafka_sasl_username or "",
+            self._kafka_password(),
+        )
+
+    def _kafka_password(self) -> str:
+        file = self.kafka_sasl_password_file
+        if file is None:
+            return self.kafka_sasl_password.get_secret_value() if self.kafka_sasl_password else ""
+        try:
+            return file.read_text().rstrip("\n")
+        except (OSError, ValueError) as error:
+            name = _variable(("kafka_sasl_password_file",))
+            raise ValueError(f"{name}={str(file)!r} cannot be read: {error}") from None
+
+    @model_validator(mode="after")
+    def _kafka_can_be_reached_like_that(self) -> Self:
+        prefix = "kafka_"
+        given = {
+            name.removeprefix(prefix).upper(): value
+            for name, value in self
+            if name.startswith(prefix) and value
+        }
+        refuse_what_does_not_go_together(self.kafka, given)
+        return self
 
 
 class GatewaySettings(Settings):

@@ -17,7 +17,7 @@ class AckedProducer:
     def __init__(self, settings: Settings) -> None:
         self._producer = Producer(
             {
-                "bootstrap.servers": settings.kafka_bootstrap,
+                **settings.kafka.for_librdkafka(),
                 "acks": "all",
                 "enable.idempotence": True,
                 # as aiokafka and Spark choose: one entity, one partition, whoever writes

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
+from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs import arrow_records
@@ -26,7 +27,7 @@ class EnrichTask(NamedTuple):
     """What a worker process needs to know; it builds the rest once and keeps it."""
 
     flow: str
-    bootstrap: str
+    kafka: KafkaAccess
     master_age_max_s: float
     postgres_url: str
 
@@ -48,7 +49,7 @@ def _enricher(flow: str) -> Enrich:
 
 @cache
 def _master_view(task: EnrichTask) -> MasterView:
-    return MasterView(task.bootstrap, load_flow(task.flow).master_tables, task.master_age_max_s)
+    return MasterView(task.kafka, load_flow(task.flow).master_tables, task.master_age_max_s)
 
 
 @cache
@@ -77,7 +78,7 @@ def transform(payloads: DataFrame, task: EnrichTask) -> DataFrame:
 def task(settings: JobSettings) -> EnrichTask:
     return EnrichTask(
         settings.flow,
-        settings.kafka_bootstrap,
+        settings.kafka,
         settings.master_age_max_s,
         settings.postgres_url.get_secret_value(),
     )

@@ -24,7 +24,7 @@ class GroupOffsets:
         self._answers: list[KafkaError | None] = []
         self._consumer = Consumer(
             {
-                "bootstrap.servers": settings.kafka_bootstrap,
+                **settings.kafka.for_librdkafka(),
                 "group.id": f"headrace-{job}",  # nothing is subscribed, so the group has no member
                 "enable.auto.commit": False,
                 "on_commit": lambda error, _places: self._answers.append(error),

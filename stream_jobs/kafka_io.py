@@ -15,7 +15,7 @@ def read_topics(
     """key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for."""
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
+        .options(**_access(settings))
         .option("subscribe", ",".join(topics))
         .option("includeHeaders", with_headers)
         # a query that has lost its checkpoint must not skip what is there ("latest", the default)
@@ -35,7 +35,7 @@ def write_topics(frame: DataFrame, settings: JobSettings, job: str) -> DataStrea
         frame.writeStream.format("kafka")
         .queryName(job)
         .outputMode("update")
-        .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
+        .options(**_access(settings))
         .option("kafka.acks", "all")
         .option("kafka.enable.idempotence", True)
         .option("kafka.compression.type", settings.compression)
@@ -45,3 +45,7 @@ def write_topics(frame: DataFrame, settings: JobSettings, job: str) -> DataStrea
         .option("checkpointLocation", str(settings.checkpoints / job))
         .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
     )
+
+
+def _access(settings: JobSettings) -> dict[str, str]:
+    return {f"kafka.{name}": value for name, value in settings.kafka.for_java().items()}

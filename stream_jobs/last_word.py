@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from shared.kafka_access import KafkaAccess
 from shared.settings import WRONG_SETTINGS, Settings, explain
 from shared.topology import JOB_STATUS_TOPIC
 
@@ -19,11 +20,11 @@ _TIMEOUT_S = 5.0
 _WELL = ("running", "waiting")
 
 
-def last_word(bootstrap: str, job: str) -> dict[str, Any] | None:
+def last_word(kafka: KafkaAccess, job: str) -> dict[str, Any] | None:
     """KafkaException where the broker has no answer."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **kafka.for_librdkafka(),
             "group.id": "headrace-last-word",  # never joined: the partition is assigned
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -45,7 +46,7 @@ def last_word(bootstrap: str, job: str) -> dict[str, Any] | None:
 
 def main(job: str) -> int:
     try:
-        said = last_word(Settings().kafka_bootstrap, job)
+        said = last_word(Settings().kafka, job)
     except WRONG_SETTINGS as error:
         print(explain(error))
         return 2

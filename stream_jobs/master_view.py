@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from shared.kafka_access import KafkaAccess
 from shared.model import Fields
 from shared.timestamps import is_time_ms
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
@@ -22,7 +23,7 @@ class StaleMasterDataError(Exception):
 
 
 class MasterView:
-    def __init__(self, bootstrap: str, tables: tuple[str, ...], age_max_s: float) -> None:
+    def __init__(self, kafka: KafkaAccess, tables: tuple[str, ...], age_max_s: float) -> None:
         self._age_max_s = age_max_s
         self._table_by_topic = {master_topic(table): table for table in tables}
         # values stay bytes until they are asked for: a million parsed rows would not fit
@@ -30,7 +31,7 @@ class MasterView:
         self._as_of_ms = dict.fromkeys(tables, 0)
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **kafka.for_librdkafka(),
                 "group.id": "headrace-master-view",  # never joined: partitions are assigned
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

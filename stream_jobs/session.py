@@ -18,6 +18,10 @@ _ALWAYS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
+    # options of a query that no plan shows: Spark's own choice, and Kafka's login and key
+    "spark.redaction.regex": (
+        "(?i)secret|password|token|access[.]?key|sasl[.]jaas[.]config|ssl[.]keystore"
+    ),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.scheduler.mode": "FAIR",  # one job's backlog must not starve the others

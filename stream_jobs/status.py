@@ -19,7 +19,7 @@ class StatusReporter:
         self._job = job
         self._producer = Producer(
             {
-                "bootstrap.servers": settings.kafka_bootstrap,
+                **settings.kafka.for_librdkafka(),
                 "partitioner": "murmur2_random",
                 "message.timeout.ms": 5_000,  # older news is no news
                 "queue.buffering.max.messages": 1_000,

@@ -28,7 +28,7 @@ class BrokerAwayError(Exception):
 
 def ensure_topics(flow: Flow, settings: Settings, wait_s: float = 30.0) -> list[str]:
     """The names of the topics that were missing and are there now."""
-    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2})
+    admin = AdminClient({**settings.kafka.for_librdkafka(), "log_level": 2})
     partitions_now = _partitions_by_topic(admin, settings.kafka_bootstrap, wait_s)
     wanted = [_new_topic(topic.name, dict(topic.config), settings) for topic in flow.topics()]
     created = _create(admin, [new for new in wanted if new.topic not in partitions_now])

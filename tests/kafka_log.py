@@ -1,8 +1,8 @@
 """Reads topics whole, from their first record to what is their end now."""
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -16,10 +16,10 @@ class LogRecord(NamedTuple):
     headers: dict[str, bytes]
 
 
-def read_topic(bootstrap: str, topic: str) -> list[LogRecord]:
+def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **({"bootstrap.servers": kafka} if isinstance(kafka, str) else kafka),
             "group.id": "tests",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

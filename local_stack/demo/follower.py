@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from local_stack.errors import StackError
 from local_stack.reach import LOOK
+from local_stack.settings_check import kafka_client
 from shared.envelope import ID, REASON
 from shared.topology import Flow
 
@@ -42,7 +43,7 @@ class Follower:
         self._waiting = {lane for job in jobs for lane in job.waits_in}
         self._reader = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **kafka_client(bootstrap),
                 "group.id": "headrace-demo",  # required; nothing is subscribed or committed
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",

@@ -16,7 +16,7 @@ from local_stack.doctor.findings import Finding, green, red, yellow
 from local_stack.errors import StackError
 from local_stack.folder_flow import flow_reference
 from local_stack.paths import CHECKOUT
-from local_stack.settings_check import chosen_flow
+from local_stack.settings_check import chosen_flow, kafka_client
 from stream_jobs.store import StoreAwayError, connect
 
 ANSWER_S = 5.0
@@ -96,9 +96,11 @@ def _live_postmaster(folder: Path) -> int | None:
 
 def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
     try:
-        topics = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(
-            timeout=ANSWER_S
-        )
+        client = kafka_client(bootstrap)
+    except StackError:  # told already
+        return []
+    try:
+        topics = AdminClient({**client, "log_level": 0}).list_topics(timeout=ANSWER_S)
     except KafkaException as error:
         reason = error.args[0].str()
         return [red("Kafka", f"{bootstrap} does not answer: {reason}", fix)]

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     KafkaConnectionError,
     KafkaError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
+    TopicAuthorizationFailedError,
 )
 
 from gateway import producer_keeper, raw_log
@@ -49,17 +51,21 @@ class FakeBatch:
 class FakeProducer:
     made: list["FakeProducer"]
     starts_fail = 0
+    why: type[Exception] = KafkaConnectionError
 
     def __init__(self, **_: object) -> None:
         self.made.append(self)
         self.answer: Any = SimpleNamespace(offset=7, log_start_offset=0)
         self.send_hangs = self.stop_hangs = False
         self.topics: set[str] = {TOPIC}
+        self.unauthorized: set[str] = set()
         self.answers_probes = True
         self.batches: list[list[bytes]] = []
         self._sender = SimpleNamespace(sender_task=None, _fail_all=None)
         self.client = SimpleNamespace(
-            cluster=SimpleNamespace(partitions_for_topic=self._partitions),
+            cluster=SimpleNamespace(
+                partitions_for_topic=self._partitions, unauthorized_topics=self.unauthorized
+            ),
             set_topics=self._nothing,
             force_metadata_update=self._nothing,
             fetch_all_metadata=self._probe,
@@ -69,7 +75,7 @@ class FakeProducer:
     async def start(self) -> None:
         if FakeProducer.starts_fail:
             FakeProducer.starts_fail -= 1
-            raise KafkaConnectionError
+            raise FakeProducer.why
         self._sender.sender_task = asyncio.create_task(asyncio.Event().wait())
 
     async def stop(self) -> None:
@@ -109,6 +115,7 @@ class FakeProducer:
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     FakeProducer.made, FakeProducer.starts_fail = [], 0
+    FakeProducer.why = KafkaConnectionError
     monkeypatch.setattr(raw_log, "AIOKafkaProducer", FakeProducer)
     for name in ("_START_PAUSE_S", "_PROBE_EVERY_S", "_PROBE_DEADLINE_S", "_STOP_DEADLINE_S"):
         monkeypatch.setattr(producer_keeper, name, 0.02)
@@ -181,6 +188,47 @@ def test_a_missing_topic_is_definite_and_costs_no_producer() -> None:
         with pytest.raises(NotWritten, match="topic_missing"):
             await _append(log)
         assert len(FakeProducer.made) == 1
+
+    _with_log(body)
+
+
+def test_a_topic_that_the_gateway_may_not_even_see_is_not_told_as_missing() -> None:
+    async def body(log: RawLog) -> None:
+        _last().topics.clear()
+        _last().unauthorized.add(TOPIC)
+        with pytest.raises(NotWritten, match="not_authorized"):
+            await _append(log)
+        assert log.refusal() == f"Kafka does not let the gateway write to {TOPIC}"
+
+    _with_log(body)
+
+
+def test_a_refused_write_is_told_until_one_succeeds() -> None:
+    async def body(log: RawLog) -> None:
+        _last().answer = TopicAuthorizationFailedError(TOPIC)
+        with pytest.raises(NotWritten, match="not_authorized"):
+            await _append(log)
+        assert TOPIC in log.refusal()
+        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+        await _append(log)
+        assert log.refusal() == ""
+
+    _with_log(body)
+
+
+def test_a_gateway_that_may_write_nowhere_says_so_until_it_may() -> None:
+    async def body(log: RawLog) -> None:
+        FakeProducer.starts_fail = 10**6
+        FakeProducer.why = ClusterAuthorizationFailedError
+        _last()._sender.sender_task.cancel()
+        await _until(log.refusal)
+        with pytest.raises(NotWritten, match="not_authorized"):
+            await _append(log)
+        assert log.refusal() == "Kafka does not let the gateway write"
+        FakeProducer.starts_fail = 0
+        await _until(log.is_healthy)
+        await _append(log)
+        assert log.refusal() == ""
 
     _with_log(body)
 

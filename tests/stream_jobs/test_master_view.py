@@ -35,7 +35,7 @@ def test_changes_are_seen_and_old_knowledge_is_refused(job_settings: JobSettings
     _publish(job_settings, "device-a", {"area": "one"})
     _publish(job_settings, "device-b", {"area": "one"})
     _confirm(job_settings, age_s=0)
-    view = MasterView(job_settings.kafka_bootstrap, TABLES, age_max_s=60)
+    view = MasterView(job_settings.kafka, TABLES, age_max_s=60)
     view.refresh()
     assert view.find("device", "device-a") == {"area": "one"}
     assert view.find("device", RELAY_HEARTBEAT_KEY) is None
@@ -61,4 +61,4 @@ def test_changes_are_seen_and_old_knowledge_is_refused(job_settings: JobSettings
 
     eventually(is_refused, within_s=10)
     with pytest.raises(StaleMasterDataError, match="last confirmed"):
-        MasterView(job_settings.kafka_bootstrap, TABLES, age_max_s=60).refresh()
+        MasterView(job_settings.kafka, TABLES, age_max_s=60).refresh()

@@ -1,0 +1,30 @@
+from typing import Annotated
+
+import typer
+
+from local_stack.output import Output, OutputOption, say_json
+from local_stack.progress import say
+
+
+def acls(
+    principal: Annotated[
+        str, typer.Option(help="Who an application is; {application} stands for its name.")
+    ] = "User:headrace-{application}",
+    bootstrap: Annotated[str, typer.Option(help="What the commands name.")] = "localhost:9092",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List what each application needs to be allowed in Kafka, as commands for kafka-acls.
+
+    With --principal User:headrace all of them are one user.
+
+    Example: ./headrace acls --bootstrap kafka:9093
+    """
+    from local_stack.kafka_acls import as_commands, as_documents
+    from local_stack.settings_check import chosen_flow
+    from shared.acls import acls as needed
+
+    found = needed(chosen_flow())
+    if output is Output.JSON:
+        say_json(as_documents(found, principal))
+    else:
+        say("\n".join(as_commands(found, principal, bootstrap)))

@@ -1,0 +1,96 @@
+"""What each application may do in Kafka: the least that it works with, derived from the flow."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, master_topic
+
+Kind = Literal["topic", "group", "cluster"]
+Operation = Literal[
+    "READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"
+]
+CLUSTER = "kafka-cluster"
+
+
+class Acl(NamedTuple):
+    """READ and WRITE include DESCRIBE."""
+
+    application: str
+    operation: Operation
+    kind: Kind
+    name: str
+
+
+def acls(flow: Flow) -> list[Acl]:
+    every = [topic.name for topic in flow.topics()]
+    return [
+        *_gateway(flow, every),
+        *_jobs(flow),
+        *_relay(flow),
+        *_topics(every),
+        *_operator(every),
+    ]
+
+
+def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
+    written = [endpoint.topic for endpoint in flow.endpoints]
+    read = [*(row.topic for row in flow.with_state), JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
+    yield from _write("gateway", written)
+    yield from _on_topics("gateway", "READ", read)
+    # /health tells what is missing and how much lies in the lanes
+    others = [topic for topic in every if topic not in (*written, *read)]
+    yield from _on_topics("gateway", "DESCRIBE", others)
+    yield from _asks("gateway", "headrace-gateway", "headrace-view")
+
+
+def _jobs(flow: Flow) -> Iterable[Acl]:
+    for job in flow.jobs():
+        # what persist emits and parks goes through the outbox: the relay writes it
+        emits = () if job.name == "persist" else (*job.emits, *job.waits_in, *job.parks_in)
+        yield from _on_topics(job.name, "READ", (*job.ignited_by, *job.looks_up))
+        yield from _write(job.name, (*emits, JOB_STATUS_TOPIC))
+        # publishes its progress as the offsets of this group
+        yield Acl(job.name, "READ", "group", f"headrace-{job.name}")
+        if job.looks_up:
+            yield from _asks(job.name, "headrace-master-view")
+        yield from _last_word(job.name)
+
+
+def _relay(flow: Flow) -> Iterable[Acl]:
+    persist = next(job for job in flow.jobs() if job.name == "persist")
+    masters = [master_topic(table) for table in flow.published_tables]
+    written = (*persist.emits, *persist.parks_in, *masters, JOB_STATUS_TOPIC)
+    yield from _write("relay", written)
+    yield from _last_word("relay")
+
+
+def _topics(every: list[str]) -> Iterable[Acl]:
+    for operation in ("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"):
+        yield from _on_topics("topics", operation, every)
+
+
+def _operator(every: list[str]) -> Iterable[Acl]:
+    """`./headrace` from a terminal: tail, demo, doctor, credentials."""
+    yield from _on_topics("operator", "READ", every)
+    yield from _write("operator", [CREDENTIAL_TOPIC])
+    yield from _asks("operator", "headrace-tail", "headrace-demo")
+
+
+def _last_word(application: str) -> Iterable[Acl]:
+    """The health check of its container."""
+    yield Acl(application, "READ", "topic", JOB_STATUS_TOPIC)
+    yield from _asks(application, "headrace-last-word")
+
+
+def _write(application: str, topics: Iterable[str]) -> Iterable[Acl]:
+    yield from _on_topics(application, "WRITE", topics)
+    yield Acl(application, "IDEMPOTENT_WRITE", "cluster", CLUSTER)
+
+
+def _asks(application: str, *groups: str) -> Iterable[Acl]:
+    """Consumers that are told what to read look for their group all the same."""
+    return [Acl(application, "DESCRIBE", "group", group) for group in groups]
+
+
+def _on_topics(application: str, operation: Operation, topics: Iterable[str]) -> Iterable[Acl]:
+    return [Acl(application, operation, "topic", topic) for topic in topics]

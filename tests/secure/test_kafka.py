@@ -1,0 +1,185 @@
+"""A broker with TLS, logins and ACLs: each part comes in as its own user, with what is listed."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+
+from benchmarks.job_environment import job_environment
+from gateway.probes import KafkaProbe
+from shared.flow import FLOW
+from shared.settings import JobSettings, Settings
+from shared.topology import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, master_topic
+from tests.certificates import Authority
+from tests.gateway.support import GatewayProcess, until
+from tests.job_process import JobProcess
+from tests.kafka_log import eventually, read_topic
+from tests.secure_kafka import PLAIN_PASSWORD, SecureKafka, acls_of
+
+pytestmark = pytest.mark.stack
+
+TOPIC = "ingest.telemetry.v1"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with SecureKafka(tmp_path_factory.mktemp("secure-kafka")) as kafka:
+        kafka.make_users("headrace-gateway", "headrace-topics")
+        kafka.allow(acls_of("topics"))
+        run(kafka.variables("headrace-topics"), "stream_jobs", "topics")
+        yield kafka
+
+
+def run(variables: dict[str, str], *arguments: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def write(kafka: SecureKafka, topic: str, key: str, value: Any) -> None:
+    producer = Producer({**kafka.mtls("admin"), "partitioner": "murmur2_random"})
+    producer.produce(topic, orjson.dumps(value), key)
+    assert producer.flush(10) == 0
+
+
+def kafka_check(gateway: GatewayProcess) -> dict[str, Any]:
+    check: dict[str, Any] = gateway.client.get("/health").json()["checks"]["kafka:connection"][0]
+    return check
+
+
+def bodies(kafka: SecureKafka) -> list[bytes | None]:
+    return [record.value for record in read_topic(kafka.mtls("admin"), TOPIC)]
+
+
+def test_a_gateway_without_acls_says_so_loses_nothing_and_goes_on_when_it_has_them(
+    kafka: SecureKafka, tmp_path: Path
+) -> None:
+    settings = {
+        name.removeprefix("HEADRACE_").lower(): value
+        for name, value in kafka.variables("headrace-gateway").items()
+    }
+    bootstrap = settings.pop("kafka_bootstrap")
+    with GatewayProcess(bootstrap, tmp_path, **settings) as gateway:
+
+        def refused() -> bool:
+            answer = gateway.post(body=b"refused").json()
+            return (answer.get("code"), answer.get("outcome")) == ("not_authorized", "definite")
+
+        def accepted() -> bool:
+            answer = gateway.post(body=b"accepted")
+            told.append(answer.status_code)
+            return "offset" in answer.json()
+
+        told: list[int] = []
+        until(refused, 20)
+        until(lambda: "does not let the gateway write" in kafka_check(gateway)["output"], 10)
+        assert kafka_check(gateway)["status"] == "fail"
+
+        kafka.allow(acls_of("gateway"))
+        until(accepted, 20)
+        until(lambda: kafka_check(gateway)["status"] == "pass", 10)
+
+        may_write = [a for a in acls_of("gateway") if (a.operation, a.name) == ("WRITE", TOPIC)]
+        kafka.forbid(may_write)
+        until(refused, 10)
+        assert TOPIC in kafka_check(gateway)["output"]
+        kafka.allow(may_write)
+        until(accepted, 10)
+
+        denials = kafka.denials_of("headrace-gateway")
+        write(kafka, "state.device.v1", "a-1", {"seen": 1, "_meta": {"version": 1}})
+        until(lambda: gateway.status("/state/a-1") == 200, 20)
+        assert kafka.denials_of("headrace-gateway") == denials
+    assert bodies(kafka).count(b"accepted") == told.count(202)
+    assert b"refused" not in bodies(kafka)
+
+
+def test_a_login_or_a_certificate_that_is_not_taken_is_told_as_that(
+    kafka: SecureKafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in kafka.variables("headrace-nobody").items():
+        monkeypatch.setenv(name, value)
+
+    def says() -> str:
+        probe = KafkaProbe(Settings().kafka, [], [])
+        told: list[str] = []
+        until(lambda: told.append(probe.look().server.output) or told[-1] != AWAY, 15)
+        return told[-1]
+
+    assert says() == "Kafka refuses the gateway's login"
+    monkeypatch.setenv("HEADRACE_KAFKA_CA_FILE", str(Authority(tmp_path).file))
+    assert says() == "Kafka and the gateway do not agree on TLS or its certificates"
+
+
+AWAY = "Kafka does not answer"
+
+
+def test_a_job_that_is_known_by_its_certificate_works_with_what_is_listed(
+    kafka: SecureKafka, tmp_path: Path
+) -> None:
+    kafka.allow(acls_of("enrich"))
+    now_ms = int(time.time() * 1000)
+    for table in FLOW.master_tables:
+        write(kafka, master_topic(table), RELAY_HEARTBEAT_KEY, {"as_of_ms": now_ms})
+    issued = kafka.authority.issue("CN=headrace-enrich")
+    variables = {
+        "HEADRACE_KAFKA_SECURITY": "ssl",
+        "HEADRACE_KAFKA_CA_FILE": str(kafka.authority.file),
+        "HEADRACE_KAFKA_CERT_FILE": str(issued.cert_file),
+        "HEADRACE_KAFKA_KEY_FILE": str(issued.key_file),
+        **job_environment(),
+    }
+    write(kafka, TOPIC, "device-0001", {"value": 1})  # of a device that nobody knows: it waits
+    settings = JobSettings(kafka_bootstrap=kafka.bootstrap_mtls, state_dir=tmp_path)
+    log = tmp_path / "enrich.log"
+    with JobProcess("enrich", settings, log, variables):
+        eventually(lambda: waiting(kafka) == {"device-0001"}, 60)
+        eventually(lambda: job_says(kafka).get("lag_records") == 0, 30)
+    assert "PRIVATE KEY" not in log.read_text()
+    assert kafka.denials_of("headrace-enrich") == 0
+
+
+def waiting(kafka: SecureKafka) -> set[str]:
+    records = read_topic(kafka.mtls("admin"), "retry.enrich.v1")
+    return {record.key.decode() for record in records if record.key}
+
+
+def job_says(kafka: SecureKafka) -> dict[str, Any]:
+    said = [
+        orjson.loads(r.value or b"{}") for r in read_topic(kafka.mtls("admin"), JOB_STATUS_TOPIC)
+    ]
+    return said[-1] if said else {}
+
+
+def test_an_operator_looks_with_a_plain_login(kafka: SecureKafka) -> None:
+    kafka.allow(acls_of("operator"))
+    variables = kafka.variables("headrace-operator")
+    del variables["HEADRACE_KAFKA_SASL_PASSWORD_FILE"]
+    variables["HEADRACE_KAFKA_SASL_MECHANISM"] = "PLAIN"
+    variables["HEADRACE_KAFKA_SASL_PASSWORD"] = PLAIN_PASSWORD
+    run(variables, "local_stack", "credentials", "add", "--operator")
+    assert "headrace" not in run(variables, "local_stack", "tail", "credential.v1")
+    assert run(variables, "local_stack", "credentials", "list").count("operator") == 1
+    ran = subprocess.run(
+        [sys.executable, "-m", "local_stack", "doctor"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"all {len(FLOW.topics())} there" in ran.stdout
+    assert PLAIN_PASSWORD not in ran.stdout + ran.stderr
+    assert kafka.denials_of("headrace-operator") == 0
