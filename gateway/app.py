@@ -13,14 +13,14 @@ from gateway.admin_port import AdminPort
 from gateway.admission import Admission
 from gateway.auth.guard import Guard
 from gateway.auth.who import Who, Whoever
-from gateway.counts import Counts
 from gateway.health import Health, health_routes, probe_routes
 from gateway.ingest import Ingest
 from gateway.metrics import IN_FLIGHT_BYTES, IN_FLIGHT_PAYLOADS, Metrics, metrics_routes
+from gateway.node import Node
 from gateway.openapi import describe
 from gateway.outcomes import Log
 from gateway.problems import HANDLERS
-from gateway.rate_limits import Buckets, rate_limits
+from gateway.rate_limits import rate_limits
 from gateway.state import state_routes
 from gateway.state_view import StateView
 from shared.settings import GatewaySettings
@@ -43,12 +43,12 @@ def create_app(
     health: Health,
     background: Sequence[Background] = (),
     who: Who | None = None,
-    counts: Counts | None = None,
+    node: Node | None = None,
     metrics: Metrics | None = None,
-    buckets: Buckets | None = None,
     admin_sockets: Sequence[socket.socket] = (),
 ) -> FastAPI:
     """Where there are `admin_sockets`, devices find on their port what is for them and no more."""
+    node = node or Node()
     admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
     ingest = Ingest(
         flow,
@@ -56,8 +56,8 @@ def create_app(
         admission,
         settings,
         who or Whoever(),
-        counts or Counts.alone(),
-        rate_limits(settings, buckets),
+        node.counts,
+        rate_limits(settings, node.buckets),
     )
     if metrics is not None:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
@@ -65,12 +65,12 @@ def create_app(
     device_routes: list[BaseRoute] = [
         Mount("/v1", app=ingest),  # first: the hot path passes no other route
         *state_routes(flow, state_view),
-        *probe_routes(log),
+        *probe_routes(log, node),
     ]
     admin_routes = [*health_routes(health), *(metrics_routes(metrics) if metrics else [])]
     every_route = [*device_routes, *admin_routes]
     if admin_sockets:
-        admin = _app([*admin_routes, *probe_routes(log)], who, docs=settings.docs)
+        admin = _app([*admin_routes, *probe_routes(log, node)], who, docs=settings.docs)
         describe(admin, every_route, flow, settings)
         background = (*background, AdminPort(admin, settings, admin_sockets))
         return _app(device_routes, who, docs=False, background=background)

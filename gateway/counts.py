@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.ingest_record import Item
-from gateway.node_numbers import NodeNumbers, Row
+from gateway.node_numbers import Row
 from gateway.outcomes import NotWritten, Outcome, OutcomeUnknown, Receipt, Spooled
 from gateway.problems import UNKNOWN_OUTCOME, Problem
 
@@ -30,10 +30,6 @@ class Counts:
     def __init__(self, row: Row) -> None:
         self.row = row
         self._endpoints: dict[str, _Places] = {}
-
-    @classmethod
-    def alone(cls) -> "Counts":
-        return cls(NodeNumbers(1).row(0))
 
     def accepted(self, endpoint: str, outcome: Receipt | Spooled) -> None:
         places = self._places(endpoint)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from gateway.health_report import Observation, report
+from gateway.node import Node
 from gateway.outcomes import Log
 from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
 from gateway.problems import Problem, retry_after
@@ -39,6 +40,7 @@ class Health:
         state_view: StateView,
         spool: Spool | None = None,
         refusal: Callable[[], str] = str,
+        node: Node | None = None,
     ) -> None:
         self.jobs = (*(job.name for job in flow.jobs()), RELAY)
         self.lanes = flow.lanes
@@ -47,6 +49,7 @@ class Health:
         self._log = log
         self._spool = spool
         self._refusal = refusal
+        self._node = node or Node()
         self.view = state_view
         self._kafka = KafkaSeen(_NOT_LOOKED)
         self._postgres = _NOT_LOOKED
@@ -77,6 +80,8 @@ class Health:
                 postgres=_fresh(self._postgres, self._postgres_seen_s, now_s),
                 accepts=self._log.is_healthy(),
                 refusal=self._refusal(),
+                workers=self._node.workers,
+                workers_ready=self._node.workers_ready(),
                 spool=None if self._spool is None else self._spool.state(),
                 view=self.view.progress(),
                 job_statuses=self.view.values(JOB_STATUS_TOPIC),
@@ -112,11 +117,18 @@ def _fresh(seen: Seen, seen_s: float, now_s: float) -> Seen:
     return seen
 
 
-def probe_routes(log: Log) -> list[BaseRoute]:
+def probe_routes(log: Log, node: Node) -> list[BaseRoute]:
     async def livez(_: Request) -> Response:
         return _answer({"status": "pass"}, 200)
 
     async def readyz(_: Request) -> Response:
+        if node.is_ending:
+            raise Problem(
+                503,
+                "ending",
+                "this gateway is about to end: send what comes next to another one",
+                headers=retry_after(1),
+            )
         if not log.is_healthy():
             raise Problem(
                 503,

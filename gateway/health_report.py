@@ -31,6 +31,8 @@ class Observation(NamedTuple):
     job_statuses: Mapping[bytes, bytes]
     spool: SpoolState | None = None
     refusal: str = ""  # what Kafka does not let the gateway write
+    workers: int = 1
+    workers_ready: int = 1
 
 
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         "kafka:connection": _kafka(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
+        **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "state_view:lag": _view(seen),
         **{f"job:{job}": _job(status, seen.at_ms) for job, status in statuses.items()},
@@ -71,6 +74,12 @@ def _kafka(seen: Observation) -> Check:
         missing = "topics are missing: " + ", ".join(seen.kafka.missing_topics)
         return {**check, "status": "warn", "output": missing}
     return check
+
+
+def _workers(seen: Observation) -> Check:
+    less = seen.workers_ready < seen.workers
+    output = f"{seen.workers} there should be" if less else ""
+    return _check("warn" if less else "pass", seen.workers_ready, "workers", output)
 
 
 def _spool(spool: SpoolState) -> Check:

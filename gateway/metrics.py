@@ -20,7 +20,8 @@ from starlette.routing import BaseRoute
 
 from gateway import VERSION
 from gateway.counts import ACCEPTED, BOUNDS, PRODUCE_BUCKET, PRODUCE_S, REFUSED
-from gateway.node_numbers import Name, NodeNumbers, Row
+from gateway.node import WORKER_RESTARTS, WORKERS_READY, Node
+from gateway.node_numbers import Name
 from gateway.spool import Spool, SpoolState
 
 IN_FLIGHT_PAYLOADS = "in_flight_payloads"
@@ -33,9 +34,11 @@ _COUNTERS = {
     ACCEPTED: ("Payloads that were answered with a receipt", ("endpoint", "into")),
     REFUSED: ("Payloads that were not, by the code of the answer", ("endpoint", "reason")),
     PRODUCER_REPLACEMENTS: ("Kafka producers that had to be replaced", ()),
+    WORKER_RESTARTS: ("Workers that ended and were started again", ()),
 }
-_GAUGES = {
+GAUGES = {
     IN_FLIGHT_PAYLOADS: "Payloads that are being written",
+    WORKERS_READY: "Workers that take payloads now",
     IN_FLIGHT_BYTES: "Bytes of bodies in memory, half-read ones included",
 }
 
@@ -44,9 +47,8 @@ class Metrics(Collector):
     """What arises all the time is counted where it does (`Counts`). The rest is read from whoever
     knows it, each second, for the day when another worker is asked."""
 
-    def __init__(self, numbers: NodeNumbers, row: Row, spool: Spool | None = None) -> None:
-        self._numbers = numbers
-        self._row = row
+    def __init__(self, node: Node, spool: Spool | None = None) -> None:
+        self._node = node
         self._spool = spool
         self._sources: dict[Name, Callable[[], float]] = {}
         self._noting: asyncio.Task[None] | None = None
@@ -56,7 +58,7 @@ class Metrics(Collector):
 
     def add_counter(self, name: str, read: Callable[[], float]) -> None:
         """`read` counts from the start of this process, the metric from that of the node."""
-        before = self._row.get((name,))
+        before = self._node.row.get((name,))
         self._sources[name,] = lambda: before + read()
 
     async def start(self) -> None:
@@ -74,19 +76,22 @@ class Metrics(Collector):
 
     def _note(self) -> None:
         for name, read in self._sources.items():
-            self._row.set(name, read())
+            self._node.row.set(name, read())
 
     def collect(self) -> Iterator[Metric]:
         self._note()
-        numbers = self._numbers.sums()
+        numbers = self._node.numbers.sums()
         yield _build_info()
         for name, (meaning, labels) in _COUNTERS.items():
             counter = CounterMetricFamily(_PREFIX + name, meaning, labels=labels)
             for values, number in _of(name, numbers):
                 counter.add_metric(values, number)
             yield counter
-        for name, meaning in _GAUGES.items():
+        for name, meaning in GAUGES.items():
             yield GaugeMetricFamily(_PREFIX + name, meaning, numbers.get((name,), 0.0))
+        yield GaugeMetricFamily(
+            f"{_PREFIX}workers", "Workers that there should be", self._node.workers
+        )
         yield _produce_seconds(numbers)
         if self._spool is not None:
             yield from _spool(self._spool.state())

@@ -2,8 +2,10 @@
 
 import math
 import socket
+import time
 from asyncio import Protocol
 from functools import partial
+from types import FrameType
 from typing import cast
 
 import uvicorn
@@ -11,7 +13,10 @@ from fastapi import FastAPI
 
 from gateway.connections import Connections, affordable
 from gateway.http_protocol import GatewayProtocol, Limits
+from gateway.node import Node
 from shared.settings import GatewaySettings
+
+_LAST_ANSWER = (b"connection", b"close")
 
 
 class CannotListenError(Exception):
@@ -37,15 +42,49 @@ def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
     )
 
 
-def listen(host: str, port: int, setting: str) -> list[socket.socket]:
+class GatewayServer(uvicorn.Server):
+    """Says good-bye before it closes: for a moment connections are still taken and each answer is
+    the last of its connection, so that no request runs into a socket that was just closed."""
+
+    def __init__(self, config: uvicorn.Config, node: Node, drain_s: float) -> None:
+        super().__init__(config)
+        self._node = node
+        self._drain_s = drain_s
+        self._closes_at_s: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except OSError as error:
+            await self.lifespan.shutdown()
+            raise CannotListenError(f"cannot listen any more: {error}") from None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._closes_at_s is None:
+            self._node.is_ending = True
+            self._closes_at_s = time.monotonic() + self._drain_s
+            self.config.encoded_headers.append(_LAST_ANSWER)
+            self.server_state.default_headers.append(_LAST_ANSWER)
+        else:  # the second time is meant
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._closes_at_s is not None and time.monotonic() >= self._closes_at_s:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def listen(host: str, port: int, setting: str, *, shared: bool = False) -> list[socket.socket]:
     """A socket for each address of the host. Opened before anything starts, so that a port that
-    is taken costs nothing but a sentence."""
+    is taken costs nothing but a sentence. Shared: other processes may listen there, too."""
     sockets: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in dict.fromkeys(found):
             sockets.append(one := socket.socket(family, kind, protocol))
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             one.bind(address)

@@ -165,7 +165,11 @@ class GatewaySettings(Settings):
     trusted_proxies: Annotated[str, AfterValidator(_networks)] = Field(
         "none", description="whose X-Forwarded-For counts; with commas"
     )
-
+    # how many processes, and how they end
+    gateway_workers: int = Field(1, ge=1, le=256)
+    shutdown_drain_s: float = Field(
+        0.5, ge=0, description="after SIGTERM: connections are still taken, each for one answer"
+    )
     # how long and how often a client may hold on
     head_deadline_s: float = Field(5.0, gt=0, description="a request's head has come by then")
     keep_alive_s: float = Field(5.0, gt=0, description="between two requests of a connection")

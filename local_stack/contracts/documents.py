@@ -50,6 +50,6 @@ def value_schemas(flow: Flow) -> dict[str, Fields]:
 
 def _openapi(flow_reference: str) -> dict[str, Any]:
     """As the gateway serves it where no other setting was changed."""
-    from gateway.__main__ import build
+    from gateway.worker import build
 
     return build(GatewaySettings.model_construct(flow=flow_reference)).openapi()

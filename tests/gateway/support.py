@@ -41,8 +41,10 @@ class FakeLog:
         self.failure: Outcome | RuntimeError | None = None
         self.healthy = True
         self.pause_s = 0.0
+        self.asked = 0
 
     def put(self, topic: str, record: outcomes.Record, tell: Tell) -> None:
+        self.asked += 1
         if isinstance(self.failure, RuntimeError):
             raise self.failure
         asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, record, tell)

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.app import create_app
 from gateway.metrics import Metrics
-from gateway.node_numbers import NodeNumbers
+from gateway.node import Node
 from gateway.server import CannotListenError, listen
 from shared.flow import FLOW
 from tests.gateway.support import Gateway, Served, serving
@@ -21,7 +21,7 @@ NOWHERE = ("/", "/redoc", "/admin", "/docs/oauth2-redirect", "/debug", "/config"
 @pytest.fixture
 def ports(gateway: Gateway) -> Iterator[tuple[Served, Served]]:
     """That for devices, that for operators."""
-    settings, numbers = gateway.settings, NodeNumbers(1)
+    settings = gateway.settings
     sockets = listen("127.0.0.1", 0, "HEADRACE_ADMIN_PORT")
     app = create_app(
         settings,
@@ -29,7 +29,7 @@ def ports(gateway: Gateway) -> Iterator[tuple[Served, Served]]:
         gateway.log,
         gateway.health.view,
         gateway.health,
-        metrics=Metrics(numbers, numbers.row(0)),
+        metrics=Metrics(Node()),
         admin_sockets=sockets,
     )
     admin = Served(*sockets[0].getsockname())

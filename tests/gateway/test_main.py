@@ -1,8 +1,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.gateway.support import free_port
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,26 @@ def test_a_bad_setting_is_named_in_one_sentence(name: str, value: str) -> None:
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith(name)
+
+
+def test_a_setting_that_only_a_worker_finds_wrong_ends_the_node(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("no key")
+    settings = {
+        "HEADRACE_GATEWAY_PORT": str(free_port()),
+        "HEADRACE_GATEWAY_WORKERS": "2",
+        "HEADRACE_STATE_DIR": str(tmp_path),
+        "HEADRACE_AUTH": "hmac",
+        "HEADRACE_CREDENTIALS_KEY_FILE": str(key),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "gateway"],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "HEADRACE_CREDENTIALS_KEY" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,5 +1,6 @@
 """What /metrics says after POSTs that went well and badly."""
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.app import create_app
 from gateway.counts import Counts
 from gateway.metrics import PRODUCER_REPLACEMENTS, Metrics
-from gateway.node_numbers import NodeNumbers
+from gateway.node import Node, SharedMemory
 from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record, Spooled
 from gateway.spool import Spool
 from gateway.spool_frame import Frame
@@ -24,13 +25,8 @@ ACCEPTED = "headrace_gateway_payloads_accepted_total"
 
 
 @pytest.fixture
-def numbers() -> NodeNumbers:
-    return NodeNumbers(2)
-
-
-@pytest.fixture
-def counts(numbers: NodeNumbers) -> Counts:
-    return Counts(numbers.row(0))
+def node() -> Node:
+    return Node(worker=0, workers=2)
 
 
 @pytest.fixture
@@ -41,19 +37,19 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 @pytest.fixture
-def metrics(numbers: NodeNumbers, counts: Counts, spool: Spool) -> Metrics:
-    return Metrics(numbers, counts.row, spool)
+def metrics(node: Node, spool: Spool) -> Metrics:
+    return Metrics(node, spool)
 
 
 @pytest.fixture
-def measured(gateway: Gateway, counts: Counts, metrics: Metrics) -> Gateway:
+def measured(gateway: Gateway, node: Node, metrics: Metrics) -> Gateway:
     app = create_app(
         gateway.settings,
         FLOW,
         gateway.log,
         gateway.health.view,
         gateway.health,
-        counts=counts,
+        node=node,
         metrics=metrics,
     )
     return gateway._replace(app=app)
@@ -79,7 +75,7 @@ def test_payloads_are_counted_by_endpoint_and_reason(measured: Gateway) -> None:
     measured.post()
     measured.log.failure = OutcomeUnknown()
     measured.post()
-    measured.log.failure = ValueError("a fault")
+    measured.log.failure = RuntimeError("a fault")
     measured.post()
     found = scraped(measured)
     assert {name: value for name, value in found.items() if name[0] in (ACCEPTED, REFUSED)} == {
@@ -136,20 +132,17 @@ def test_what_is_in_flight_is_shown_and_gone_again(measured: Gateway) -> None:
     assert scraped(measured)[("headrace_gateway_in_flight_payloads",)] == 0
 
 
-def test_the_counts_of_all_workers_are_added_up(measured: Gateway, numbers: NodeNumbers) -> None:
-    other = Counts(numbers.row(1))
+def test_the_counts_of_all_workers_are_added_up(measured: Gateway, node: Node) -> None:
+    other = Counts(node.numbers.row(1))
     for outcome in (Receipt("t", 0, 0), Receipt("t", 0, 1), Spooled("t")):
         other.accepted("telemetry", outcome)
-    Metrics(numbers, other.row).add_counter(PRODUCER_REPLACEMENTS, lambda: 2)
     measured.post()
     found = scraped(measured)
     assert found[ACCEPTED, "telemetry", "kafka"] == 3
     assert found[ACCEPTED, "telemetry", "spool"] == 1
 
 
-def test_a_counter_goes_on_where_the_last_process_in_its_row_ended(
-    numbers: NodeNumbers, metrics: Metrics
-) -> None:
+def test_a_counter_goes_on_where_the_last_process_in_its_row_ended() -> None:
     def shown(metrics: Metrics) -> float:
         return next(
             sample.value
@@ -158,11 +151,15 @@ def test_a_counter_goes_on_where_the_last_process_in_its_row_ended(
             if "replacements" in sample.name
         )
 
+    shared = SharedMemory.for_workers(1)
+    metrics = Metrics(Node(0, 1, shared))
     metrics.add_counter(PRODUCER_REPLACEMENTS, lambda: 2)
     assert shown(metrics) == 2
-    successor = Metrics(numbers, numbers.row(0))
+    successor = Metrics(Node(0, 1, shared))
     successor.add_counter(PRODUCER_REPLACEMENTS, lambda: 1)
     assert shown(successor) == 3
+    for memory_fd in shared:
+        os.close(memory_fd)
 
 
 def test_what_waits_on_disk_is_shown(measured: Gateway, spool: Spool) -> None:
