@@ -1,5 +1,6 @@
 """Records of event and state topics -> rows for PostgreSQL, or the reason why they can be none."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +15,7 @@ from shared.json_text import holds_nul
 from shared.topology import Flow
 
 _BIGINT_END = 1 << 63
+_SHA256 = re.compile(rb"[0-9a-f]{64}")
 
 
 class LogRecord(NamedTuple):
@@ -33,6 +35,7 @@ class EventRow(NamedTuple):
     time_ms: int
     arrived_ms: int
     origin: str
+    payload_sha256: str | None  # None: whoever wrote the record told none
     data: str
     completion_topic: str
     completion_headers: list[Header]  # but for its time, which is when the row was stored
@@ -51,12 +54,14 @@ class DeadLetter(NamedTuple):
     record: LogRecord
     reason: str
     detail: str
+    known_by: tuple[str, ...] = ()  # none: by its place and its bytes
 
     @property
     def id(self) -> str:
         """The same for the same record, whenever it is parked again."""
         digest = sha256(self.record.value or b"").hexdigest()
-        return derived_event_id("parked", "persist", str(self.record.position), digest)
+        known_by = self.known_by or (str(self.record.position), digest)
+        return derived_event_id("parked", "persist", *known_by)
 
 
 Row = EventRow | StateRow | DeadLetter
@@ -110,10 +115,24 @@ class RowMaker:
             time_ms=event.time_ms,
             arrived_ms=event.arrived_ms,
             origin=str(event.origin),
+            payload_sha256=_payload_sha256(record.headers),
             data=orjson.dumps(event.data).decode(),
             completion_topic=self.completion_by_type[event.type],
             completion_headers=_completion_headers(event, record.headers),
         )
+
+
+def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLetter:
+    """Of an event whose id another payload has. Known by id and payload: enrich may write the same
+    event again, elsewhere."""
+    detail = (
+        f"event id {row.event_id} is stored for the payload at {stored_origin} with sha256 "
+        f"{stored_sha256}; this one, at {row.origin}, has sha256 {row.payload_sha256}. Two "
+        "payloads came under one Idempotency-Key and the stored one is the event: if this one "
+        "is to count, send it again under a key of its own"
+    )
+    known_by = ("key_reuse", row.event_id, str(row.payload_sha256))
+    return DeadLetter(row.record, "key_reuse", detail, known_by)
 
 
 def _state_row(record: LogRecord, entity: str) -> StateRow | None:
@@ -149,6 +168,11 @@ def _json_value(record: LogRecord) -> bytes:
     if holds_nul(record.value):
         raise _UnfitError("nul_in_text", r"the value holds \u0000, which no row can")
     return record.value
+
+
+def _payload_sha256(headers: list[Header]) -> str | None:
+    told = envelope.find(headers, envelope.PAYLOAD_SHA256)
+    return told.decode() if told is not None and _SHA256.fullmatch(told) else None
 
 
 def _completion_headers(event: envelope.EventRecord, headers: list[Header]) -> list[Header]:

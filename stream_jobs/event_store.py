@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from shared.envelope import ID, TIME, failure_headers
 from shared.topology import dead_letter_topic
 from stream_jobs import store
-from stream_jobs.event_rows import DeadLetter, EventRow, Row, StateRow
+from stream_jobs.event_rows import DeadLetter, EventRow, Row, StateRow, key_reuse
 from stream_jobs.outbox import header_rows
 from stream_jobs.store import Connection, RowRefusedError, StoreAwayError, judged_errors
 
@@ -24,16 +24,17 @@ _INSERT_EVENTS = f"""
     WITH given AS MATERIALIZED (
         SELECT * FROM unnest(
             %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[],
-            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
         ) AS given (event_id, type, entity_id, time_ms, arrived_ms,
-                    origin, position, data, topic, headers)
+                    origin, position, payload_sha256, data, topic, headers)
     ), inserted AS (
         INSERT INTO headrace.event
-            (event_id, type, entity_id, event_time, arrived_at, origin, position, data)
+            (event_id, type, entity_id, event_time, arrived_at, origin, position,
+             payload_sha256, data)
         SELECT event_id, type, entity_id,
                'epoch'::timestamptz + time_ms * interval '1 millisecond',
                'epoch'::timestamptz + arrived_ms * interval '1 millisecond',
-               origin, position, data::jsonb
+               origin, position, payload_sha256, data::jsonb
         FROM given
         ON CONFLICT (event_id) DO NOTHING
         RETURNING event_id, row_key, headrace.rfc3339(stored_at) AS stored_at
@@ -45,6 +46,15 @@ _INSERT_EVENTS = f"""
                'entity_id', entity_id, 'stored_at', stored_at)::text, 'UTF8'),
            headers::jsonb || jsonb_build_array(jsonb_build_array('{TIME}', stored_at))
     FROM inserted JOIN given USING (event_id) ORDER BY row_key
+"""
+# A statement of its own, after the insert: only so it sees a row that another task's insert,
+# which this one had to wait for, has put there.
+_OTHER_PAYLOADS = """
+    SELECT number, stored.origin, stored.payload_sha256
+    FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS given (event_id, payload_sha256, number)
+    JOIN headrace.event AS stored USING (event_id)
+    WHERE stored.payload_sha256 <> given.payload_sha256
+    ORDER BY number
 """
 _UPSERT_STATES = """
     INSERT INTO headrace.entity_state AS stored
@@ -139,20 +149,26 @@ class EventStore:
     def _write_together(self, rows: Sequence[Row]) -> Written:
         if self._connection is None:
             self._connection = store.connect(self._url, "persist")
+        given: list[EventRow] = []
         events: dict[str, EventRow] = {}
         states: dict[tuple[str, str], StateRow] = {}
         letters: dict[str, DeadLetter] = {}
         for row in rows:
             match row:
                 case EventRow():
+                    given.append(row)
                     events.setdefault(row.event_id, row)
                 case StateRow():
                     _keep_newest(states, row)
                 case DeadLetter():
                     letters.setdefault(row.id, row)
         with judged_errors(), self._connection.transaction():
+            inserted = self._insert_events(events.values())
+            if inserted < len(given):
+                for letter in self._key_reuses(given):
+                    letters.setdefault(letter.id, letter)
             return Written(
-                events=self._insert_events(events.values()),
+                events=inserted,
                 states=self._upsert_states(states.values()),
                 parked=self._park(letters.values()),
             )
@@ -167,6 +183,7 @@ class EventStore:
                 row.arrived_ms,
                 row.origin,
                 str(row.record.position),
+                row.payload_sha256,
                 row.data,
                 row.completion_topic,
                 json.dumps(header_rows(row.completion_headers)),
@@ -174,6 +191,13 @@ class EventStore:
             for row in rows
         ]
         return self._execute(_INSERT_EVENTS, columns)
+
+    def _key_reuses(self, rows: Sequence[EventRow]) -> Iterator[DeadLetter]:
+        """Of those whose id another payload has, stored just now or at any time before."""
+        assert self._connection is not None
+        columns = [[row.event_id for row in rows], [row.payload_sha256 for row in rows]]
+        for number, origin, digest in self._connection.execute(_OTHER_PAYLOADS.encode(), columns):
+            yield key_reuse(rows[number - 1], origin, digest)
 
     def _upsert_states(self, rows: Iterable[StateRow]) -> int:
         columns = [

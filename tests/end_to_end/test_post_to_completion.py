@@ -1,3 +1,5 @@
+from hashlib import sha256
+
 import pytest
 
 from tests.end_to_end.conftest import Running
@@ -36,6 +38,30 @@ def test_another_model_and_a_devices_own_repeat(running: Running) -> None:
     running.eventually(lambda: running.folded({"device-0010": 2}))
     state = running.snapshots()["device-0010"]
     assert (state["count"], state["max"]) == (2, pytest.approx(100))
+
+
+def test_a_key_that_is_used_for_another_body_is_parked_once(running: Running) -> None:
+    device, key = "device-0011", {"Idempotency-Key": "8"}
+    bodies = [b'{"value": 1}', b'{"value": 2}', b'{"value": 1}', b'{"value": 2}']
+    answers = [running.post(device, body, **key).json() for body in bodies]
+    (event_id,) = {answer["id"] for answer in answers}
+    last = running.post(device, b'{"value": 3}').json()["id"]
+
+    def letters() -> list[dict[str, bytes]]:
+        records = read_topic(running.stack.kafka_bootstrap, "dlq.persist.v1")
+        return [r.headers for r in records if r.headers["ce_id"].decode() == event_id]
+
+    running.eventually(lambda: letters() != [])
+    running.eventually(lambda: running.completions_of({event_id, last}) == [event_id, last])
+    (letter,) = letters()
+    assert letter["ce_reason"] == b"key_reuse"
+    first = "/".join(str(answers[0][name]) for name in ("topic", "partition", "offset"))
+    assert first in letter["ce_detail"].decode()
+    query = "SELECT data->'value', payload_sha256 FROM headrace.event WHERE event_id = %s"
+    assert running.rows(query, event_id) == [(1, sha256(bodies[0]).hexdigest())]
+    running.eventually(lambda: running.folded({device: 2}))
+    state = running.snapshots()[device]
+    assert (state["count"], state["value"], state["max"]) == (2, 3, 3)
 
 
 def test_a_payload_of_an_unknown_device_is_kept_in_the_retry_lane(running: Running) -> None:

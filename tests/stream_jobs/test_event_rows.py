@@ -8,7 +8,14 @@ from shared.envelope import Position
 from shared.flow import FLOW
 from shared.ids import derived_event_id
 from shared.snapshot import Snapshot
-from stream_jobs.event_rows import DeadLetter, EventRow, LogRecord, RowMaker, StateRow
+from stream_jobs.event_rows import (
+    DeadLetter,
+    EventRow,
+    LogRecord,
+    RowMaker,
+    StateRow,
+    key_reuse,
+)
 
 _MAKER = RowMaker.of(FLOW)
 _ORIGIN = Position("ingest.telemetry.v1", 2, 7)
@@ -51,6 +58,40 @@ def test_an_event_becomes_a_row_and_its_completion() -> None:
     assert headers["ce_type"] == b"completion.reading"
     assert headers["traceparent"] == _TRACE[1]
     assert row.data == '{"value":1}'
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        (b"0a" * 32, "0a" * 32),
+        (None, None),
+        (b"", None),
+        (b"0A" * 32, None),
+        (b"0a" * 33, None),
+        (b"0a" * 32 + b"\n", None),
+        (b"\xff" * 64, None),
+    ],
+)
+def test_the_payloads_sha256_is_taken_from_the_headers(
+    told: bytes | None, known: str | None
+) -> None:
+    headers = [_TRACE] if told is None else [_TRACE, ("ce_payloadsha256", told)]
+    row = _MAKER.make(_event()._replace(headers=headers))
+    assert isinstance(row, EventRow)
+    assert row.payload_sha256 == known
+
+
+def test_the_letter_of_a_used_key_is_one_for_each_payload() -> None:
+    def letter(position: Position, digest: str) -> DeadLetter:
+        headers = [("ce_payloadsha256", digest.encode())]
+        row = _MAKER.make(_event()._replace(position=position, headers=headers))
+        assert isinstance(row, EventRow)
+        return key_reuse(row, "ingest.telemetry.v1/2/1", "0" * 64)
+
+    second_writing = _PLACE._replace(offset=99)
+    assert letter(_PLACE, "1" * 64).id == letter(second_writing, "1" * 64).id
+    assert letter(_PLACE, "1" * 64).id != letter(_PLACE, "2" * 64).id
+    assert letter(_PLACE, "1" * 64).reason == "key_reuse"
 
 
 def test_a_snapshot_becomes_a_row_without_its_bookkeeping() -> None:

@@ -1,5 +1,7 @@
 import json
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -10,11 +12,16 @@ from shared.ids import derived_event_id
 from stream_jobs import event_store, store
 from stream_jobs.event_rows import DeadLetter, EventRow, LogRecord, Row, StateRow
 from stream_jobs.event_store import CHUNK_BYTES_MAX, EventStore, Written, chunks
-from stream_jobs.outbox import Outbox
+from stream_jobs.outbox import Outbox, OutboxRow
 from stream_jobs.store import StoreAwayError
 
 
-def _event(number: int, data: str = '{"value": 1}', event_id: str | None = None) -> EventRow:
+def _event(
+    number: int,
+    data: str = '{"value": 1}',
+    event_id: str | None = None,
+    payload_sha256: str | None = None,
+) -> EventRow:
     record = LogRecord(
         Position("event.reading.v1", 0, number), b"d", data.encode(), [("ce_id", b"e%d" % number)]
     )
@@ -27,7 +34,8 @@ def _event(number: int, data: str = '{"value": 1}', event_id: str | None = None)
         f"device-{number % 7}",
         1_000,
         2_123,
-        "ingest.telemetry.v1/0/1",
+        f"ingest.telemetry.v1/0/{number}",
+        payload_sha256,
         data,
         "completion.reading.v1",
         headers,
@@ -116,6 +124,109 @@ def test_a_dead_letter_keeps_the_bytes_it_came_with(
     assert writer.write([letter]) == Written(parked=1)
     (row,) = Outbox(connection).pending(10)
     assert (row.key, row.value, dict(row.headers)["x"]) == (None, b"\x00\xff", b"\xff\x00")
+
+
+def _letters(connection: store.Connection) -> list[OutboxRow]:
+    return [row for row in Outbox(connection).pending(5_000) if row.topic == "dlq.persist.v1"]
+
+
+_ONE, _OTHER, _THIRD = "1" * 64, "2" * 64, "3" * 64
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("together", [True, False], ids=["one chunk", "a later chunk"])
+def test_another_payload_under_a_used_id_is_parked_once(
+    writer: EventStore, connection: store.Connection, together: bool
+) -> None:
+    first, repeat = _event(1, payload_sha256=_ONE), _event(2, '{"value": 1.0}', "e1", _ONE)
+    other, third = _event(3, '{"value": 2}', "e1", _OTHER), _event(4, "{}", "e1", _THIRD)
+    rows = [first, repeat, other, _event(5, payload_sha256=_ONE), _event(5), third, repeat]
+    batches = [rows] if together else [[row] for row in rows]
+
+    def write() -> Written:
+        return sum((writer.write(batch) for batch in batches), Written())
+
+    assert write() == Written(events=2, parked=2)
+    assert write() == Written()
+    assert writer.write(rows) == Written()  # as other chunks than the first time
+    assert _one(
+        connection,
+        "SELECT origin, payload_sha256, data FROM headrace.event WHERE event_id = 'e1'",
+    ) == (first.origin, _ONE, {"value": 1})
+    letters = _letters(connection)
+    assert [letter.value for letter in letters] == [other.record.value, third.record.value]
+    headers = dict(letters[0].headers)
+    assert headers["ce_reason"] == b"key_reuse"
+    assert headers["ce_origin"] == b"event.reading.v1/0/3"
+    assert headers["ce_detail"].decode() == (
+        f"event id e1 is stored for the payload at ingest.telemetry.v1/0/1 with sha256 {_ONE}; "
+        f"this one, at ingest.telemetry.v1/0/3, has sha256 {_OTHER}. Two payloads came under one "
+        "Idempotency-Key and the stored one is the event: if this one is to count, send it again "
+        "under a key of its own"
+    )
+
+
+@pytest.mark.stack
+def test_a_second_writing_of_a_parked_event_is_no_second_letter(writer: EventStore) -> None:
+    other = _event(2, '{"value": 2}', "e1", _OTHER)
+    elsewhere = LogRecord(Position("event.reading.v1", 0, 9), b"d", b"{}", other.record.headers)
+    assert writer.write([_event(1, payload_sha256=_ONE), other]) == Written(events=1, parked=1)
+    assert writer.write([other._replace(record=elsewhere)]) == Written()
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("stored", "came"),
+    [(_ONE, _ONE), (None, _ONE), (_ONE, None)],
+    ids=["equal", "none stored", "none came"],
+)
+def test_repeats_of_one_payload_or_of_an_unknown_one_make_no_letter(
+    writer: EventStore, connection: store.Connection, stored: str | None, came: str | None
+) -> None:
+    rows = [_event(n, payload_sha256=stored) for n in range(1_000)]
+    repeats = [_event(1_000 + n, "{}", f"e{n}", came) for n in range(1_000)]
+    assert writer.write([*rows, *repeats]) == Written(events=1_000)
+    assert writer.write(repeats) == Written()
+    assert _letters(connection) == []
+
+
+@pytest.mark.stack
+def test_another_payload_that_a_task_stores_at_the_same_time_is_seen(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with connection.transaction():
+            connection.execute(
+                """INSERT INTO headrace.event (event_id, type, entity_id, event_time, arrived_at,
+                                               origin, position, payload_sha256, data)
+                   VALUES ('e1', 'reading', 'd', now(), now(), 'o', 'p', %s, '{}')""",
+                (_ONE,),
+            )
+            waits = pool.submit(writer.write, [_event(1, payload_sha256=_OTHER)])
+            while not _one(connection, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                assert not waits.done()
+                time.sleep(0.05)
+        assert waits.result(30) == Written(parked=1)
+
+
+@pytest.mark.stack
+def test_only_rows_that_were_there_cost_a_statement_more(
+    writer: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write([_event(0, payload_sha256=_ONE)])
+    connection, statements = writer._connection, []
+    assert connection is not None
+    execute = connection.execute
+
+    def noted(statement: bytes, arguments: Any) -> Any:
+        statements.append(statement)
+        return execute(statement, arguments)
+
+    monkeypatch.setattr(connection, "execute", noted)
+    writer.write([_event(n, payload_sha256=_ONE) for n in range(1, 100)])
+    assert len(statements) == 1
+    writer.write([_event(n, payload_sha256=_ONE) for n in range(90, 200)])
+    assert len(statements) == 1 + 2
 
 
 @pytest.mark.stack
