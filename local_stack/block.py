@@ -5,6 +5,7 @@ import shutil
 import sys
 from shlex import quote
 
+from local_stack.operator_token import operator_token
 from local_stack.settings_check import chosen_flow
 from local_stack.stack import Stack
 from shared.model import Example
@@ -27,12 +28,13 @@ def ready_block(stack: Stack, seconds: float) -> str:
     lines = [f"  {name:<16} {value}" for name, value in rows.items()]
     edge = "─" * (len(WARNING) + 2)
     box = [f"  ┌{edge}┐", f"  │ {WARNING} │", f"  └{edge}┘"]
-    calls = try_it(stack.gateway_url, chosen_flow())
+    asks = operator_token(stack.state_dir) is not None
+    calls = try_it(stack.gateway_url, chosen_flow(), asks_who=asks)
     head = f"Headrace is ready in {seconds:.1f} s. Ctrl-C stops it."
     return "\n".join(["", head, "", *lines, "", *box, "", "Try it:", "", *calls, ""])
 
 
-def try_it(gateway_url: str, flow: Flow) -> list[str]:
+def try_it(gateway_url: str, flow: Flow, *, asks_who: bool = False) -> list[str]:
     """The first payload that the flow gives as an example, and what it comes to."""
     endpoint = next((row for row in flow.endpoints if row.example), flow.endpoints[0])
     entity_id, payload = endpoint.example or Example(f"{endpoint.name}-0001", {})
@@ -41,9 +43,14 @@ def try_it(gateway_url: str, flow: Flow) -> list[str]:
     body = json.dumps(payload)
     if shutil.which("curl"):
         header = "-H 'content-type: application/json'"
-        lines = [f"curl -i -X POST {post} {header} -d {quote(body)}", f"curl {state}"]
+        who = ' -H "Authorization: Bearer $TOKEN"' if asks_who else ""
+        lines = [f"curl -i -X POST {post}{who} {header} -d {quote(body)}", f"curl {state}{who}"]
     else:
-        asked = [f'post("{post}", content={json.dumps(body)})', f'get("{state}")']
-        code = [f"import httpx; print(httpx.{call}.text)" for call in asked]
+        who = ', headers={"authorization": "Bearer " + os.environ["TOKEN"]}' if asks_who else ""
+        asked = [f'post("{post}", content={json.dumps(body)}{who})', f'get("{state}"{who})']
+        code = [f"import httpx, os; print(httpx.{call}.text)" for call in asked]
         lines = [f"{sys.executable} -c {quote(line)}" for line in code]
-    return [f"  {line}" for line in (lines if flow.with_state else lines[:1])]
+    lines = lines if flow.with_state else lines[:1]
+    if asks_who:
+        lines.insert(0, f"./headrace credentials add --device {entity_id}  # export TOKEN=…")
+    return [f"  {line}" for line in lines]

@@ -35,6 +35,11 @@ def asks_who(url: str) -> bool | None:
     return None if code == 0 else code == 401
 
 
+def knows(url: str, token: str) -> bool:
+    """Whether what was just added has arrived there."""
+    return _get(f"{url}/state/_", token)[0] not in (0, 401)
+
+
 def job_statuses(health: Any) -> dict[str, str]:
     """`{"checks": {"job:fold": [{"status": "pass"}]}}` -> `{"fold": "pass"}`."""
     return {name: str(check.get("status", "fail")) for name, check in _job_checks(health).items()}

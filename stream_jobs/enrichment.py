@@ -87,17 +87,29 @@ def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRec
     fields = _fields(payload)
     if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
         raise Rejected(*breach)
-    draft = endpoint.enrich(fields, Arrival(entity_id, payload.arrived_ms), master)
+    tenant = tenant_of(entity_id)
+    arrival = Arrival(entity_id, payload.arrived_ms)
+    draft = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
     if not isinstance(draft, Draft):
         raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
     if draft.type not in endpoint.emits:
         raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
     record = _record(payload, draft, entity_id)
-    if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant_of(
-        entity_id
-    ):
+    if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
         raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
     return record
+
+
+class _OwnMaster(NamedTuple):
+    """Master data without the rows of other tenants, whatever key a payload may bring."""
+
+    master: MasterData
+    tenant: str
+
+    def find(self, table: str, key: str) -> Fields | None:
+        if "/" in key and tenant_of(key) != self.tenant:
+            return None
+        return self.master.find(table, key)
 
 
 def _record(payload: Payload, draft: Draft, entity_id: str) -> EventRecord:

@@ -99,7 +99,7 @@ class Signatures:
                 "lets nobody in; add another one with this key",
                 key_id.decode(),
             )
-        if not is_it or secret is None or known is NOBODY or None in others:
+        if not is_it or secret is None or None in others:
             return None
         if not known.holds(now_ms) or abs(now_ms - int(ts) * 1000) > SKEW_MAX_S * 1000:
             return None

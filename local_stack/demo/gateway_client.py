@@ -30,10 +30,11 @@ NO_STATE = Snapshot(0, {})
 
 
 class Gateway:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         # straight to the stack, whatever proxy the environment names
         self._http = httpx.AsyncClient(
             base_url=url,
+            headers={"authorization": f"Bearer {token}"} if token else {},
             timeout=_TIMEOUT_S,
             trust_env=False,
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX),

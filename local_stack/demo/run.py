@@ -177,11 +177,16 @@ class Demo:
 
 
 async def run_demo(
-    gateway_url: str, bootstrap: str, flow: Flow, wish: Wish, progress: Progress | None
+    gateway_url: str,
+    bootstrap: str,
+    flow: Flow,
+    wish: Wish,
+    progress: Progress | None,
+    token: str | None,
 ) -> Outcome:
     follower = Follower(bootstrap, flow)
     try:
-        async with Gateway(gateway_url) as gateway:
+        async with Gateway(gateway_url, token) as gateway:
             return await Demo(gateway, follower, progress).run(wish)
     finally:
         follower.close()

@@ -27,6 +27,7 @@ def demo(
 
     Example: ./headrace demo --seconds 30
     """
+    from local_stack.demo.credential import own_credential
     from local_stack.demo.run import Wish, run_demo
     from local_stack.demo.show import books, folded, more
     from local_stack.settings_check import chosen_flow
@@ -39,7 +40,8 @@ def demo(
     if not quiet:
         say(f"{devices} devices post {rate:g} messages a second to {url}. Ctrl-C ends it.")
     progress = None if quiet else Progress("demo", seconds_between_lines=5.0)
-    end = asyncio.run(run_demo(url, bootstrap, chosen_flow(), wish, progress))
+    with own_credential(url, bootstrap) as token:
+        end = asyncio.run(run_demo(url, bootstrap, chosen_flow(), wish, progress, token))
     if progress is None:
         ran = {"seed": chosen_seed, "seconds": round(end.seconds, 1), "folded": end.folded}
         say_json({**ran, **end.balance.as_document()})

@@ -20,6 +20,8 @@ from tests.gateway.support import free_port
         ("HEADRACE_BATCH_PAYLOADS_MAX", "5000"),
         ("HEADRACE_BATCH_BYTES_MAX", "33554433"),
         ("HEADRACE_BODY_BYTES_MAX", "33554433"),
+        ("HEADRACE_AUTH", "tokens"),
+        ("HEADRACE_AUTH", "hmac"),
         ("HEADRACE_FLOW", "shared.nix:FLOW"),
         ("HEADRACE_FLOW", "shared.flow:load_flow"),
     ],
@@ -59,3 +61,23 @@ def test_a_setting_that_only_a_worker_finds_wrong_ends_the_node(tmp_path: Path) 
     assert ended.returncode == 2
     assert "HEADRACE_CREDENTIALS_KEY" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_bad_key_is_named_in_one_sentence_and_never_shown() -> None:
+    own = {
+        "HEADRACE_AUTH": "hmac",
+        "HEADRACE_CREDENTIALS_KEY": "not64digits",
+        "HEADRACE_GATEWAY_PORT": "0",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "gateway"],
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("HEADRACE_CREDENTIALS_KEY: ")
+    assert "not64digits" not in line

@@ -37,13 +37,24 @@ def test_without_an_entity_there_is_no_state_to_ask_for(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("curl", [True, False])
+def test_where_the_gateway_asks_who_it_is_the_lines_say_so(
+    monkeypatch: pytest.MonkeyPatch, curl: bool
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: "curl" if curl else None)
+    first, *asked = try_it(URL, FLOW, asks_who=True)
+    assert "./headrace credentials add --device device-0001" in first
+    assert len(asked) == 2
+    assert all("TOKEN" in line for line in asked)
+
+
+@pytest.mark.parametrize("curl", [True, False])
 def test_a_payload_passes_the_shell_as_it_is(monkeypatch: pytest.MonkeyPatch, curl: bool) -> None:
     (line,) = _arguments(_flow(Example("LH400", PAYLOAD)), monkeypatch, curl=curl)
     if curl:
         assert orjson.loads(line[-1]) == PAYLOAD
     else:
         posted = {}
-        code = line[-1].replace("import httpx; ", "")
+        code = line[-1].replace("import httpx, os; ", "")
         exec(code, {"httpx": _Httpx(posted), "print": lambda _: None})
         assert orjson.loads(posted[f"{URL}/v1/gate/LH400"]) == PAYLOAD
 

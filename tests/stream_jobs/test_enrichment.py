@@ -227,6 +227,27 @@ def test_master_data_of_one_tenant_is_not_that_of_another() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "asked", "found"),
+    [
+        (b"acme/d", "acme/device-0001", True),
+        (b"beta/d", "acme/device-0001", False),
+        (b"d", "acme/device-0001", False),
+        (b"beta/d", "device-0001", True),  # of no tenant: for all
+    ],
+)
+def test_a_payload_asks_for_no_row_of_another_tenant(key: bytes, asked: str, found: bool) -> None:
+    def look_up(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
+        row = master.find("device", payload["asks"])
+        return Draft("seen", arrival.arrived_ms, {"found": row is not None})
+
+    flow = Flow((Endpoint("see", look_up, ("seen",)),), (EventType("seen"),), ())
+    body = orjson.dumps({"asks": asked})
+    payload = Payload(Position("ingest.see.v1", 0, 0), key, body, [], 1_700_000_000_000)
+    out = enricher(flow)(payload, Master())
+    assert orjson.loads(out.value or b"")["data"] == {"found": found}
+
+
+@pytest.mark.parametrize(
     ("key", "derived", "becomes"),
     [
         (b"d", "other", b"other"),

@@ -24,6 +24,9 @@ ROUTES = [
     ("GET", "/openapi.json"),
     ("GET", "/metrics"),
     ("GET", "/nothing"),
+    ("GET", "/v1"),
+    ("GET", "/v1x"),
+    ("GET", "/livez/"),
     ("GET", "/"),
     ("OPTIONS", "/health"),
 ]

@@ -103,6 +103,13 @@ def test_what_was_signed_for_one_request_is_not_for_another(other: dict[str, Any
     assert check(signatures(KEY), Request()._replace(**other), Request().given()) is None
 
 
+def test_a_header_that_comes_twice_is_not_taken_for_one_that_does_not() -> None:
+    bare = Request(headers=[], content_type=b"")
+    twice = [(b"content-type", b"application/json"), (b"content-type", b"application/x-ndjson")]
+    assert check(signatures(KEY), bare._replace(headers=twice), bare.given()) is None
+    assert check(signatures(KEY), bare) is not None
+
+
 def test_a_header_with_one_bit_turned_is_refused() -> None:
     known, request = signatures(KEY, make_signing_key(BOX)), Request()
     turned = list(each_bit_turned(request.given()))
