@@ -23,6 +23,7 @@ from gateway.problems import HANDLERS
 from gateway.rate_limits import rate_limits
 from gateway.state import state_routes
 from gateway.state_view import StateView
+from gateway.tracing import Tracing, Untraced
 from shared.settings import GatewaySettings
 from shared.topology import Flow
 
@@ -46,6 +47,7 @@ def create_app(
     node: Node | None = None,
     metrics: Metrics | None = None,
     admin_sockets: Sequence[socket.socket] = (),
+    tracing: Tracing | None = None,
 ) -> FastAPI:
     """Where there are `admin_sockets`, devices find on their port what is for them and no more."""
     node = node or Node()
@@ -58,6 +60,7 @@ def create_app(
         who or Whoever(),
         node.counts,
         rate_limits(settings, node.buckets),
+        tracing or Untraced(),
     )
     if metrics is not None:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)

@@ -21,11 +21,14 @@ from gateway.outcomes import Log, Receipt, Spooled, append, append_all
 from gateway.payload import ClientGone, Limit, Payload, send_problem
 from gateway.problems import INTERNAL_FAULT, Problem, instance_of, problem_of, retry_after
 from gateway.rate_limits import DeviceLimit, RateLimits
+from gateway.tracing import NO_SPAN, PostSpan, Tracing
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Endpoint
 from shared.settings import GatewaySettings
 from shared.timestamps import to_rfc3339
 from shared.topology import Flow
+
+CLIENT_GONE = "client_gone"
 
 
 class Ingest:
@@ -38,10 +41,12 @@ class Ingest:
         who: Who,
         counts: Counts,
         limits: RateLimits | None,
+        tracing: Tracing,
     ) -> None:
         self._who = who
         self._counts = counts
         self._limits = limits
+        self._tracing = tracing
         self._flow = flow
         self._log = log
         self._admission = admission
@@ -51,18 +56,27 @@ class Ingest:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = Payload(receive, self._admission)
+        span: PostSpan = NO_SPAN
         try:
             caller, endpoint, entity_id, head = self._admit(scope)
+            span = self._tracing.begin(endpoint, entity_id, head)
+            head = span.instead_of_given(head)
             limit = None if self._limits is None else self._limits.of(caller.tenant, scope)
             if batch.is_batch(entity_id, head):
-                await self._accept_batch(caller, endpoint, entity_id, head, body, send, limit)
+                payloads = await self._accept_batch(
+                    caller, endpoint, entity_id, head, body, send, limit
+                )
+                span.accepted(payloads)
             else:
                 if limit and (refusal := limit(entity_id)):
                     raise refusal
                 await self._accept(caller, endpoint, entity_id, head, body, send)
+                span.accepted()
         except ClientGone:
-            self._counts.refused(self._endpoint_named_by(scope), "client_gone")
+            self._counts.refused(self._endpoint_named_by(scope), CLIENT_GONE)
+            span.failed(CLIENT_GONE)
         except Problem as problem:
+            span.refused(problem)
             self._counts.refused(self._endpoint_named_by(scope), problem.code, problem.payloads)
             if not body.is_complete and (b"expect", b"100-continue") in scope["headers"]:
                 # whether the refused body follows or not is the client's choice: nobody can tell
@@ -71,9 +85,11 @@ class Ingest:
             await send_problem(problem, instance_of(scope), send)
         except Exception:
             self._counts.refused(self._endpoint_named_by(scope), INTERNAL_FAULT)
+            span.failed(INTERNAL_FAULT)
             raise
         finally:
             body.release()
+            span.end()
 
     def _admit(self, scope: Scope) -> tuple[Caller, Endpoint, str, RequestHead]:
         caller = self._who.is_asking(scope["method"], target_of(scope), scope["headers"])
@@ -127,7 +143,8 @@ class Ingest:
         body: Payload,
         send: Send,
         limit: DeviceLimit | None,
-    ) -> None:
+    ) -> int:
+        """How many payloads it had."""
         whole = await body.read(head.declared_bytes, self._batch_limit)
         writing.refuse_other_body(caller, whole)
         items = batch.split(
@@ -154,6 +171,7 @@ class Ingest:
         ids = [event_id for event_id, _ in made]
         answer = batch_answer(items, ids, outcomes, to_rfc3339(received_ms))
         await _send(207, [(b"content-type", b"application/json")], answer, send)
+        return len(items) - items.count(None)
 
     def _enter(self, payloads: int) -> None:
         if not self._admission.enter(payloads):

@@ -51,6 +51,12 @@ def build(
     if settings.ways_to_ask:
         who, kept = known_callers(settings)
         background.insert(0, kept)
+    traces = None
+    if settings.otlp_endpoint is not None:
+        from gateway.traces import Traces  # its libraries take a tenth of a second
+
+        traces = Traces(settings)
+        background.append(traces)
     metrics = Metrics(node, spool)
     metrics.add_counter(PRODUCER_REPLACEMENTS, raw_log.replacements)
     metrics.add_gauge(WORKERS_READY, lambda: log.is_healthy() and not node.is_ending)
@@ -66,6 +72,7 @@ def build(
         node,
         metrics if settings.metrics else None,
         admin_sockets,
+        traces,
     )
 
 

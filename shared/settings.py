@@ -5,7 +5,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, Field, HttpUrl, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from shared.kafka_access import KafkaAccess, Mechanism, Security
@@ -157,6 +157,8 @@ class GatewaySettings(Settings):
         0, ge=0, le=65535, description="of /health, /metrics and /docs; 0: the main one"
     )
     metrics: bool = Field(True, description="serve /metrics")
+    otlp_endpoint: HttpUrl | None = Field(None, description="of an OpenTelemetry collector")
+    trace_ratio: float = Field(1.0, ge=0, le=1, description="of the POSTs that bring no trace")
     # how much who may send
     rate_per_device: float = Field(0.0, ge=0, description="payloads a second; 0: any number")
     rate_per_address: float = Field(0.0, ge=0)
