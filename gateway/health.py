@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from fastapi import Request
 from fastapi.routing import APIRoute
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from gateway.health_report import Observation, report
@@ -28,6 +28,7 @@ MEDIA_TYPE = "application/health+json"
 RELAY = "relay"
 _LOOK_EVERY_S = 1.5
 _STALE_S = 5.0
+Answers = dict[int | str, dict[str, Any]]
 _NOT_LOOKED = Seen(False, 0.0, "not looked at yet")
 
 
@@ -138,7 +139,8 @@ def probe_routes(log: Log, node: Node) -> list[BaseRoute]:
             )
         return _answer({"status": "pass"}, 200)
 
-    return [_route("/livez", livez), _route("/readyz", readyz)]
+    not_ready: Answers = {503: {"description": "Nobody should send payloads here now."}}
+    return [_route("/livez", livez), _route("/readyz", readyz, not_ready)]
 
 
 def health_routes(health: Health) -> list[BaseRoute]:
@@ -146,11 +148,16 @@ def health_routes(health: Health) -> list[BaseRoute]:
         document = health.report()
         return _answer(document, 503 if document["status"] == "fail" else 200)
 
-    return [_route("/health", whole)]
+    fails: Answers = {503: {"description": "It fails: see `checks`.", "content": {MEDIA_TYPE: {}}}}
+    return [_route("/health", whole, fails)]
 
 
-def _route(path: str, answer: Callable[..., Any]) -> BaseRoute:
-    return APIRoute(path, answer, methods=["GET"], response_model=None)
+class _Document(JSONResponse):
+    media_type = MEDIA_TYPE
+
+
+def _route(path: str, answer: Callable[..., Any], others: Answers | None = None) -> BaseRoute:
+    return APIRoute(path, answer, methods=["GET"], response_class=_Document, responses=others)
 
 
 def _answer(document: dict[str, Any], status: int) -> Response:

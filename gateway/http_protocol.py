@@ -146,6 +146,15 @@ class GatewayProtocol(HttpToolsProtocol):
             if self._framing_bytes > HEAD_BYTES_MAX + _BYTES_PER_CHUNK_MAX * self._chunks:
                 self.refuse(self._too_much_framing())
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """A client that sends no more may still wait for answers."""
+        if self._receiving is _Receiving.END:
+            return False
+        if self._receiving is _Receiving.BODY:
+            self._drop_request()
+        self._receiving = _Receiving.NOTHING
+        return self._unanswered > 0
+
     def on_message_begin(self) -> None:
         if self.cycle is not None and not self.cycle.keep_alive:
             raise _NoMore
@@ -206,6 +215,8 @@ class GatewayProtocol(HttpToolsProtocol):
             self._answer(self._refusal)
         elif self._receiving is _Receiving.NEXT:
             self._since_s = time.monotonic()
+        elif self._receiving is _Receiving.NOTHING:
+            self.transport.close()
         elif self._receiving is _Receiving.BODY and self.expect_100_continue:
             # whether the body follows or the next request is the client's choice: nobody can tell
             self._end(_LINGER_S)
@@ -232,6 +243,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
         cycle.disconnected = True
+        cycle.waiting_for_100_continue = False
         cycle.message_event.set()
         self._unanswered -= 1
         return cycle.response_started
@@ -248,6 +260,8 @@ class GatewayProtocol(HttpToolsProtocol):
             *((name.encode(), value.encode()) for name, value in problem.headers.items()),
         ]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        if self.parser.get_method() == b"HEAD":
+            body = b""
         self.transport.write(STATUS_LINE[problem.status] + head + b"\r\n" + body)
         self._end(_LINGER_LATE_S if problem.status == 408 else _LINGER_S)
 

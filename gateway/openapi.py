@@ -116,7 +116,10 @@ def describe(
     @cache
     def openapi() -> dict[str, Any]:
         schema = get_openapi(title=app.title, version=app.version, routes=routes)
-        schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+        schemas: dict[str, Any] = {}
+        schema["components"] = {"schemas": schemas}  # FastAPI's own are of its errors
+        for path in schema["paths"].values():
+            _describe_refusals(path["get"]["responses"])
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
@@ -127,6 +130,14 @@ def describe(
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _describe_refusals(responses: dict[str, Any]) -> None:
+    """Of a route of FastAPI, which describes refusals as its own that are problems here."""
+    responses["400"] = _refusal("No request that can be told from others: see `detail`.")
+    for status, answer in responses.items():
+        if status >= "400" and answer.get("content", {}).keys() <= {"application/json"}:
+            responses[status] = _refusal(answer["description"])
 
 
 def path_of(endpoint: Endpoint) -> str:

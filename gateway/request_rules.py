@@ -18,7 +18,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 _JUDGED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
 _MISSPELT = frozenset({b"content_length", b"transfer_encoding"})
-_WITHOUT_BODY = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS", b"TRACE"})
+_WITHOUT_BODY = frozenset({b"GET", b"HEAD"})
 _WITH_BODY = frozenset({b"POST", b"PUT", b"PATCH"})
 _HOST = rb"(?:[A-Za-z0-9._~-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{0,5}+)?+"
 # RFC 3986, and no control character behind a percent sign either
