@@ -50,7 +50,8 @@ def test_is_refused_as_a_whole_or_taken_as_one(
         (refusal,) = answers
         assert b"content-type: application/problem+json" in refusal.head
         assert b"connection: close" in refusal.head
-        assert json.loads(refusal.body)["outcome"] == "definite"
+        if not vector.sent.startswith(b"HEAD"):  # its answer has no body
+            assert json.loads(refusal.body)["outcome"] == "definite"
 
 
 def test_there_are_enough_vectors_and_each_has_its_own_name() -> None:
