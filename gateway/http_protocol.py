@@ -11,14 +11,16 @@ import logging
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 import httptools
+from starlette.types import Scope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from gateway.auth.mtls import Certified, certified_by, put_into
 from gateway.connections import Connections
 from gateway.problems import MEDIA_TYPE, Problem, retry_after
 from gateway.request_rules import (
@@ -98,6 +100,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.url = b""
         self._limits = limits
         self._connections = connections
+        self._certified: Certified | None = None
         self._receiving = _Receiving.HEAD
         self._since_s = self._read_at_s = time.monotonic()
         self._ends_at_s: float | None = None
@@ -116,6 +119,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
+        self._certified = certified_by(transport)
         self._answers = _Answers(transport, self._close)
         too_many = self._connections.enter(self)
         if too_many is not None:
@@ -159,6 +163,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.keep_alive:
             raise _NoMore
         super().on_message_begin()
+        put_into(cast(Scope, self.scope), self._certified)
         self._receiving = _Receiving.HEAD
         self._since_s = self._read_at_s
 

@@ -13,6 +13,7 @@ from gateway import batch
 from gateway.admission import Admission
 from gateway.auth import writing
 from gateway.auth.caller import Caller
+from gateway.auth.mtls import certified_in
 from gateway.auth.who import Who, target_of
 from gateway.batch_answer import batch_answer
 from gateway.counts import Counts
@@ -92,7 +93,9 @@ class Ingest:
             span.end()
 
     def _admit(self, scope: Scope) -> tuple[Caller, Endpoint, str, RequestHead]:
-        caller = self._who.is_asking(scope["method"], target_of(scope), scope["headers"])
+        caller = self._who.is_asking(
+            scope["method"], target_of(scope), scope["headers"], certified_in(scope)
+        )
         endpoint_name, slash, entity_id = _path_of(scope).partition("/")
         endpoint = self._flow.endpoint(endpoint_name)
         if endpoint is None:

@@ -91,6 +91,10 @@ _WAYS_TO_ASK = {
         "name": "Authorization",
         "description": "`Headrace-HMAC key=…, ts=…, nonce=…, body=…, signature=…`",
     },
+    "certificate": {
+        "type": "mutualTLS",
+        "description": "A device's certificate: CN is its id, O its tenant.",
+    },
 }
 _RECEIPTS_ANSWER = {
     "description": "Of a batch: what became of each payload. At least one was written.",

@@ -6,16 +6,19 @@ import time
 from asyncio import Protocol
 from functools import partial
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 
 from gateway.connections import Connections, affordable
 from gateway.http_protocol import GatewayProtocol, Limits
 from gateway.node import Node
+from gateway.tls import ServerTls
 from shared.settings import GatewaySettings
 
+_HANDSHAKE_S = 5.0
 _LAST_ANSWER = (b"connection", b"close")
 
 
@@ -28,9 +31,11 @@ def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
         affordable(settings.connections_max), settings.connections_per_address_max
     )
     protocol = partial(GatewayProtocol, Limits.of(settings), connections)
+    tls = ServerTls(settings) if settings.tls_cert_file else None
     return uvicorn.Config(
         app,
-        loop="uvloop",
+        loop="gateway.server:Loop",
+        ssl_context_factory=(lambda *_: tls.context) if tls else None,
         http=cast(type[Protocol], protocol),
         ws="none",
         lifespan="on",
@@ -40,6 +45,16 @@ def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
         log_config=None,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
     )
+
+
+class Loop(uvloop.Loop):
+    """uvloop's own deadline for a TLS handshake is a minute, in which a client costs a connection
+    that nobody counts yet."""
+
+    async def create_server(self, *args: Any, **options: Any) -> Any:
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = _HANDSHAKE_S
+        return await super().create_server(*args, **options)
 
 
 class GatewayServer(uvicorn.Server):

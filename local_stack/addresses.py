@@ -41,7 +41,8 @@ class Addresses:
 
     @property
     def gateway_url(self) -> str:
-        return f"http://127.0.0.1:{self.ports['gateway']}"
+        scheme = "https" if self._settings.get("HEADRACE_TLS_CERT_FILE") else "http"
+        return f"{scheme}://127.0.0.1:{self.ports['gateway']}"
 
     @property
     def kafka_bootstrap(self) -> str:

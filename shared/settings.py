@@ -5,7 +5,15 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, HttpUrl, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    HttpUrl,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from shared.kafka_access import KafkaAccess, Mechanism, Security
@@ -43,7 +51,7 @@ def _variable(place: tuple[int | str, ...]) -> str:
     return _PREFIX + "_".join(map(str, place)).upper()
 
 
-_WAYS_TO_ASK = ("token", "hmac", "jwt")
+_WAYS_TO_ASK = ("token", "hmac", "jwt", "mtls")
 
 
 def _ways(text: str) -> str:
@@ -91,6 +99,7 @@ class Settings(BaseSettings):
     kafka_sasl_username: str | None = None
     kafka_sasl_password: SecretStr | None = None
     kafka_sasl_password_file: Path | None = None
+    _kafka_password: str = PrivateAttr("")
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -102,10 +111,10 @@ class Settings(BaseSettings):
             self.kafka_key_file,
             self.kafka_sasl_mechanism,
             self.kafka_sasl_username or "",
-            self._kafka_password(),
+            self._kafka_password,
         )
 
-    def _kafka_password(self) -> str:
+    def _read_kafka_password(self) -> str:
         file = self.kafka_sasl_password_file
         if file is None:
             return self.kafka_sasl_password.get_secret_value() if self.kafka_sasl_password else ""
@@ -123,6 +132,8 @@ class Settings(BaseSettings):
             for name, value in self
             if name.startswith(prefix) and value
         }
+        # once: its file may be in the middle of being replaced at a later look
+        self._kafka_password = self._read_kafka_password()
         refuse_what_does_not_go_together(self.kafka, given)
         return self
 
@@ -152,6 +163,13 @@ class GatewaySettings(Settings):
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
     jwt_algorithms: str = "RS256,ES256"
+    # TLS of its own ports
+    tls_cert_file: Path | None = Field(None, description="PEM, with its chain; none: no TLS")
+    tls_key_file: Path | None = None
+    tls_client_ca_file: Path | None = Field(
+        None, description="PEM; who signed the devices' certificates"
+    )
+    tls_crl_file: Path | None = Field(None, description="PEM; those that are revoked")
     # what an operator looks at
     admin_port: int = Field(
         0, ge=0, le=65535, description="of /health, /metrics and /docs; 0: the main one"
@@ -192,6 +210,25 @@ class GatewaySettings(Settings):
             raise ValueError(
                 "HEADRACE_AUTH=hmac needs the key that its secrets are sealed with: set "
                 "HEADRACE_CREDENTIALS_KEY or HEADRACE_CREDENTIALS_KEY_FILE"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _certificates_can_be_asked_for(self) -> Self:
+        for one, needed in (
+            ("tls_key_file", "tls_cert_file"),
+            ("tls_cert_file", "tls_key_file"),
+            ("tls_client_ca_file", "tls_cert_file"),
+            ("tls_crl_file", "tls_client_ca_file"),
+        ):
+            if getattr(self, one) and not getattr(self, needed):
+                raise ValueError(
+                    f"{_variable((one,))} is set, and is of no use without {_variable((needed,))}"
+                )
+        if ("mtls" in self.ways_to_ask) != (self.tls_client_ca_file is not None):
+            raise ValueError(
+                "HEADRACE_AUTH=mtls and HEADRACE_TLS_CLIENT_CA_FILE go together: one of them is "
+                "missing"
             )
         return self
 

@@ -63,6 +63,8 @@ class SecureKafka:
         self._ports = ports
         self.bootstrap = f"127.0.0.1:{ports[0]}"
         self.bootstrap_mtls = f"127.0.0.1:{ports[1]}"
+        self._password_file = folder / "password"
+        self._password_file.write_text(PASSWORD + "\n")
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -105,14 +107,12 @@ class SecureKafka:
 
     def variables(self, user: str) -> dict[str, str]:
         """What a part's environment has to say to come in as that user."""
-        password = self._folder / "password"
-        password.write_text(PASSWORD + "\n")
         return {
             "HEADRACE_KAFKA_BOOTSTRAP": self.bootstrap,
             "HEADRACE_KAFKA_SECURITY": "sasl_ssl",
             "HEADRACE_KAFKA_CA_FILE": str(self.authority.file),
             "HEADRACE_KAFKA_SASL_USERNAME": user,
-            "HEADRACE_KAFKA_SASL_PASSWORD_FILE": str(password),
+            "HEADRACE_KAFKA_SASL_PASSWORD_FILE": str(self._password_file),
         }
 
     def denials_of(self, user: str) -> int:

@@ -4,6 +4,7 @@ later is an operator's until this file says otherwise."""
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.auth.caller import operators_only
+from gateway.auth.mtls import certified_in
 from gateway.auth.who import Who, target_of
 from gateway.problems import Problem
 
@@ -30,7 +31,9 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _admit(self, path: str, scope: Scope) -> None:
-        caller = self._who.is_asking(scope["method"], target_of(scope), scope["headers"])
+        caller = self._who.is_asking(
+            scope["method"], target_of(scope), scope["headers"], certified_in(scope)
+        )
         if not path.startswith(_SCOPED) and not caller.may_operate:
             raise operators_only()
         scope[CALLER] = caller

@@ -8,6 +8,7 @@ from gateway.auth.credentials import Credentials
 from gateway.auth.feed import CredentialFeed
 from gateway.auth.json_web_token import JsonWebTokens
 from gateway.auth.jwt_keys import JwtKeys
+from gateway.auth.mtls import Revoked
 from gateway.auth.nonces import Nonces
 from gateway.auth.secret_box import SecretBox
 from gateway.auth.signature import Signatures
@@ -62,5 +63,10 @@ def known_callers(settings: GatewaySettings) -> tuple[Known, KeptUpToDate]:
             keys, settings.jwt_issuer or "", settings.jwt_audience or ""
         )
         looks.append(keys.look)
-    known = Known(credentials, "token" in settings.ways_to_ask, signatures, tokens_of_others)
+    revoked = None
+    if "mtls" in settings.ways_to_ask:
+        revoked = Revoked(settings.tls_crl_file)
+        looks.append(revoked.look)
+    tokens = "token" in settings.ways_to_ask
+    known = Known(credentials, tokens, signatures, tokens_of_others, revoked)
     return known, KeptUpToDate(looks)

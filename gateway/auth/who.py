@@ -1,6 +1,7 @@
 """Who is asking? The one entry point: method, target and headers of a request -> its caller.
 
-Nothing else of a request is looked at: not the Host, not the body, no decoded or joined path.
+Nothing else of a request is looked at: not the Host, not the body, no decoded or joined path. What
+the connection itself has proved comes beside them.
 """
 
 import time
@@ -13,6 +14,7 @@ from gateway.auth import token
 from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.credentials import Credentials
 from gateway.auth.json_web_token import JsonWebTokens
+from gateway.auth.mtls import Certified, Revoked
 from gateway.auth.signature import SCHEME, Signatures
 from gateway.problems import Problem
 
@@ -21,13 +23,15 @@ _BEARER = b"bearer"
 
 
 class Who(Protocol):
-    def is_asking(self, method: str, target: bytes, headers: Headers) -> Caller: ...
+    def is_asking(
+        self, method: str, target: bytes, headers: Headers, certified: Certified | None = None
+    ) -> Caller: ...
 
 
 class Whoever:
     """Nobody is asked."""
 
-    def is_asking(self, method: str, target: bytes, headers: Headers) -> Caller:  # noqa: ARG002
+    def is_asking(self, *_: object) -> Caller:
         return ANYONE
 
 
@@ -43,18 +47,25 @@ class Known:
         tokens: bool = True,
         signatures: Signatures | None = None,
         tokens_of_others: JsonWebTokens | None = None,
+        revoked: Revoked | None = None,
     ) -> None:
         self._credentials = credentials
         self._tokens = tokens
         self._signatures = signatures
         self._tokens_of_others = tokens_of_others
+        self._revoked = revoked
         self._scheme = "Bearer" if tokens or tokens_of_others else "Headrace-HMAC"
 
-    def is_asking(self, method: str, target: bytes, headers: Headers) -> Caller:
+    def is_asking(
+        self, method: str, target: bytes, headers: Headers, certified: Certified | None = None
+    ) -> Caller:
         scheme, _, given = _authorization(headers).partition(b" ")
         scheme, now_ms = scheme.lower(), time.time_ns() // 1_000_000
         caller: Caller | None
-        if scheme == SCHEME and self._signatures is not None:
+        if certified is not None and self._revoked is not None:  # no header says otherwise
+            holds = now_ms < certified.not_after_ms and not self._revoked.has(certified)
+            caller = certified.caller if holds else None
+        elif scheme == SCHEME and self._signatures is not None:
             caller = self._signatures.check(method, target, headers, given, now_ms)
         elif (
             scheme == _BEARER
@@ -86,8 +97,8 @@ def unauthenticated(method: str, scheme: str) -> Problem:
     return Problem(
         401,
         "unauthenticated",
-        "the Authorization header is missing, or what it holds is unknown, wrong, used up, expired "
-        "or revoked; the Date header of this answer is the gateway's clock",
+        "the Authorization header (or the certificate) is missing, or what it holds is unknown, "
+        "wrong, used up, expired or revoked; the Date header of this answer is the gateway's clock",
         outcome="definite" if method == "POST" else None,
         headers={"www-authenticate": f'{scheme} realm="headrace"'},
     )

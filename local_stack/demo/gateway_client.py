@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 import httpx
 
 from local_stack.demo.fleet import Message
+from local_stack.health import THIS_MACHINE
 
 _TIMEOUT_S = 30.0
 CONNECTIONS_MAX = 64
@@ -37,6 +38,7 @@ class Gateway:
             headers={"authorization": f"Bearer {token}"} if token else {},
             timeout=_TIMEOUT_S,
             trust_env=False,
+            verify=THIS_MACHINE,
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
         )
 

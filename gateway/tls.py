@@ -1,0 +1,80 @@
+"""TLS of the gateway's own ports, from files that may be replaced while it runs."""
+
+import logging
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+from shared.settings import GatewaySettings, WrongSetting
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+
+
+class ServerTls:
+    """`context` is for the listener; each handshake gets what the files hold by then."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        """WrongSetting where TLS cannot use them."""
+        self._files = {
+            name: file
+            for name in ("tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_crl_file")
+            if (file := getattr(settings, name)) is not None
+        }
+        self._seen = self._signature()
+        self._looked_at_s = time.monotonic()
+        try:
+            self._newest = self._make()
+        except (OSError, ValueError) as error:  # ssl's own are OSErrors
+            names = ", ".join(f"HEADRACE_{name.upper()}" for name in self._files)
+            raise WrongSetting(f"{names}: TLS cannot use them: {error}") from None
+        self.context = self._newest
+        self.context.sni_callback = self._choose
+
+    def _choose(self, handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        """Called in each handshake, whether the client names a server or not."""
+        if time.monotonic() - self._looked_at_s >= _LOOK_EVERY_S:
+            self._looked_at_s = time.monotonic()
+            self._look()
+        handshake.context = self._newest
+
+    def _look(self) -> None:
+        seen = self._signature()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._newest = self._make()
+            log.info("TLS goes on with the changed files")
+        except (OSError, ValueError) as error:
+            log.error("TLS goes on with the files as they were; the changed ones fail: %s", error)
+
+    def _make(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(
+            self._files["tls_cert_file"], self._files.get("tls_key_file"), password=lambda: ""
+        )
+        client_ca = self._files.get("tls_client_ca_file")
+        if client_ca is not None:
+            # whoever has none may be known in another way; a wrong one ends the handshake
+            context.verify_mode = ssl.CERT_OPTIONAL
+            context.load_verify_locations(client_ca)
+        crl = self._files.get("tls_crl_file")
+        if crl is not None:
+            context.load_verify_locations(crl)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        return context
+
+    def _signature(self) -> list[Any]:
+        return [_of(file) for file in self._files.values()]
+
+
+def _of(file: Path) -> Any:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
