@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import uvicorn
 from fastapi import FastAPI
 
+from gateway.node import Node
 from gateway.server import server_config
 from shared.settings import GatewaySettings
 
@@ -17,9 +18,13 @@ class AdminPort:
     and stops when the last POST was answered."""
 
     def __init__(
-        self, app: FastAPI, settings: GatewaySettings, sockets: Sequence[socket.socket]
+        self,
+        app: FastAPI,
+        settings: GatewaySettings,
+        sockets: Sequence[socket.socket],
+        node: Node,
     ) -> None:
-        config = server_config(app, settings)
+        config = server_config(app, settings, node)
         config.lifespan = "off"
         self._server = _Server(config)
         self._sockets = [*sockets]

@@ -75,7 +75,7 @@ def create_app(
     if admin_sockets:
         admin = _app([*admin_routes, *probe_routes(log, node)], who, docs=settings.docs)
         describe(admin, every_route, flow, settings)
-        background = (*background, AdminPort(admin, settings, admin_sockets))
+        background = (*background, AdminPort(admin, settings, admin_sockets, node))
         return _app(device_routes, who, docs=False, background=background)
     app = _app(every_route, who, docs=settings.docs, background=background)
     describe(app, every_route, flow, settings)

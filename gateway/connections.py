@@ -4,7 +4,7 @@ import asyncio
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -32,7 +32,13 @@ class Connections:
     """Deadlines are kept by one look at all connections every moment: a timer for each would cost
     every request."""
 
-    def __init__(self, connections_max: int, per_address_max: int) -> None:
+    def __init__(
+        self,
+        connections_max: int,
+        per_address_max: int,
+        count_refusal: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.count_refusal = count_refusal
         self._open: set[Connection] = set()
         self._of_address: Counter[str] = Counter()
         self._max = connections_max

@@ -11,6 +11,7 @@ from gateway.problems import UNKNOWN_OUTCOME, Problem
 
 ACCEPTED = "payloads_accepted"
 REFUSED = "payloads_refused"
+REQUESTS_REFUSED = "requests_refused"
 PRODUCE_S = "produce_s"
 PRODUCE_BUCKET = "produce_bucket"
 
@@ -44,6 +45,10 @@ class Counts:
 
     def refused(self, endpoint: str, reason: str, payloads: int = 1) -> None:
         self.row.values[self.row.place((REFUSED, endpoint, reason))] += payloads
+
+    def request_refused(self, reason: str) -> None:
+        """Before anybody knew what it was about, or while its body came."""
+        self.row.values[self.row.place((REQUESTS_REFUSED, reason))] += 1
 
     def batch(
         self,

@@ -72,6 +72,7 @@ class Health:
 
     def report(self) -> dict[str, Any]:
         now_s = time.monotonic()
+        workers_ready = self._node.workers_ready()
         return report(
             Observation(
                 at_ms=time.time_ns() // 1_000_000,
@@ -79,10 +80,10 @@ class Health:
                     server=_fresh(self._kafka.server, self._kafka_seen_s, now_s)
                 ),
                 postgres=_fresh(self._postgres, self._postgres_seen_s, now_s),
-                accepts=self._log.is_healthy(),
+                accepts=self._log.is_healthy() or (self._node.workers > 1 and workers_ready > 0),
                 refusal=self._refusal(),
                 workers=self._node.workers,
-                workers_ready=self._node.workers_ready(),
+                workers_ready=workers_ready,
                 spool=None if self._spool is None else self._spool.state(),
                 view=self.view.progress(),
                 job_statuses=self.view.values(JOB_STATUS_TOPIC),

@@ -230,6 +230,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """The request being received; `problem` is the last answer of the connection."""
         if self._receiving in (_Receiving.NOTHING, _Receiving.END):
             return
+        self._connections.count_refusal(problem.code)
         is_answered = self._receiving is _Receiving.BODY and self._drop_request()
         self._receiving = _Receiving.NOTHING
         if is_answered:

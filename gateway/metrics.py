@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from gateway import VERSION
-from gateway.counts import ACCEPTED, BOUNDS, PRODUCE_BUCKET, PRODUCE_S, REFUSED
+from gateway.counts import ACCEPTED, BOUNDS, PRODUCE_BUCKET, PRODUCE_S, REFUSED, REQUESTS_REFUSED
 from gateway.node import WORKER_RESTARTS, WORKERS_READY, Node
 from gateway.node_numbers import Name
 from gateway.spool import Spool, SpoolState
@@ -33,6 +33,7 @@ _NOTE_EVERY_S = 1.0
 _COUNTERS = {
     ACCEPTED: ("Payloads that were answered with a receipt", ("endpoint", "into")),
     REFUSED: ("Payloads that were not, by the code of the answer", ("endpoint", "reason")),
+    REQUESTS_REFUSED: ("Requests that the HTTP protocol refused, by the code", ("reason",)),
     PRODUCER_REPLACEMENTS: ("Kafka producers that had to be replaced", ()),
     WORKER_RESTARTS: ("Workers that ended and were started again", ()),
 }

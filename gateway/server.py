@@ -26,9 +26,13 @@ class CannotListenError(Exception):
     """In one sentence for the operator."""
 
 
-def server_config(app: FastAPI, settings: GatewaySettings) -> uvicorn.Config:
+def server_config(
+    app: FastAPI, settings: GatewaySettings, node: Node | None = None
+) -> uvicorn.Config:
     connections = Connections(
-        affordable(settings.connections_max), settings.connections_per_address_max
+        affordable(settings.connections_max),
+        settings.connections_per_address_max,
+        (node or Node()).counts.request_refused,
     )
     protocol = partial(GatewayProtocol, Limits.of(settings), connections)
     tls = ServerTls(settings) if settings.tls_cert_file else None

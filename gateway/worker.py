@@ -86,7 +86,8 @@ def serve(settings: GatewaySettings, node: Node) -> int:
         # during an outage it writes several lines a second; what matters is said by raw_log
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         app = build(settings, node, admin_sockets)
-        GatewayServer(server_config(app, settings), node, settings.shutdown_drain_s).run(sockets)
+        config = server_config(app, settings, node)
+        GatewayServer(config, node, settings.shutdown_drain_s).run(sockets)
     except CannotListenError as error:
         print(error, file=sys.stderr)
         return CANNOT_LISTEN

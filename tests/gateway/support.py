@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from gateway import outcomes
 from gateway.app import create_app
 from gateway.health import Health
+from gateway.node import Node
 from gateway.outcomes import Outcome, Receipt, Tell
 from gateway.server import server_config
 from gateway.state_view import StateView
@@ -114,10 +115,10 @@ def gateway_of(settings: GatewaySettings) -> Iterator[Gateway]:
 
 
 @contextmanager
-def serving(app: FastAPI, settings: GatewaySettings) -> Iterator[Served]:
+def serving(app: FastAPI, settings: GatewaySettings, node: Node | None = None) -> Iterator[Served]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(app, settings))
+    server = uvicorn.Server(server_config(app, settings, node))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     deadline = time.monotonic() + 10

@@ -40,7 +40,7 @@ def ending(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[Ending]
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     host, port = listener.getsockname()
-    server = GatewayServer(server_config(app, gateway.settings), node, drain_s)
+    server = GatewayServer(server_config(app, gateway.settings, node), node, drain_s)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     until(lambda: server.started, 10)

@@ -17,7 +17,7 @@ from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record, Spoole
 from gateway.spool import Spool
 from gateway.spool_frame import Frame
 from shared.flow import FLOW
-from tests.gateway.support import Gateway
+from tests.gateway.support import Gateway, serving
 
 OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 REFUSED = "headrace_gateway_payloads_refused_total"
@@ -103,6 +103,13 @@ def test_a_batch_counts_its_payloads(measured: Gateway) -> None:
     assert found[REFUSED, "telemetry", "body_too_large"] == 2
     assert found[REFUSED, "telemetry", "kafka_unreachable"] == 3
     assert found["headrace_gateway_produce_seconds_count", "telemetry"] == 2
+
+
+def test_what_the_protocol_refuses_is_counted_by_its_code(measured: Gateway, node: Node) -> None:
+    with serving(measured.app, measured.settings, node) as served, served.connect() as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nno header\r\n\r\n")
+        assert b" 400 " in connection.recv(1000)
+    assert scraped(measured)["headrace_gateway_requests_refused_total", "malformed_request"] == 1
 
 
 def test_the_time_to_the_outcome_is_a_histogram(measured: Gateway) -> None:
