@@ -154,3 +154,19 @@ def test_nothing_is_left_behind_when_the_parent_is_killed(real: GatewayProcess) 
     real.kill()
     until(lambda: all(is_gone(pid) for pid in children), 5)
     assert real.status("/livez") is None
+
+
+def test_what_a_device_may_send_is_the_same_however_many_workers_it_meets(
+    broker: Stack, tmp_path: Path
+) -> None:
+    limit = {"rate_per_device": 0.01, "rate_burst_s": 500}  # five, and then one in 100 s
+    with GatewayProcess(
+        broker.kafka_bootstrap, tmp_path, gateway_workers=WORKERS, **limit
+    ) as gateway:
+        until(lambda: ready(gateway) == WORKERS, 30)
+        url = f"http://127.0.0.1:{gateway.port}/v1/telemetry/limited"
+        # each on a connection of its own, so that the kernel deals them out
+        answers = [httpx.post(url, content=b"{}", timeout=15).status_code for _ in range(40)]
+        assert answers[:5] == [202] * 5
+        assert set(answers[5:]) <= {429, 202}
+        assert answers.count(202) <= 6
