@@ -7,11 +7,12 @@ event or a completion can go on with the trace.
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import (
     NonRecordingSpan,
@@ -32,6 +33,8 @@ from shared.envelope import TRACE_PARENT
 from shared.model import Endpoint
 from shared.settings import GatewaySettings
 
+log = logging.getLogger(__name__)
+
 # what does not fit is dropped: no POST ever waits for a collector
 _QUEUE_MAX = 4096
 _TOLD_AT_ONCE_MAX = 512
@@ -50,14 +53,14 @@ class Traces:
         )
         self._provider.add_span_processor(
             BatchSpanProcessor(
-                OTLPSpanExporter(url, timeout=_ANSWER_S),
+                _Exporter(url, timeout=_ANSWER_S),
                 max_queue_size=_QUEUE_MAX,
                 max_export_batch_size=_TOLD_AT_ONCE_MAX,
                 schedule_delay_millis=_TELL_EVERY_MS,
             )
         )
         self._tracer = self._provider.get_tracer("headrace.gateway", VERSION)
-        # each failure would be a line of its own, while one says it all: the collector's silence
+        # it would write lines for each try; what matters is said by the exporter here
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
     async def start(self) -> None: ...
@@ -88,6 +91,21 @@ class Traces:
             },
         )
         return _Span(span)
+
+
+class _Exporter(OTLPSpanExporter):
+    _is_away = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        if (result is not SpanExportResult.SUCCESS) != self._is_away:
+            self._is_away = not self._is_away
+            log.warning(
+                "the collector at %s %s",
+                self._endpoint,
+                "does not take spans, they are dropped" if self._is_away else "takes spans again",
+            )
+        return result
 
 
 class _Span:

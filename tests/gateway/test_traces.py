@@ -205,6 +205,21 @@ def test_a_collector_that_is_away_costs_no_post_and_little_time_at_the_end(
         assert time.monotonic() - begun_s < 30
 
 
+def test_it_is_said_once_that_the_collector_is_away(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # refuses connections
+        traced, traces = traced_gateway(gateway, f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        for _ in range(2):
+            traced.post()
+            traces._provider.force_flush()
+    asyncio.run(traces.stop())
+    said = [record.message for record in caplog.records]
+    assert len(said) == 1
+    assert "does not take spans" in said[0]
+
+
 def test_unless_it_is_wanted_nothing_of_it_is_imported() -> None:
     look = (
         "import sys, gateway.worker, shared.settings as s;"
