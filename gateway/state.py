@@ -21,7 +21,8 @@ from shared.topology import Flow
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     304: {"description": "Nothing newer than what If-None-Match names."},
-    404: {"description": "Unknown entity or id."},
+    401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
+    404: {"description": "Unknown entity or id, or none that this caller may read."},
     503: {"description": "The view has not caught up yet since its first start."},
 }
 

@@ -4,6 +4,7 @@ Its claims `tenant`, `role` and, of a device, `device` are the caller's. `iss`, 
 to be there, too.
 """
 
+import re
 from typing import Any
 
 import jwt
@@ -13,7 +14,8 @@ from gateway.auth.credentials import refuse_unfit
 from gateway.auth.jwt_keys import JwtKeys
 
 _LEEWAY_S = 30  # between the issuer's clock and the gateway's
-_BYTES_MAX = 8192
+# strictly: a decoder that passes over what is no base64 gives a token many forms
+_FORM = re.compile(rb"(?=.{1,8192}\Z)[\w-]+\.[\w-]+\.[\w-]+")
 _CHECKED_MOST = 10_000
 _REQUIRED = ["exp", "iss", "aud", "tenant", "role"]
 
@@ -33,7 +35,7 @@ class JsonWebTokens:
         checked = self._checked.get(given)
         if checked is not None and now_ms < checked[1]:
             return checked[0]
-        if len(given) > _BYTES_MAX:
+        if not _FORM.fullmatch(given):
             return None
         try:
             claims = self._claims(given)

@@ -201,6 +201,13 @@ def test_an_algorithm_that_is_not_allowed_is_refused_though_its_key_is_there(
     assert check(known, sign(claims(), RSA, "RS512")) is None
 
 
+def test_a_token_has_one_form(known: JsonWebTokens) -> None:
+    token = sign(claims())
+    for other in (token + b"=", token[:-5] + b"\xff" + token[-5:], b" " + token, token + b"\n"):
+        assert check(known, other) is None
+    assert check(known, token)
+
+
 def test_a_token_with_one_bit_turned_is_refused(known: JsonWebTokens) -> None:
     token = sign(claims(), EC, "ES256", kid="ec-1")
     # the last character of a part has bits that no decoder looks at
