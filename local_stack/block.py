@@ -9,6 +9,7 @@ from local_stack.operator_token import operator_token
 from local_stack.settings_check import chosen_flow
 from local_stack.stack import Stack
 from shared.model import Example
+from shared.settings import GatewaySettings
 from shared.topology import Flow
 
 WARNING = "for development, not for production: one broker, no TLS, no login"
@@ -30,6 +31,9 @@ def ready_block(stack: Stack, seconds: float) -> str:
     box = [f"  ┌{edge}┐", f"  │ {WARNING} │", f"  └{edge}┘"]
     asks = operator_token(stack.state_dir) is not None
     calls = try_it(stack.gateway_url, chosen_flow(), asks_who=asks)
+    ways = GatewaySettings().ways_to_ask
+    if ways and "token" not in ways:
+        calls = [f"  docs/security.md tells how to say who is asking by {', '.join(sorted(ways))}"]
     head = f"Headrace is ready in {seconds:.1f} s. Ctrl-C stops it."
     return "\n".join(["", head, "", *lines, "", *box, "", "Try it:", "", *calls, ""])
 
@@ -41,14 +45,16 @@ def try_it(gateway_url: str, flow: Flow, *, asks_who: bool = False) -> list[str]
     post = f"{gateway_url}/v1/{endpoint.name}/{entity_id}"
     state = f"{gateway_url}/state/{entity_id}"
     body = json.dumps(payload)
+    # its certificate names the host by which devices reach it, not this machine
+    has_tls = gateway_url.startswith("https")
     if shutil.which("curl"):
         header = "-H 'content-type: application/json'"
         who = ' -H "Authorization: Bearer $TOKEN"' if asks_who else ""
-        # its certificate names the host by which devices reach it
-        curl = "curl -k" if gateway_url.startswith("https") else "curl"
+        curl = "curl -k" if has_tls else "curl"
         lines = [f"{curl} -i -X POST {post}{who} {header} -d {quote(body)}", f"{curl} {state}{who}"]
     else:
         who = ', headers={"authorization": "Bearer " + os.environ["TOKEN"]}' if asks_who else ""
+        who += ", verify=False" if has_tls else ""
         asked = [f'post("{post}", content={json.dumps(body)}{who})', f'get("{state}"{who})']
         code = [f"import httpx, os; print(httpx.{call}.text)" for call in asked]
         lines = [f"{sys.executable} -c {quote(line)}" for line in code]

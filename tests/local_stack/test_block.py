@@ -67,3 +67,12 @@ class _Httpx:
     def post(self, url: str, content: str) -> "_Httpx":
         self._posted[url] = content
         return self
+
+
+@pytest.mark.parametrize(("curl", "passes"), [(True, " -k "), (False, "verify=False")])
+def test_the_certificate_of_a_gateway_for_devices_is_not_held_to_this_machine_s_name(
+    monkeypatch: pytest.MonkeyPatch, curl: bool, passes: str
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: "curl" if curl else None)
+    assert all(passes in line for line in try_it(URL.replace("http", "https"), FLOW))
+    assert not any(passes in line for line in try_it(URL, FLOW))

@@ -10,10 +10,12 @@ from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from benchmarks.job_environment import job_environment
 from gateway.probes import KafkaProbe
+from shared.acls import acls
 from shared.flow import FLOW
 from shared.settings import JobSettings, Settings
 from shared.topology import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, master_topic
@@ -183,3 +185,35 @@ def test_an_operator_looks_with_a_plain_login(kafka: SecureKafka) -> None:
     assert f"all {len(FLOW.topics())} there" in ran.stdout
     assert PLAIN_PASSWORD not in ran.stdout + ran.stderr
     assert kafka.denials_of("headrace-operator") == 0
+
+
+def test_each_user_can_do_its_list_and_no_more(kafka: SecureKafka) -> None:
+    """As the broker itself judges it."""
+    applications = {acl.application for acl in acls(FLOW)}
+    kafka.allow(acls_of(*applications))
+    for application in applications:
+        listed = {
+            (acl.name, operation)
+            for acl in acls_of(application)
+            if acl.kind == "topic"
+            for operation in (acl.operation, *IMPLIED.get(acl.operation, ["DESCRIBE"]))
+        }
+        eventually(lambda who=application, of=listed: allowed(kafka, who) == of, 10)
+
+
+# the others let a topic be seen
+IMPLIED = {"ALTER_CONFIGS": ["DESCRIBE_CONFIGS"], "DESCRIBE_CONFIGS": [], "CREATE": []}
+
+
+def allowed(kafka: SecureKafka, application: str) -> set[tuple[str, str]]:
+    admin = AdminClient({**kafka.mtls(f"headrace-{application}"), "log_level": 0})
+    every = TopicCollection([topic.name for topic in FLOW.topics()])
+    found: set[tuple[str, str]] = set()
+    for name, asked in admin.describe_topics(every, include_authorized_operations=True).items():
+        try:
+            operations = asked.result(20).authorized_operations
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, error
+        else:
+            found |= {(name, operation.name) for operation in operations}
+    return found

@@ -1,5 +1,6 @@
 """One description, told to three libraries; what does not go together is refused by name."""
 
+import re
 import ssl
 from pathlib import Path
 
@@ -152,3 +153,14 @@ def test_a_file_without_a_certificate_is_refused(
     (tmp_path / "empty.pem").write_text("")
     said = refusal(monkeypatch, SECURITY="ssl", CA_FILE=tmp_path / "empty.pem")
     assert "HEADRACE_KAFKA_CA_FILE" in said
+
+
+def test_every_client_of_the_product_gets_its_address_from_there() -> None:
+    root = Path(__file__).parents[2]
+    own_words = {
+        str(path.relative_to(root))
+        for package in ("gateway", "stream_jobs", "local_stack", "shared")
+        for path in (root / package).rglob("*.py")
+        if re.search(r"bootstrap[._]servers", path.read_text())
+    }
+    assert own_words == {"shared/kafka_access.py"}
