@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from fastapi import FastAPI
-from starlette.routing import BaseRoute, Mount
+from starlette.routing import BaseRoute
 
 from gateway import VERSION
 from gateway.admin_port import AdminPort
@@ -21,6 +21,7 @@ from gateway.openapi import describe
 from gateway.outcomes import Log
 from gateway.problems import HANDLERS
 from gateway.rate_limits import rate_limits
+from gateway.server import INGEST
 from gateway.state import state_routes
 from gateway.state_view import StateView
 from gateway.tracing import Tracing, Untraced
@@ -66,7 +67,6 @@ def create_app(
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
     device_routes: list[BaseRoute] = [
-        Mount("/v1", app=ingest),  # first: the hot path passes no other route
         *state_routes(flow, state_view),
         *probe_routes(log, node),
     ]
@@ -76,9 +76,11 @@ def create_app(
         admin = _app([*admin_routes, *probe_routes(log, node)], who, docs=settings.docs)
         describe(admin, every_route, flow, settings)
         background = (*background, AdminPort(admin, settings, admin_sockets, node))
-        return _app(device_routes, who, docs=False, background=background)
-    app = _app(every_route, who, docs=settings.docs, background=background)
-    describe(app, every_route, flow, settings)
+        app = _app(device_routes, who, docs=False, background=background)
+    else:
+        app = _app(every_route, who, docs=settings.docs, background=background)
+        describe(app, every_route, flow, settings)
+    setattr(app.state, INGEST, ingest)  # the connections give it its requests: see post.py
     return app
 
 

@@ -22,6 +22,9 @@ from uvicorn.server import ServerState
 
 from gateway.auth.mtls import Certified, certified_by, put_into
 from gateway.connections import Connections
+from gateway.exchange import Request
+from gateway.ingest import CLIENT_GONE, Ingest
+from gateway.post import Post
 from gateway.problems import MEDIA_TYPE, Problem, retry_after
 from gateway.request_rules import (
     HEAD_BYTES_MAX,
@@ -90,6 +93,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self,
         limits: Limits,
         connections: Connections,
+        ingest: Ingest | None,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -101,6 +105,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._limits = limits
         self._connections = connections
         self._certified: Certified | None = None
+        self._ingest = ingest
         self._receiving = _Receiving.HEAD
         self._since_s = self._read_at_s = time.monotonic()
         self._ends_at_s: float | None = None
@@ -108,6 +113,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._answers: _Answers
         self._unanswered = 0
         self._refusal: Problem | None = None
+        self._expects_continue = False
         # of the message being received, all but its body
         self._framing_bytes = 0
         self._chunks = 0
@@ -120,13 +126,16 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         self._certified = certified_by(transport)
-        self._answers = _Answers(transport, self._close)
+        self._answers = _Answers(transport, self.close)
         too_many = self._connections.enter(self)
         if too_many is not None:
             self.refuse(too_many)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.leave(self)
+        for cycle in (self.cycle, *(waiting for waiting, _ in self.pipeline)):
+            if isinstance(cycle, Post):
+                cycle.drop(CLIENT_GONE)
         super().connection_lost(exc)
 
     def cut(self) -> None:
@@ -155,20 +164,20 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._receiving is _Receiving.END:
             return False
         if self._receiving is _Receiving.BODY:
-            self._drop_request()
+            self._drop_request(CLIENT_GONE)
         self._receiving = _Receiving.NOTHING
         return self._unanswered > 0
 
     def on_message_begin(self) -> None:
         if self.cycle is not None and not self.cycle.keep_alive:
             raise _NoMore
-        super().on_message_begin()
-        put_into(cast(Scope, self.scope), self._certified)
+        self.url = b""
+        self.headers = []
         self._receiving = _Receiving.HEAD
         self._since_s = self._read_at_s
 
     def on_url(self, url: bytes) -> None:
-        super().on_url(url)
+        self.url += url
         if len(self.url) > TARGET_BYTES_MAX:
             raise target_too_long()
 
@@ -178,16 +187,43 @@ class GatewayProtocol(HttpToolsProtocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        self.expect_100_continue = judge(
-            self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers
-        )
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        expects_continue = judge(method, version, self.url, self.headers)
         if self._unanswered >= _PIPELINED_MAX:
             raise _too_many_pipelined()
-        super().on_headers_complete()
-        self.cycle.transport = self._answers  # type: ignore[assignment]
         self._unanswered += 1
         self._receiving = _Receiving.BODY
         self._since_s = self._read_at_s
+        self._expects_continue = expects_continue
+        request = Request(method.decode(), self.url, self.headers, self.address, self._certified)
+        if self._ingest is not None and self._ingest.is_for(request):
+            keep_alive = version != "1.0" and self.parser.should_keep_alive()
+            self._begin(Post(self._ingest, request, self, keep_alive, expects_continue))
+        else:
+            self._begin_asgi()
+
+    def _begin(self, post: Post) -> None:
+        earlier, self.cycle = self.cycle, post  # type: ignore[assignment]
+        if earlier is None or earlier.response_complete:
+            post.start()
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((post, self.app))  # type: ignore[arg-type]
+
+    def _begin_asgi(self) -> None:
+        url, headers = self.url, self.headers
+        super().on_message_begin()  # makes the scope, which a payload does not need
+        put_into(cast(Scope, self.scope), self._certified)
+        self.url, self.headers, self.scope["headers"] = url, headers, headers
+        self.expect_100_continue = self._expects_continue
+        super().on_headers_complete()
+        self.cycle.transport = self._answers  # type: ignore[assignment]
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        if isinstance(cycle, Post):
+            cycle.start()
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
@@ -195,18 +231,38 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._framing_bytes -= len(body)
         self._body_bytes += len(body)
-        if self.cycle.response_complete:
+        cycle = self.cycle
+        if cycle.response_complete:
             self._leave_unread(len(body))
+        elif isinstance(cycle, Post):
+            cycle.take(body)
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        super().on_message_complete()
+        cycle = self.cycle
+        if isinstance(cycle, Post):
+            if not cycle.response_complete:
+                cycle.end()
+        else:
+            super().on_message_complete()
         self._receiving = _Receiving.NEXT
         self._since_s = self._read_at_s
         self._framing_bytes = self._chunks = self._body_bytes = 0
 
     # what is answered
+
+    def write(self, raw: bytes) -> None:
+        self.transport.write(raw)
+
+    def close(self) -> None:
+        if self._receiving in (_Receiving.BODY, _Receiving.NOTHING):
+            self._end(_LINGER_S)
+        elif self._receiving is not _Receiving.END:
+            self.transport.close()
+
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        return self.server_state.default_headers
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -222,7 +278,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._since_s = time.monotonic()
         elif self._receiving is _Receiving.NOTHING:
             self.transport.close()
-        elif self._receiving is _Receiving.BODY and self.expect_100_continue:
+        elif self._receiving is _Receiving.BODY and self._expects_continue:
             # whether the body follows or the next request is the client's choice: nobody can tell
             self._end(_LINGER_S)
 
@@ -231,7 +287,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._receiving in (_Receiving.NOTHING, _Receiving.END):
             return
         self._connections.count_refusal(problem.code)
-        is_answered = self._receiving is _Receiving.BODY and self._drop_request()
+        is_answered = self._receiving is _Receiving.BODY and self._drop_request(problem.code)
         self._receiving = _Receiving.NOTHING
         if is_answered:
             self._end(_LINGER_S)
@@ -240,7 +296,7 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             self._answer(problem)
 
-    def _drop_request(self) -> bool:
+    def _drop_request(self, why: str) -> bool:
         """Takes the request whose body is being received from the application; whether that has
         answered it, at least in part."""
         cycle = self.cycle
@@ -248,6 +304,8 @@ class GatewayProtocol(HttpToolsProtocol):
             return True
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
+        if isinstance(cycle, Post):
+            cycle.drop(why)
         cycle.disconnected = True
         cycle.waiting_for_100_continue = False
         cycle.message_event.set()
@@ -286,12 +344,6 @@ class GatewayProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
-
-    def _close(self) -> None:
-        if self._receiving in (_Receiving.BODY, _Receiving.NOTHING):
-            self._end(_LINGER_S)
-        elif self._receiving is not _Receiving.END:
-            self.transport.close()
 
     def _leave_unread(self, size_bytes: int) -> None:
         self._unread_bytes += size_bytes

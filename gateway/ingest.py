@@ -1,28 +1,29 @@
 """POST /v1/{endpoint}/{entity_id} -> ingest topic, byte for byte; POST /v1/{endpoint}: a batch.
 
-A plain ASGI app, mounted beside FastAPI's router and not in it: routing a request there costs as
-much as all that is done here.
+Called by the connection itself (gateway/post.py) with neither FastAPI nor ASGI between: either
+costs more than all that is done here.
 """
 
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 import orjson
-from starlette.types import Receive, Scope, Send
 
 from gateway import batch
 from gateway.admission import Admission
 from gateway.auth import writing
 from gateway.auth.caller import Caller
-from gateway.auth.mtls import certified_in
-from gateway.auth.who import Who, target_of
+from gateway.auth.who import Who
 from gateway.batch_answer import batch_answer
+from gateway.body import Body, Limit
 from gateway.counts import Counts
+from gateway.exchange import Answer, Request
 from gateway.ingest_record import Item, RequestHead, read_head, record_of
-from gateway.outcomes import Log, Receipt, Spooled, append, append_all
-from gateway.payload import ClientGone, Limit, Payload, send_problem
-from gateway.problems import INTERNAL_FAULT, Problem, instance_of, problem_of, retry_after
+from gateway.outcomes import Log, Outcome, put_all
+from gateway.problems import Problem, problem_of, retry_after
 from gateway.rate_limits import DeviceLimit, RateLimits
-from gateway.tracing import NO_SPAN, PostSpan, Tracing
+from gateway.tracing import PostSpan, Tracing
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Endpoint
 from shared.settings import GatewaySettings
@@ -30,6 +31,25 @@ from shared.timestamps import to_rfc3339
 from shared.topology import Flow
 
 CLIENT_GONE = "client_gone"
+PREFIX = b"/v1/"
+Tell = Callable[[Answer | Problem], None]
+
+
+class Reception(NamedTuple):
+    """A request that is let in by its head; its body is still to come."""
+
+    caller: Caller
+    endpoint: Endpoint
+    entity_id: str
+    head: RequestHead
+    body: Body
+    is_batch: bool
+    limit: DeviceLimit | None
+    span: PostSpan
+
+    def end(self) -> None:
+        self.body.release()
+        self.span.end()
 
 
 class Ingest:
@@ -55,126 +75,120 @@ class Ingest:
         self._batch_limit = Limit(settings.batch_bytes_max, "HEADRACE_BATCH_BYTES_MAX")
         self._batch_payloads_max = settings.batch_payloads_max
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = Payload(receive, self._admission)
-        span: PostSpan = NO_SPAN
-        try:
-            caller, endpoint, entity_id, head = self._admit(scope)
-            span = self._tracing.begin(endpoint, entity_id, head)
-            head = span.instead_of_given(head)
-            limit = None if self._limits is None else self._limits.of(caller.tenant, scope)
-            if batch.is_batch(entity_id, head):
-                payloads = await self._accept_batch(
-                    caller, endpoint, entity_id, head, body, send, limit
-                )
-                span.accepted(payloads)
-            else:
-                if limit and (refusal := limit(entity_id)):
-                    raise refusal
-                await self._accept(caller, endpoint, entity_id, head, body, send)
-                span.accepted()
-        except ClientGone:
-            self._counts.refused(self._endpoint_named_by(scope), CLIENT_GONE)
-            span.failed(CLIENT_GONE)
-        except Problem as problem:
-            span.refused(problem)
-            self._counts.refused(self._endpoint_named_by(scope), problem.code, problem.payloads)
-            if not body.is_complete and (b"expect", b"100-continue") in scope["headers"]:
-                # whether the refused body follows or not is the client's choice: nobody can tell
-                # where its next request would begin
-                problem.ends_connection = True
-            await send_problem(problem, instance_of(scope), send)
-        except Exception:
-            self._counts.refused(self._endpoint_named_by(scope), INTERNAL_FAULT)
-            span.failed(INTERNAL_FAULT)
-            raise
-        finally:
-            body.release()
-            span.end()
+    def is_for(self, request: Request) -> bool:
+        return request.target.startswith(PREFIX) or request.path().startswith(PREFIX.decode())
 
-    def _admit(self, scope: Scope) -> tuple[Caller, Endpoint, str, RequestHead]:
+    def admit(self, request: Request) -> Reception:
+        """Problem where the head alone says that nothing will come of it."""
         caller = self._who.is_asking(
-            scope["method"], target_of(scope), scope["headers"], certified_in(scope)
+            request.method, request.target, request.headers, request.certified
         )
-        endpoint_name, slash, entity_id = _path_of(scope).partition("/")
+        endpoint_name, slash, entity_id = _name(request).partition("/")
         endpoint = self._flow.endpoint(endpoint_name)
         if endpoint is None:
             known = ", ".join(e.name for e in self._flow.endpoints)
             raise _refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
-        if scope["method"] != "POST":
+        if request.method != "POST":
             raise Problem(405, "method_not_allowed", "payloads come by POST", headers=_ALLOW)
         if slash and not ENTITY_ID.fullmatch(entity_id):
             raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
         writing.refuse_others(caller, entity_id)
-        return caller, endpoint, entity_id, read_head(scope["headers"])
+        head = read_head(request.headers)
+        span = self._tracing.begin(endpoint, entity_id, head)
+        try:
+            is_batch = batch.is_batch(entity_id, head)
+            limit = None
+            if self._limits is not None:
+                limit = self._limits.of(caller.tenant, request.address, request.headers)
+                if not is_batch and (refusal := limit(entity_id)):
+                    raise refusal
+            most = self._batch_limit if is_batch else self._body_limit
+            body = Body(head.declared_bytes, most, self._admission)
+        except Problem as problem:
+            span.refused(problem)
+            span.end()
+            raise
+        head = span.instead_of_given(head)
+        return Reception(caller, endpoint, entity_id, head, body, is_batch, limit, span)
 
-    async def _accept(
-        self,
-        caller: Caller,
-        endpoint: Endpoint,
-        entity_id: str,
-        head: RequestHead,
-        body: Payload,
-        send: Send,
-    ) -> None:
-        payload = await body.read(head.declared_bytes, self._body_limit)
-        writing.refuse_other_body(caller, payload)
+    def accept(self, reception: Reception, tell: Tell) -> None:
+        """The body is whole. `tell` is called once, unless a Problem is raised."""
+        payload = reception.body.whole()
+        writing.refuse_other_body(reception.caller, payload)
+        if reception.is_batch:
+            self._accept_batch(reception, payload, tell)
+        else:
+            self._accept_one(reception, payload, tell)
+
+    def refused(self, request: Request, code: str, payloads: int = 1) -> None:
+        endpoint = self._flow.endpoint(_name(request).partition("/")[0])
+        self._counts.refused("none" if endpoint is None else endpoint.name, code, payloads)
+
+    def _accept_one(self, reception: Reception, payload: bytes, tell: Tell) -> None:
+        caller, endpoint, entity_id, head, *_ = reception
         if not payload:
             raise _refused(400, "empty_body", "an empty body is no payload")
-        received_ms = time.time_ns() // 1_000_000
+        received_at = to_rfc3339(time.time_ns() // 1_000_000)
         key = None if head.idempotency_key is None else (head.idempotency_key,)
         item = writing.item_of(caller, Item(entity_id, payload, key))
-        event_id, record = record_of(item, endpoint.name, received_ms, head.kept, caller.tenant)
+        event_id, record = record_of(item, endpoint.name, received_at, head.kept, caller.tenant)
         self._enter(1)
         begun_s = time.perf_counter()
-        try:
-            outcome = await append(self._log, endpoint.topic, record)
-        finally:
-            self._admission.leave()
-        self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
-        if isinstance(outcome, Exception):
-            raise problem_of(outcome)
-        self._counts.accepted(endpoint.name, outcome)
-        await _send_receipt(event_id, entity_id, outcome, received_ms, send)
 
-    async def _accept_batch(
-        self,
-        caller: Caller,
-        endpoint: Endpoint,
-        entity_id: str,
-        head: RequestHead,
-        body: Payload,
-        send: Send,
-        limit: DeviceLimit | None,
-    ) -> int:
-        """How many payloads it had."""
-        whole = await body.read(head.declared_bytes, self._batch_limit)
-        writing.refuse_other_body(caller, whole)
+        def told(outcome: Outcome) -> None:
+            self._admission.leave()
+            self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
+            if isinstance(outcome, Exception):
+                tell(problem_of(outcome))
+                return
+            self._counts.accepted(endpoint.name, outcome)
+            reception.span.accepted()
+            receipt = {"id": event_id, **outcome.told(), "received_at": received_at}
+            location = b"/state/" + entity_id.encode()
+            tell(Answer(202, [_JSON, (b"location", location)], orjson.dumps(receipt)))
+
+        try:
+            self._log.put(endpoint.topic, record, told)
+        except BaseException:
+            self._admission.leave()
+            raise
+
+    def _accept_batch(self, reception: Reception, whole: bytes, tell: Tell) -> None:
+        caller, endpoint, entity_id, head, *_ = reception
         items = batch.split(
             whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
         )
         items = writing.items_of(caller, items)
-        if limit is not None:
-            items = [_within(limit, item) for item in items]
-        received_ms = time.time_ns() // 1_000_000
+        if reception.limit is not None:
+            items = [_within(reception.limit, item) for item in items]
+        received_at = to_rfc3339(time.time_ns() // 1_000_000)
         kept = batch.kept_headers(entity_id, head)
         made = [
-            record_of(item, endpoint.name, received_ms, kept, caller.tenant)
+            record_of(item, endpoint.name, received_at, kept, caller.tenant)
             for item in items
             if isinstance(item, Item)
         ]
         self._enter(len(made))
         begun_s = time.perf_counter()
-        try:
-            outcomes = await append_all(self._log, [(endpoint.topic, record) for _, record in made])
-        finally:
+
+        def told(outcomes: list[Outcome]) -> None:
             self._admission.leave(len(made))
-        self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
-        self._counts.batch(endpoint.name, items, outcomes)
-        ids = [event_id for event_id, _ in made]
-        answer = batch_answer(items, ids, outcomes, to_rfc3339(received_ms))
-        await _send(207, [(b"content-type", b"application/json")], answer, send)
-        return len(items) - items.count(None)
+            self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
+            self._counts.batch(endpoint.name, items, outcomes)
+            ids = [event_id for event_id, _ in made]
+            try:
+                answer = batch_answer(items, ids, outcomes, received_at)
+            except Problem as problem:
+                tell(problem)
+                return
+            reception.span.accepted(len(items) - items.count(None))
+            tell(Answer(207, [_JSON], answer))
+
+        try:
+            put_all(self._log, [(endpoint.topic, record) for _, record in made], told)
+        except BaseException:
+            self._admission.leave(len(made))
+            raise
 
     def _enter(self, payloads: int) -> None:
         if not self._admission.enter(payloads):
@@ -187,42 +201,18 @@ class Ingest:
                 payloads=payloads,
             )
 
-    def _endpoint_named_by(self, scope: Scope) -> str:
-        endpoint = self._flow.endpoint(_path_of(scope).partition("/")[0])
-        return "none" if endpoint is None else endpoint.name
-
-
-def _path_of(scope: Scope) -> str:
-    # behind the mount, `path` still holds the whole path and `root_path` the mount's
-    path: str = scope["path"]
-    return path.removeprefix(scope["root_path"]).removeprefix("/")
-
-
-async def _send_receipt(
-    event_id: str, entity_id: str, accepted: Receipt | Spooled, received_ms: int, send: Send
-) -> None:
-    answer = orjson.dumps(
-        {"id": event_id, **accepted.told(), "received_at": to_rfc3339(received_ms)}
-    )
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"location", b"/state/" + entity_id.encode()),
-    ]
-    await _send(202, headers, answer, send)
-
-
-async def _send(status: int, headers: list[tuple[bytes, bytes]], body: bytes, send: Send) -> None:
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
 
 def _within(limit: DeviceLimit, item: Item | Problem | None) -> Item | Problem | None:
     return (limit(item.entity_id) if isinstance(item, Item) else None) or item
 
 
-_ALLOW = {"allow": "POST"}
+def _name(request: Request) -> str:
+    return request.path().removeprefix(PREFIX.decode())
 
 
 def _refused(status: int, code: str, detail: str) -> Problem:
     return Problem(status, code, detail, outcome="definite")
+
+
+_JSON = (b"content-type", b"application/json")
+_ALLOW = {"allow": "POST"}

@@ -21,7 +21,6 @@ from shared.envelope import (
     Header,
 )
 from shared.ids import NO_TENANT, derived_event_id, fresh_event_id, full_id
-from shared.timestamps import to_rfc3339
 
 _KEPT_BYTES_MAX = 1024
 _KEPT = {name.encode(): name for name in (CONTENT_TYPE, CONTENT_ENCODING)}
@@ -71,7 +70,7 @@ class Item(NamedTuple):
 
 
 def record_of(
-    item: Item, endpoint: str, received_ms: int, kept: list[Header], tenant: str = NO_TENANT
+    item: Item, endpoint: str, received_at: str, kept: list[Header], tenant: str = NO_TENANT
 ) -> tuple[str, Record]:
     """Event id and record."""
     event_id = (
@@ -84,7 +83,7 @@ def record_of(
         (ID, event_id.encode()),
         (TYPE, f"ingest.{endpoint}".encode()),
         (SOURCE, f"/v1/{endpoint}".encode()),
-        (TIME, to_rfc3339(received_ms).encode()),
+        (TIME, received_at.encode()),
         (PAYLOAD_SHA256, sha256(item.payload).hexdigest().encode()),
         *kept,
     ]

@@ -1,19 +1,23 @@
-"""One partition's way into Kafka: one batch is under way, whatever else comes waits here.
+"""The ways into Kafka: a lane for each partition, a writer for each broker that leads some.
 
-It waits here and not in the producer's library, because there nothing bounds it, and because of
-what was never handed over one can say for certain that it was not written.
+A writer has one request under way and takes with the next one whatever has come meanwhile. Until
+then records wait in lanes and not in the producer's library, because there nothing bounds them, and
+because of what was never handed over one can say for certain that it was not written.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from aiokafka import TopicPartition
 from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedError
 
 from gateway.outcomes import NotWritten, Outcome, OutcomeUnknown, Receipt, Record, Tell
 from gateway.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 
 AWAY = NotWritten("kafka_unreachable", "Kafka is away")
+_BUSY = NotWritten("kafka_unreachable", "Kafka takes nothing at the moment")
 _TOO_LARGE = NotWritten("record_too_large", "Kafka's max.message.bytes is below this body's size")
 
 
@@ -24,67 +28,132 @@ class Waiting(NamedTuple):
 
 
 class Lane:
-    def __init__(self, topic: str, partition: int, keeper: ProducerKeeper) -> None:
-        self._topic = topic
-        self._partition = partition
-        self._keeper = keeper
-        self._waiting: deque[Waiting] = deque()
-        self._writer: asyncio.Task[None] | None = None
+    """One partition's records, in their order."""
+
+    def __init__(self, topic: str, partition: int, writer: "Writer") -> None:
+        self.place = TopicPartition(topic, partition)
+        self.writer = writer
+        self.waiting: deque[Waiting] = deque()
 
     def put(self, waiting: Waiting) -> None:
-        self._waiting.append(waiting)
-        if self._writer is None:
-            # it begins after what else is ready now, so that this travels together
-            self._writer = asyncio.create_task(self._write())
+        self.waiting.append(waiting)
+        self.writer.wake(self)
 
-    async def _write(self) -> None:
-        try:
-            while self._waiting:
-                producer = self._keeper.producer()
-                if producer is None:
-                    self._refuse(AWAY)
-                else:
-                    await self._write_batch(producer)
-        finally:
-            self._writer = None
-
-    async def _write_batch(self, producer: Any) -> None:
+    def next_batch(self, producer: Any) -> tuple[Any, list[Waiting]]:
+        """A batch takes its first record whatever its size."""
         batch = producer.create_batch()
         taken: list[Waiting] = []
-        while self._waiting and _fits(batch, self._waiting[0].record):
-            taken.append(self._waiting.popleft())
+        while self.waiting:
+            record = self.waiting[0].record
+            fits = batch.append(
+                timestamp=None, key=record.key, value=record.value, headers=record.headers
+            )
+            if fits is None:
+                break
+            taken.append(self.waiting.popleft())
         batch.close()
-        # the oldest waits first, so its deadline is the nearest
-        outcome = await self._handed_over(producer, batch, taken[0].until_s)
+        return batch, taken
+
+    def tell(self, taken: list[Waiting], outcome: int | Outcome) -> None:
+        """`outcome`: the offset of the first one, or what became of all."""
         if isinstance(outcome, int):
+            topic, partition = self.place
             for number, waiting in enumerate(taken):
-                waiting.tell(Receipt(self._topic, self._partition, outcome + number))
+                waiting.tell(Receipt(topic, partition, outcome + number))
             return
         for waiting in taken:
             waiting.tell(outcome)
         # what came later goes with a new producer or none: it must not overtake what failed
-        self._refuse(NotWritten("kafka_unreachable", "Kafka takes nothing at the moment"))
+        self.refuse(_BUSY)
 
-    async def _handed_over(self, producer: Any, batch: Any, until_s: float) -> int | Outcome:
-        """The offset of the batch's first record, or why there is none."""
+    def refuse(self, why: NotWritten) -> None:
+        refused, self.waiting = self.waiting, deque()
+        for waiting in refused:
+            waiting.tell(why)
+
+
+class Writer:
+    def __init__(self, keeper: ProducerKeeper, find: Callable[[Lane], "Writer"]) -> None:
+        self._keeper = keeper
+        self._find = find
+        self._ready: dict[Lane, None] = {}  # those with something to write, in their order
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self, lane: Lane) -> None:
+        self._ready[lane] = None
+        if self._task is None:
+            # it begins after what else is ready now, so that this travels together
+            self._task = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        try:
+            while self._ready:
+                lanes, self._ready = self._ready, {}
+                producer = self._keeper.producer()
+                if producer is None:
+                    for lane in lanes:
+                        lane.refuse(AWAY)
+                else:
+                    lanes_to_write = [x for x in lanes if x.waiting and self._is_mine(x)]
+                    await self._write_together(producer, lanes_to_write)
+        finally:
+            self._task = None
+
+    def _is_mine(self, lane: Lane) -> bool:
+        """Looked at only here, where nothing of the lane is under way."""
+        lane.writer = self._find(lane)
+        if lane.writer is not self:
+            lane.writer.wake(lane)
+        return lane.writer is self
+
+    async def _write_together(self, producer: Any, lanes: list[Lane]) -> None:
         self._keeper.in_flight += 1
         try:
-            try:
-                async with asyncio.timeout_at(until_s):
-                    written = await producer.send_batch(
-                        batch, self._topic, partition=self._partition
-                    )
-            except Exception as error:  # aiokafka lets more through than its own errors
-                # until `send_batch` returns, nothing of the batch is anywhere
-                self._keeper.retire(producer, error)
-                return AWAY
-            # unlike wait_for, `wait` leaves the future alone: giving up does not undo the write
-            await asyncio.wait((written,), timeout=until_s - asyncio.get_running_loop().time())
-            return self._outcome(producer, written)
+            under_way: dict[asyncio.Future[Any], tuple[Lane, list[Waiting]]] = {}
+            for lane in lanes:
+                batch, taken = lane.next_batch(producer)
+                # the oldest waits first, so its deadline is the nearest
+                written = await self._hand_over(producer, lane, batch, taken[0].until_s)
+                if written is None:
+                    lane.tell(taken, AWAY)
+                else:
+                    under_way[written] = lane, taken
+                if lane.waiting:
+                    self._ready[lane] = None
+            await self._await_all(producer, under_way)
         finally:
             self._keeper.in_flight -= 1
 
-    def _outcome(self, producer: Any, written: "asyncio.Future[Any]") -> int | Outcome:
+    async def _hand_over(
+        self, producer: Any, lane: Lane, batch: Any, until_s: float
+    ) -> "asyncio.Future[Any] | None":
+        try:
+            async with asyncio.timeout_at(until_s):
+                written: asyncio.Future[Any] = await producer.send_batch(
+                    batch, lane.place.topic, partition=lane.place.partition
+                )
+                return written
+        except Exception as error:  # aiokafka lets more through than its own errors
+            # until `send_batch` returns, nothing of the batch is anywhere
+            self._keeper.retire(producer, error)
+            return None
+
+    async def _await_all(
+        self, producer: Any, under_way: "dict[asyncio.Future[Any], tuple[Lane, list[Waiting]]]"
+    ) -> None:
+        now_s = asyncio.get_running_loop().time
+        while under_way:
+            until_s = min(taken[0].until_s for _, taken in under_way.values())
+            # unlike wait_for, `wait` leaves the futures alone: giving up does not undo the write
+            done, _ = await asyncio.wait(
+                under_way, timeout=until_s - now_s(), return_when=asyncio.FIRST_COMPLETED
+            )
+            late = [one for one, (_, taken) in under_way.items() if taken[0].until_s <= now_s()]
+            for one in done or late:
+                lane, taken = under_way.pop(one)
+                lane.tell(taken, self._outcome(producer, lane.place.topic, one))
+
+    def _outcome(self, producer: Any, topic: str, written: "asyncio.Future[Any]") -> int | Outcome:
         if not written.done():
             written.add_done_callback(_look_at_result)
             self._keeper.retire(producer, TimeoutError("no ack in time"))
@@ -94,7 +163,7 @@ class Lane:
         except Exception as error:
             self._keeper.retire(producer, error)
             if isinstance(error, TopicAuthorizationFailedError):
-                self._keeper.refused_at_s[self._topic] = asyncio.get_running_loop().time()
+                self._keeper.refused_at_s[topic] = asyncio.get_running_loop().time()
             return {
                 MessageSizeTooLargeError: _TOO_LARGE,
                 TopicAuthorizationFailedError: NOT_AUTHORIZED,
@@ -103,22 +172,9 @@ class Lane:
             # a repeat that the broker knows, but not its place any more
             return OutcomeUnknown()
         self._keeper.acked_at = asyncio.get_running_loop().time()
-        self._keeper.refused_at_s.pop(self._topic, None)
+        self._keeper.refused_at_s.pop(topic, None)
         offset: int = place.offset
         return offset
-
-    def _refuse(self, why: NotWritten) -> None:
-        refused, self._waiting = self._waiting, deque()
-        for waiting in refused:
-            waiting.tell(why)
-
-
-def _fits(batch: Any, record: Record) -> bool:
-    """A batch takes its first record whatever its size."""
-    return (
-        batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
-        is not None
-    )
 
 
 def _look_at_result(future: "asyncio.Future[Any]") -> None:

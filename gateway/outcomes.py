@@ -60,22 +60,29 @@ class Log(Protocol):
         """Whether a record that is put now has a chance."""
 
 
-async def append(log: Log, topic: str, record: Record) -> Outcome:
-    return (await append_all(log, [(topic, record)]))[0]
-
-
-async def append_all(log: Log, records: Sequence[tuple[str, Record]]) -> list[Outcome]:
-    """The outcome of each."""
+def put_all(
+    log: Log, records: Sequence[tuple[str, Record]], tell: Callable[[list[Outcome]], None]
+) -> None:
+    """Tells the outcome of each, when the last one is known."""
     told: dict[int, Outcome] = {}
-    all_told = asyncio.get_running_loop().create_future()
 
     def keep(number: int, outcome: Outcome) -> None:
         told[number] = outcome
-        if len(told) == len(records) and not all_told.done():
-            all_told.set_result(None)
+        if len(told) == len(records):
+            tell([told[number] for number in range(len(records))])
 
     for number, (topic, record) in enumerate(records):
         log.put(topic, record, partial(keep, number))
-    if records:
-        await all_told
-    return [told[number] for number in range(len(records))]
+    if not records:
+        tell([])
+
+
+async def append_all(log: Log, records: Sequence[tuple[str, Record]]) -> list[Outcome]:
+    all_told: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+
+    def tell(outcomes: list[Outcome]) -> None:
+        if not all_told.done():  # or nobody waits any more
+            all_told.set_result(outcomes)
+
+    put_all(log, records, tell)
+    return await all_told

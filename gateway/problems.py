@@ -129,12 +129,16 @@ async def on_problem(request: Request, error: Exception) -> Response:
 
 
 async def on_fault(request: Request, error: Exception) -> Response:  # noqa: ARG001 - not for clients
+    return internal_fault(request.method).response(request.scope)
+
+
+def internal_fault(method: str) -> Problem:
     return Problem(
         500,
         INTERNAL_FAULT,
         "a fault of the gateway; the operator finds it in the gateway's log",
-        outcome="unknown" if request.method == "POST" else None,
-    ).response(request.scope)
+        outcome="unknown" if method == "POST" else None,
+    )
 
 
 Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]

@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from starlette.types import Scope
-
-from gateway.client_address import ClientAddress
+from gateway.client_address import ClientAddress, Headers
 from gateway.problems import Problem, retry_after
 from shared.settings import GatewaySettings
 
@@ -88,12 +86,9 @@ class RateLimits:
         self._buckets = buckets or Buckets()
         self._clock = clock
 
-    def of(self, tenant: str, scope: Scope) -> DeviceLimit:
+    def of(self, tenant: str, peer: str, headers: Headers) -> DeviceLimit:
         """For the payloads of one request."""
-        address = ""
-        if self._by_address:
-            peer = scope["client"]
-            address = self._addresses.of(peer[0] if peer else "", scope["headers"])
+        address = self._addresses.of(peer, headers) if self._by_address else ""
         return lambda device: self.refusal(tenant, device, address)
 
     def refusal(self, tenant: str, device: str, address: str) -> Problem | None:

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.partitioner import murmur2
 
-from gateway.lane import AWAY, Lane, Waiting
+from gateway.lane import AWAY, Lane, Waiting, Writer
 from gateway.outcomes import NotWritten, Record, Tell
 from gateway.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 from shared.settings import GatewaySettings
@@ -36,6 +36,7 @@ class RawLog:
         self._access = settings.kafka.for_aiokafka()
         self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
         self._lanes: dict[str, list[Lane]] = {}
+        self._writers: dict[int | None, Writer] = {}  # by the broker; None: nobody leads
         self._hashes: dict[bytes, int] = {}
         self._looks: set[asyncio.Task[None]] = set()
 
@@ -76,7 +77,7 @@ class RawLog:
             return
         # they stay as they are: more partitions would move keys, and break their order
         if topic not in self._lanes:
-            self._lanes[topic] = [Lane(topic, p, self._keeper) for p in range(count)]
+            self._lanes[topic] = [Lane(topic, p, self._writer(None)) for p in range(count)]
         lanes = self._lanes[topic]
         lanes[self._hash(waiting.record.key) % len(lanes)].put(waiting)
 
@@ -96,6 +97,16 @@ class RawLog:
 
     def _why_none(self) -> NotWritten:
         return NOT_AUTHORIZED if self._keeper.refused else AWAY
+
+    def _writer_of(self, lane: Lane) -> Writer:
+        producer = self._keeper.producer()
+        leader = producer.client.cluster.leader_for_partition(lane.place) if producer else None
+        return self._writer(None if leader == -1 else leader)
+
+    def _writer(self, leader: int | None) -> Writer:
+        if leader not in self._writers:
+            self._writers[leader] = Writer(self._keeper, self._writer_of)
+        return self._writers[leader]
 
     def _hash(self, key: bytes) -> int:
         """As Kafka's own clients do; remembered, because it is slow in Python."""

@@ -20,6 +20,8 @@ from shared.settings import GatewaySettings
 
 _HANDSHAKE_S = 5.0
 _LAST_ANSWER = (b"connection", b"close")
+# where the application keeps what answers POSTs of payloads without it
+INGEST = "ingest"
 
 
 class CannotListenError(Exception):
@@ -29,13 +31,14 @@ class CannotListenError(Exception):
 def server_config(
     app: FastAPI, settings: GatewaySettings, node: Node | None = None
 ) -> uvicorn.Config:
+    tls = ServerTls(settings) if settings.tls_cert_file else None
     connections = Connections(
         affordable(settings.connections_max),
         settings.connections_per_address_max,
         (node or Node()).counts.request_refused,
     )
-    protocol = partial(GatewayProtocol, Limits.of(settings), connections)
-    tls = ServerTls(settings) if settings.tls_cert_file else None
+    ingest = getattr(app.state, INGEST, None)
+    protocol = partial(GatewayProtocol, Limits.of(settings), connections, ingest)
     return uvicorn.Config(
         app,
         loop="gateway.server:Loop",

@@ -1,5 +1,5 @@
-"""Stands before all routes but those of payloads, which ask for themselves. A route that is added
-later is an operator's until this file says otherwise."""
+"""Stands before all routes of the application. That of payloads is none of them: it asks by itself.
+A route that is added later is an operator's until this file says otherwise."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -10,7 +10,6 @@ from gateway.problems import Problem
 
 CALLER = "headrace.caller"
 _OPEN = ("/livez", "/readyz")  # for whoever starts and stops gateways
-_ASKS_ITSELF = "/v1/"
 _SCOPED = "/state/"  # shows each caller its own
 
 
@@ -22,7 +21,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
-            if not path.startswith(_ASKS_ITSELF) and path not in _OPEN:
+            if path not in _OPEN:
                 try:
                     self._admit(path, scope)
                 except Problem as problem:

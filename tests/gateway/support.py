@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple, Self
 import httpx
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.server import ServerState
 
 from gateway import outcomes
 from gateway.app import create_app
@@ -40,14 +41,14 @@ class FakeLog:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.failure: Outcome | RuntimeError | None = None
+        self.failure: Outcome | Exception | None = None
         self.healthy = True
         self.pause_s = 0.0
         self.asked = 0
 
     def put(self, topic: str, record: outcomes.Record, tell: Tell) -> None:
         self.asked += 1
-        if isinstance(self.failure, RuntimeError):
+        if isinstance(self.failure, Exception) and not isinstance(self.failure, Outcome):
             raise self.failure
         asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, record, tell)
 
@@ -75,11 +76,31 @@ class Gateway(NamedTuple):
         """All at once."""
 
         async def run() -> list[httpx.Response]:
-            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
-                return await asyncio.gather(
-                    *(client.request(method, path, **opts) for method, path, opts in requests)
-                )
+            # a client of these tests may be slow
+            patient = self.settings.model_copy(update={"head_deadline_s": 30, "keep_alive_s": 30})
+            config = server_config(self.app, patient)
+            config.load()
+            state = ServerState()
+            server = await asyncio.get_running_loop().create_server(
+                lambda: config.http_protocol_class(config=config, server_state=state, app_state={}),
+                "127.0.0.1",
+                0,
+            )
+            host, port = server.sockets[0].getsockname()
+            many = httpx.Limits(max_connections=None)
+            client = httpx.AsyncClient(base_url=f"http://{host}:{port}", verify=False, limits=many)
+            try:
+                async with client:
+                    return await asyncio.gather(
+                        *(client.request(method, path, **opts) for method, path, opts in requests)
+                    )
+            finally:
+                server.close()
+                while state.connections:
+                    for connection in list(state.connections):
+                        connection.transport.abort()
+                    await asyncio.sleep(0)
+                await server.wait_closed()
 
         return asyncio.run(run())
 

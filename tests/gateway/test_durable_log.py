@@ -18,7 +18,6 @@ from gateway.outcomes import (
     Record,
     Spooled,
     Tell,
-    append,
     append_all,
 )
 from gateway.spool import Spool
@@ -56,7 +55,7 @@ class Parts:
         self.drain = SpoolDrain(self.kafka, self.spool)
 
     async def append(self, value: bytes) -> Outcome:
-        return await append(self.log, TOPIC, _record(value))
+        return (await append_all(self.log, [(TOPIC, _record(value))]))[0]
 
     async def drained(self) -> None:
         await self.drain.start()

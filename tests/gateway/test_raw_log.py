@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaConnectionError,
@@ -18,11 +19,11 @@ from aiokafka.errors import (
 from gateway import producer_keeper, raw_log
 from gateway.outcomes import (
     NotWritten,
+    Outcome,
     OutcomeUnknown,
     Receipt,
     Record,
     Spooled,
-    append,
     append_all,
 )
 from gateway.raw_log import RawLog
@@ -61,10 +62,13 @@ class FakeProducer:
         self.unauthorized: set[str] = set()
         self.answers_probes = True
         self.batches: list[list[bytes]] = []
+        self.leaders: dict[int, int] = {}
         self._sender = SimpleNamespace(sender_task=None, _fail_all=None)
         self.client = SimpleNamespace(
             cluster=SimpleNamespace(
-                partitions_for_topic=self._partitions, unauthorized_topics=self.unauthorized
+                partitions_for_topic=self._partitions,
+                leader_for_partition=self._leader,
+                unauthorized_topics=self.unauthorized,
             ),
             set_topics=self._nothing,
             force_metadata_update=self._nothing,
@@ -103,6 +107,9 @@ class FakeProducer:
 
     def _partitions(self, topic: str) -> set[int] | None:
         return {0, 1} if topic in self.topics else None
+
+    def _leader(self, place: TopicPartition) -> int:
+        return self.leaders.get(place.partition, 1)
 
     async def _probe(self) -> None:
         if not self.answers_probes:
@@ -314,10 +321,10 @@ def test_each_record_waits_no_longer_than_its_deadline() -> None:
     async def body(log: RawLog) -> None:
         _last().answer = None
         _last().stop_hangs = True
-        first = asyncio.create_task(append(log, TOPIC, RECORD))
+        first = asyncio.create_task(_outcome(log))
         await asyncio.sleep(DEADLINE_S / 2)
         begun_s = asyncio.get_running_loop().time()
-        assert isinstance(await append(log, TOPIC, RECORD), NotWritten)
+        assert isinstance(await _outcome(log), NotWritten)
         assert asyncio.get_running_loop().time() - begun_s <= DEADLINE_S
         assert isinstance(await first, OutcomeUnknown)
 
@@ -333,8 +340,12 @@ def test_without_a_producer_every_record_is_refused() -> None:
     asyncio.run(body())
 
 
+async def _outcome(log: RawLog) -> Outcome:
+    return (await append_all(log, [(TOPIC, RECORD)]))[0]
+
+
 async def _append(log: RawLog) -> Receipt | Spooled:
-    outcome = await append(log, TOPIC, RECORD)
+    outcome = await _outcome(log)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

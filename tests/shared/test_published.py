@@ -46,7 +46,7 @@ def gateway_headers(body: bytes, tenant: str = "") -> list[Header]:
     trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     head = read_head([(b"content-type", b"application/json"), (b"traceparent", trace)])
     item = Item("device-0001", body, None)
-    return record_of(item, "telemetry", 1_700_000_000_000, head.kept, tenant)[1].headers
+    return record_of(item, "telemetry", "2023-11-14T22:13:20.000Z", head.kept, tenant)[1].headers
 
 
 def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}', tenant: str = "") -> Outgoing:

@@ -1,0 +1,72 @@
+"""A request's body, byte for byte and never more of it than the cap."""
+
+from typing import NamedTuple
+
+from gateway.admission import Admission
+from gateway.problems import Problem, retry_after
+
+
+class Limit(NamedTuple):
+    """How many bytes a body may have, and the setting that says so."""
+
+    bytes_max: int
+    setting: str
+
+
+class Body:
+    """What has been received so far; it takes its place in memory until `release`."""
+
+    __slots__ = ("_admission", "_chunks", "_declared_bytes", "_held_bytes", "_limit")
+
+    def __init__(self, declared_bytes: int | None, limit: Limit, admission: Admission) -> None:
+        if declared_bytes is not None and declared_bytes > limit.bytes_max:
+            raise _too_large(limit)
+        self._declared_bytes = declared_bytes
+        self._limit = limit
+        self._admission = admission
+        self._chunks: list[bytes] = []
+        self._held_bytes = 0
+
+    def take(self, chunk: bytes) -> None:
+        if self._held_bytes + len(chunk) > self._limit.bytes_max:
+            raise _too_large(self._limit)
+        if not self._admission.hold(len(chunk)):
+            raise Problem(
+                503,
+                "too_many_bytes_in_flight",
+                "the gateway holds as many bytes as it may; send it again later",
+                outcome="definite",
+                headers=retry_after(1),
+                ends_connection=True,
+            )
+        self._held_bytes += len(chunk)
+        self._chunks.append(chunk)
+
+    def whole(self) -> bytes:
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        if self._declared_bytes is not None and len(body) != self._declared_bytes:
+            raise Problem(
+                400,
+                "body_incomplete",
+                f"{len(body)} bytes came of the {self._declared_bytes} that Content-Length says; "
+                "send them again",
+                outcome="definite",
+                ends_connection=True,
+            )
+        return body
+
+    def release(self) -> None:
+        self._admission.let_go(self._held_bytes)
+        self._held_bytes = 0
+        self._chunks.clear()
+
+
+def _too_large(limit: Limit) -> Problem:
+    return Problem(
+        413,
+        "body_too_large",
+        f"a body has at most {limit.bytes_max} bytes here; send less, or ask the operator to "
+        f"raise {limit.setting}",
+        outcome="definite",
+        ends_connection=True,
+    )

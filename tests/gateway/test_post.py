@@ -1,0 +1,144 @@
+"""A POST on a connection that ends, or is told something else, in the middle."""
+
+import pytest
+
+from gateway.admission import Admission
+from gateway.auth.who import Whoever
+from gateway.body import Body, Limit
+from gateway.exchange import Request
+from gateway.ingest import Ingest
+from gateway.node import Node
+from gateway.outcomes import Receipt, Record, Tell
+from gateway.post import Post
+from gateway.problems import Problem
+from gateway.tracing import Untraced
+from shared.flow import FLOW
+from shared.settings import GatewaySettings
+
+HEADERS = [(b"host", b"gateway"), (b"content-length", b"8")]
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+        self.answered = 0
+        self._headers = [(b"date", b"today")]
+
+    def write(self, raw: bytes) -> None:
+        self.written += raw
+
+    def close(self) -> None:
+        self.closed = True
+
+    def on_response_complete(self) -> None:
+        self.answered += 1
+
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        return self._headers
+
+
+class SlowLog:
+    """Tells when it is asked to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Record, Tell]] = []
+
+    def put(self, topic: str, record: Record, tell: Tell) -> None:  # noqa: ARG002
+        self.waiting.append((record, tell))
+
+    def is_healthy(self) -> bool:
+        return True
+
+    def tell(self) -> None:
+        _, tell = self.waiting.pop(0)
+        tell(Receipt("t", 0, 1))
+
+
+class Parts:
+    def __init__(self) -> None:
+        self.log, self.connection = SlowLog(), Connection()
+        self.admission = Admission(10, 1000)
+        settings = GatewaySettings(body_bytes_max=100)
+        self.ingest = Ingest(
+            FLOW, self.log, self.admission, settings, Whoever(), Node().counts, None, Untraced()
+        )
+
+    def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:
+        request = Request(method, b"/v1/telemetry/d", [*HEADERS, *more], "127.0.0.1")
+        return Post(self.ingest, request, self.connection, True, waits)
+
+    def is_idle(self) -> bool:
+        return (self.admission.bytes, self.admission.payloads) == (0, 0)
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts()
+
+
+def test_an_answer_has_the_connections_headers_and_its_own(parts: Parts) -> None:
+    post = parts.post()
+    post.start()
+    post.take(b"four")
+    post.take(b"four")
+    post.end()
+    assert (parts.admission.bytes, parts.admission.payloads) == (8, 1)
+    parts.log.tell()
+    head, _, body = parts.connection.written.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 202 Accepted"
+    assert {b"date: today", b"location: /state/d", b"content-length: %d" % len(body)} < set(lines)
+    assert (parts.connection.answered, parts.connection.closed) == (1, False)
+    assert parts.is_idle()
+
+
+def test_a_client_that_leaves_in_the_middle_has_written_nothing(parts: Parts) -> None:
+    post = parts.post()
+    post.start()
+    post.take(b"half")
+    post.drop("client_gone")
+    assert parts.is_idle()
+    assert parts.log.waiting == []
+
+
+def test_a_client_that_leaves_before_its_answer_holds_nothing_up(parts: Parts) -> None:
+    post = parts.post()
+    post.start()
+    post.take(b"the body")
+    post.end()
+    post.drop("client_gone")
+    parts.log.tell()
+    assert parts.is_idle()
+    assert (parts.connection.written, parts.connection.answered) == (b"", 0)
+
+
+def test_what_comes_before_its_turn_waits_for_it(parts: Parts) -> None:
+    post = parts.post()
+    post.take(b"the body")
+    post.end()
+    assert parts.log.waiting == []
+    post.start()
+    assert parts.log.waiting[0][0].value == b"the body"
+
+
+def test_a_client_that_waits_is_told_to_go_on_and_not_when_it_is_refused(parts: Parts) -> None:
+    parts.post(waits=True).start()
+    assert parts.connection.written == b"HTTP/1.1 100 Continue\r\n\r\n"
+    refused = Parts()
+    refused.post((b"idempotency-key", b""), waits=True).start()
+    assert refused.connection.written.startswith(b"HTTP/1.1 400 ")
+    assert refused.connection.closed  # nobody can tell whether the body follows
+
+
+def test_a_head_is_answered_without_a_body(parts: Parts) -> None:
+    parts.post(method="HEAD").start()
+    assert parts.connection.written.startswith(b"HTTP/1.1 405 ")
+    assert parts.connection.written.endswith(b"\r\n\r\n")
+
+
+def test_a_body_that_is_not_as_long_as_declared_is_no_payload() -> None:
+    body = Body(8, Limit(100, "X"), Admission(1, 100))
+    body.take(b"half")
+    with pytest.raises(Problem, match="body_incomplete"):
+        body.whole()
