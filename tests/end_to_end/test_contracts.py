@@ -6,6 +6,7 @@ import jsonschema_rs
 import orjson
 import pytest
 
+from local_stack.verbs import credentials
 from shared.flow import FLOW
 from shared.published import Message, messages
 from tests.end_to_end.conftest import Running
@@ -36,6 +37,7 @@ def test_every_record_of_every_topic_is_as_it_is_published(running: Running) -> 
     receipts = running.post_all([(device, body) for body in payloads] + [("nobody", b"{}")])
     online = running.http.post(f"/v1/status/{device}", content=b'{"status": "online"}')
     assert online.status_code == 202
+    credentials.add(device=device, state_dir=running.stack.state_dir)
     taken = {receipts[0]["id"], receipts[1]["id"], online.json()["id"]}
     running.eventually(lambda: running.rows_of(taken) == 3)
     running.eventually(lambda: len(running.completions_of({receipts[0]["id"]})) >= 1)

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.gateway_faults import plan
+from tests.faults.gateway_faults import KINDS, Fault, plan
 from tests.faults.ledger import Ledger, Told
 from tests.faults.load import TOPIC, Load
 from tests.faults.oracles import doubled, violations
@@ -40,8 +40,20 @@ class Report(NamedTuple):
         )
 
 
-async def run(folder: Path, seed: int, posts: int, faults: int, per_s: float) -> Report:
-    chance = random.Random(seed)
+class Exactly(random.Random):
+    """For one fault of a length that somebody asked for."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(0)
+        self._seconds = seconds
+
+    def uniform(self, _least: float, _most: float) -> float:
+        return self._seconds
+
+
+async def run(
+    folder: Path, seed: int, posts: int, faults: list[Fault], chance: random.Random, per_s: float
+) -> Report:
     ledger = Ledger(folder / "ledger.jsonl")
     fired: Counter[str] = Counter()
     most_mib = 0.0
@@ -50,7 +62,7 @@ async def run(folder: Path, seed: int, posts: int, faults: int, per_s: float) ->
         load = Load(rig.port, ledger, seed, per_s)
         loading = asyncio.create_task(load.run())
         try:
-            for number, fault in enumerate(plan(chance, faults)):
+            for number, fault in enumerate(faults):
                 begun_s = time.monotonic()
                 await fault(rig, chance)
                 fired[fault.__name__] += 1
@@ -82,15 +94,22 @@ def main() -> int:
     parser.add_argument("--posts", type=int, default=200_000)
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--per-s", type=float, default=700.0)
+    parser.add_argument("--only", help="one fault of that many seconds: broker_frozen=60")
     options = parser.parse_args()
     _say(f"seed {options.seed}")
+    chance = random.Random(options.seed)
+    faults = plan(chance, options.faults)
+    if options.only:
+        name, _, seconds = options.only.partition("=")
+        faults = [next(fault for fault in KINDS if fault.__name__ == name)]
+        chance = Exactly(float(seconds))
     with tempfile.TemporaryDirectory() as folder:
-        asked = options.seed, options.posts, options.faults, options.per_s
+        asked = options.seed, options.posts, faults, chance, options.per_s
         report = asyncio.run(run(Path(folder), *asked))
     print(report)
     for violation in report.violations[:50]:
         print(violation)
-    return 1 if report.violations or report.fired.total() < options.faults else 0
+    return 1 if report.violations or report.fired.total() < len(faults) else 0
 
 
 if __name__ == "__main__":

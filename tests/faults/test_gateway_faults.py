@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import random
 import secrets
 from pathlib import Path
 
 import pytest
 
-from tests.faults.gateway_faults import KINDS
+from tests.faults.gateway_faults import KINDS, plan
 from tests.faults.gateway_run import run
 from tests.faults.ledger import Told
 
@@ -17,7 +18,9 @@ SEED = int(os.environ.get("HEADRACE_TEST_SEED", secrets.randbelow(10**6)))
 
 
 def test_what_clients_were_told_is_true_through_every_kind_of_fault(tmp_path: Path) -> None:
-    report = asyncio.run(run(tmp_path, SEED, posts=10_000, faults=len(KINDS), per_s=300))
+    chance = random.Random(SEED)
+    faults = plan(chance, len(KINDS))
+    report = asyncio.run(run(tmp_path, SEED, 10_000, faults, chance, per_s=300))
     print(report)
     assert report.violations == []
     assert report.fired.total() == len(KINDS)
