@@ -20,7 +20,8 @@ from shared.kafka_access import KafkaAccess, Mechanism, Security
 from shared.kafka_rules import refuse_what_does_not_go_together
 
 _PREFIX = "HEADRACE_"
-_CONFIG = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
+# no secret among the input of an error that nobody explains
+_CONFIG = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, hide_input_in_errors=True)
 
 # what reading the settings and the flow that they name may raise
 WRONG_SETTINGS = (SettingsError, ValueError)

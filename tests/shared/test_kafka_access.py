@@ -29,6 +29,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, **given: object) -> str:
     with pytest.raises(WRONG_SETTINGS) as raised:
         Settings()
     assert isinstance(raised.value, Exception)
+    assert "hush" not in str(raised.value)  # as a process that explains nothing would show it
     return explain(raised.value)
 
 
