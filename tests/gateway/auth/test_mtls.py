@@ -188,6 +188,16 @@ def test_a_renewed_certificate_is_shown_without_a_restart_and_a_broken_one_is_no
     until(lambda: shown() == renewed and "the changed ones fail" in caplog.text, 10)
 
 
+def test_large_bodies_and_refusals_of_them_pass_through_tls(secure: Secure) -> None:
+    device = secure.authority.issue("CN=device-0001")
+    with secure.client(device) as client:
+        for size_bytes, status in ((1_000_000, 202), (3_000_000, 413), (1_000_000, 202)):
+            body = b"x" * size_bytes
+            answer = client.post("/v1/telemetry/device-0001", content=body)
+            assert answer.status_code == status
+    assert [len(record.value) for record in secure.log.records] == [1_000_000] * 2
+
+
 def test_tls_1_2_is_spoken_and_nothing_older(
     secure: Secure, secure_settings: GatewaySettings
 ) -> None:
