@@ -1,17 +1,16 @@
--- wrk: POSTs of 280 bytes for a thousand entities. args: PATH, then headers as NAME=VALUE
+-- wrk: sends the requests of a file, one after the other and again. args: FILE
+-- the file: a length in decimal, a newline, as many bytes, and so on
 local requests, i = {}, 0
 
 function init(args)
-  local headers = { ["Content-Type"] = "application/json" }
-  for n = 2, #args do
-    local name, value = args[n]:match("^([^=]+)=(.*)$")
-    headers[name] = value
+  local file = assert(io.open(args[1], "rb"))
+  while true do
+    local length = file:read("*n")
+    if not length then break end
+    file:read(1)
+    requests[#requests + 1] = file:read(length)
   end
-  for n = 1, 1000 do
-    local body = string.format('{"value": %d.5, "seq": %d, "note": "', n % 100, n)
-    body = body .. string.rep("x", 278 - #body) .. '"}'
-    requests[n] = wrk.format("POST", string.format("%s/device-%04d", args[1], n), headers, body)
-  end
+  file:close()
 end
 
 function request()

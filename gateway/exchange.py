@@ -21,6 +21,8 @@ class Request(NamedTuple):
 
     def path(self) -> str:
         target = self.target
+        if target[:1] == b"/" and b"%" not in target and b"?" not in target:
+            return target.decode()
         raw = target.partition(b"?")[0] if target[:1] == b"/" else httptools.parse_url(target).path
         # what is no UTF-8 is no name of anything here
         return (unquote_to_bytes(raw) if b"%" in raw else raw).decode(errors="replace")

@@ -143,9 +143,8 @@ class Ingest:
                 return
             self._counts.accepted(endpoint.name, outcome)
             reception.span.accepted()
-            receipt = {"id": event_id, **outcome.told(), "received_at": received_at}
-            location = b"/state/" + entity_id.encode()
-            tell(Answer(202, [_JSON, (b"location", location)], orjson.dumps(receipt)))
+            receipt = orjson.dumps({"id": event_id, **outcome.told(), "received_at": received_at})
+            tell(Answer(202, [_JSON, (b"location", b"/state/" + entity_id.encode())], receipt))
 
         try:
             self._log.put(endpoint.topic, record, told)

@@ -16,7 +16,7 @@ class Receipt(NamedTuple):
     offset: int
 
     def told(self) -> dict[str, str | int | bool]:
-        return self._asdict()
+        return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
 
 class Spooled(NamedTuple):

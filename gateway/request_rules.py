@@ -7,6 +7,7 @@ tests/gateway/smuggling_corpus.py holds it to that.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gateway.problems import Problem
 
@@ -62,6 +63,7 @@ def _check_protocol(method: bytes, version: str, has_upgrade: bool) -> None:
         raise _bad("upgrade_refused", "send the request without an Upgrade header")
 
 
+@lru_cache(1024)  # clients name the same one again and again
 def _check_host(host: bytes | None, version: str) -> None:
     if host is None:
         if version == "1.1":

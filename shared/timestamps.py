@@ -1,6 +1,7 @@
 """RFC 3339 text and epoch milliseconds, one into the other."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -14,6 +15,7 @@ def is_time_ms(value: object) -> bool:
     return type(value) is int and _FIRST_MS <= value <= _LAST_MS
 
 
+@lru_cache(256)  # many records are of the same millisecond, and this is not quick
 def to_rfc3339(time_ms: int) -> str:
     moment = _EPOCH + timedelta(milliseconds=time_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

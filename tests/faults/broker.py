@@ -69,23 +69,24 @@ class Broker:
         for made in admin.create_topics(topics).values():
             made.result(30)
 
-    def read(self, topic: str) -> dict[Place, Found]:
-        """All of it."""
-        settings = {"bootstrap.servers": self.bootstrap, "group.id": "rig", "log_level": 0}
-        consumer = Consumer({**settings, "enable.partition.eof": True})
-        partitions = consumer.list_topics(topic, 20).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-        found: dict[Place, Found] = {}
-        ended: set[int | None] = set()
-        deadline_s = time.monotonic() + 120
-        while len(ended) < len(partitions):
-            assert time.monotonic() < deadline_s, "the topic cannot be read to its end"
-            for message in consumer.consume(5000, 1):
-                error = message.error()
-                if error is None:
-                    place = message.partition() or 0, message.offset() or 0
-                    found[place] = Found(message.key() or b"", message.value() or b"")
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(message.partition())
-        consumer.close()
-        return found
+
+def read_topic(bootstrap: str, topic: str) -> dict[Place, Found]:
+    """All of it."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "rig", "log_level": 0}
+    consumer = Consumer({**settings, "enable.partition.eof": True})
+    partitions = consumer.list_topics(topic, 20).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    found: dict[Place, Found] = {}
+    ended: set[int | None] = set()
+    deadline_s = time.monotonic() + 120
+    while len(ended) < len(partitions):
+        assert time.monotonic() < deadline_s, "the topic cannot be read to its end"
+        for message in consumer.consume(5000, 1):
+            error = message.error()
+            if error is None:
+                place = message.partition() or 0, message.offset() or 0
+                found[place] = Found(message.key() or b"", message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+    consumer.close()
+    return found

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.faults.broker import read_topic
 from tests.faults.gateway_faults import KINDS, Fault, plan
 from tests.faults.ledger import Ledger, Told
 from tests.faults.load import TOPIC, Load
@@ -68,7 +69,7 @@ async def run(
                 fired[fault.__name__] += 1
                 took_s = time.monotonic() - begun_s
                 most_mib = max(most_mib, rig.resident_mib())
-                _say(f"{number + 1:3} {fault.__name__} ({took_s:.1f} s), {load.answered} answered")
+                say(f"{number + 1:3} {fault.__name__} ({took_s:.1f} s), {load.answered} answered")
                 await asyncio.sleep(chance.uniform(0.2, 1.0))
             while load.answered < posts:
                 await asyncio.sleep(0.1)
@@ -77,14 +78,14 @@ async def run(
             await loading
         await rig.healed()
         ledger.sync()
-        topic = await asyncio.to_thread(rig.broker.read, TOPIC)
+        topic = await asyncio.to_thread(read_topic, rig.broker.bootstrap, TOPIC)
     sent = list(ledger.sent.values())
     told = Counter(one.told for one in sent)
     found = violations(sent, topic)
     return Report(seed, len(sent), told, fired, doubled(topic), found, most_mib)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -96,7 +97,7 @@ def main() -> int:
     parser.add_argument("--per-s", type=float, default=700.0)
     parser.add_argument("--only", help="one fault of that many seconds: broker_frozen=60")
     options = parser.parse_args()
-    _say(f"seed {options.seed}")
+    say(f"seed {options.seed}")
     chance = random.Random(options.seed)
     faults = plan(chance, options.faults)
     if options.only:

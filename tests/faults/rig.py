@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,20 +20,17 @@ from tests.faults.proxy import Proxy
 from tests.gateway.support import free_port
 
 
-class Rig:
+class GatewayUnderTest:
     gateway: "subprocess.Popen[bytes]"
 
-    def __init__(self, folder: Path, **settings: object) -> None:
-        proxied_port = free_port()
+    def __init__(self, folder: Path, bootstrap: str, settings: Mapping[str, object]) -> None:
         self.state_dir = folder / "gateway"
         self.state_dir.mkdir()
         self.port = free_port()
-        self.broker = Broker(folder, proxied_port)
-        self.proxy = Proxy(proxied_port, self.broker.behind_proxy_port)
         self._log = (folder / "gateway.log").open("ab")
         self._environment = {
             **os.environ,
-            "HEADRACE_KAFKA_BOOTSTRAP": f"127.0.0.1:{proxied_port}",
+            "HEADRACE_KAFKA_BOOTSTRAP": bootstrap,
             "HEADRACE_POSTGRES_URL": "postgresql://headrace@127.0.0.1:1/headrace",
             "HEADRACE_STATE_DIR": str(self.state_dir),
             "HEADRACE_GATEWAY_PORT": str(self.port),
@@ -41,10 +38,6 @@ class Rig:
         }
 
     async def __aenter__(self) -> Self:
-        self.broker.start()
-        topics = [NewTopic(topic.name, 4, 1, config=topic.config) for topic in FLOW.topics()]
-        await asyncio.to_thread(self.broker.create, topics)
-        await self.proxy.start()
         await self.start_gateway()
         return self
 
@@ -53,8 +46,6 @@ class Rig:
             self.gateway.send_signal(signal.SIGCONT)
             self.gateway.kill()
             self.gateway.wait(10)
-        await self.proxy.stop()
-        await asyncio.to_thread(self.broker.close)
         self._log.close()
 
     async def start_gateway(self) -> None:
@@ -101,3 +92,25 @@ class Rig:
         async with asyncio.timeout(within_s):
             while not await asyncio.to_thread(reached):
                 await asyncio.sleep(0.1)
+
+
+class Rig(GatewayUnderTest):
+    """With one broker, which it reaches through a proxy alone."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        proxied_port = free_port()
+        super().__init__(folder, f"127.0.0.1:{proxied_port}", settings)
+        self.broker = Broker(folder, proxied_port)
+        self.proxy = Proxy(proxied_port, self.broker.behind_proxy_port)
+
+    async def __aenter__(self) -> Self:
+        self.broker.start()
+        topics = [NewTopic(topic.name, 4, 1, config=topic.config) for topic in FLOW.topics()]
+        await asyncio.to_thread(self.broker.create, topics)
+        await self.proxy.start()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        await self.proxy.stop()
+        await asyncio.to_thread(self.broker.close)
