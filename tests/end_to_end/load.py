@@ -20,7 +20,7 @@ class Accepted(NamedTuple):
     body: bytes
     endpoint: str
     topic: str
-    place: tuple[int, int]
+    place: tuple[int, int] | None  # it has none yet where it was spooled
     is_letter: bool
     tries: int
 
@@ -79,7 +79,7 @@ class Load:
             return False
         said = answer.json()
         if answer.status_code == 202:
-            place = said["partition"], said["offset"]
+            place = None if "spooled" in said else (said["partition"], said["offset"])
             endpoint = path.split("/")[2]
             self.accepted.append(
                 Accepted(said["id"], body, endpoint, said["topic"], place, is_letter, tries)

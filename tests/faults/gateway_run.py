@@ -70,7 +70,7 @@ async def run(
                 took_s = time.monotonic() - begun_s
                 most_mib = max(most_mib, rig.resident_mib())
                 say(f"{number + 1:3} {fault.__name__} ({took_s:.1f} s), {load.answered} answered")
-                await asyncio.sleep(chance.uniform(0.2, 1.0))
+                await asyncio.sleep(0.2 + chance.random())
             while load.answered < posts:
                 await asyncio.sleep(0.1)
         finally:
