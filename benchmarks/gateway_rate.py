@@ -83,7 +83,9 @@ KINDS = {
         credentials_key=load.CREDENTIALS_KEY,
         **LIMITS,
     ),
-    "ndjson": _gateway(lambda _: load.batches(PATH), payloads=load.LINES),
+    "ndjson": _gateway(
+        lambda _: load.batches(PATH), payloads=load.LINES, in_flight_requests_max="10000"
+    ),
 }
 
 
