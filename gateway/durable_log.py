@@ -34,7 +34,7 @@ class _Waiting(NamedTuple):
     topic: str
     record: Record
     tell: Tell
-    kafka_failed: bool
+    kafka: Outcome | None  # what it has said, where it was asked
 
 
 class DurableLog:
@@ -51,7 +51,7 @@ class DurableLog:
         if self._spool.is_empty():
             self._put_into_kafka(topic, record, tell)
         else:
-            self._put_into_spool(_Waiting(topic, record, tell, kafka_failed=False))
+            self._put_into_spool(_Waiting(topic, record, tell, None))
 
     def _put_into_kafka(self, topic: str, record: Record, tell: Tell) -> None:
         def judge(outcome: Outcome) -> None:
@@ -61,7 +61,7 @@ class DurableLog:
                 tell(outcome)
             else:
                 # it may land twice, under the same event id: that has one effect
-                self._put_into_spool(_Waiting(topic, record, tell, kafka_failed=True))
+                self._put_into_spool(_Waiting(topic, record, tell, outcome))
 
         self._kafka.put(topic, record, judge)
 
@@ -79,10 +79,10 @@ class DurableLog:
                     continue
                 group, self._waiting = self._waiting, []
                 if self._spool.is_empty() and self._kafka.is_healthy():
-                    for topic, record, tell, kafka_failed in group:
-                        if not kafka_failed:
+                    for topic, record, tell, kafka in group:
+                        if kafka is None:
                             self._put_into_kafka(topic, record, tell)
-                    group = [waiting for waiting in group if waiting.kafka_failed]
+                    group = [waiting for waiting in group if waiting.kafka is not None]
                 if group:
                     await self._write_into_spool(group)
         finally:
@@ -98,4 +98,8 @@ class DurableLog:
             log.error("the spool's disk has failed: %s", error)
             written, rest = 0, OutcomeUnknown()
         for number, waiting in enumerate(group):
-            waiting.tell(Spooled(waiting.topic) if number < written else rest)
+            if number < written:
+                waiting.tell(Spooled(waiting.topic))
+            else:
+                # nothing on the disk says nothing of what Kafka may still do
+                waiting.tell(waiting.kafka if isinstance(waiting.kafka, OutcomeUnknown) else rest)

@@ -134,6 +134,19 @@ def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
     _run(parts, body)
 
 
+def test_what_kafka_may_have_taken_stays_unknown_where_the_spool_is_full(tmp_path: Path) -> None:
+    parts = Parts(tmp_path, bytes_max=10)
+
+    async def body() -> None:
+        parts.kafka.outcomes = [OutcomeUnknown(), NotWritten("kafka_unreachable", "")]
+        assert isinstance(await parts.append(b"1"), OutcomeUnknown)
+        refused = await parts.append(b"2")
+        assert isinstance(refused, NotWritten)
+        assert refused.code == "spool_full"
+
+    _run(parts, body)
+
+
 def test_a_failing_disk_is_no_receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = Parts(tmp_path)
 
