@@ -6,6 +6,7 @@ import resource
 import signal
 from collections.abc import Awaitable, Callable
 
+from tests.faults.proxy import Way
 from tests.faults.rig import Rig
 
 Fault = Callable[[Rig, random.Random], Awaitable[None]]
@@ -26,21 +27,15 @@ async def broker_frozen(rig: Rig, chance: random.Random) -> None:
 
 
 async def way_to_broker_slow(rig: Rig, chance: random.Random) -> None:
-    rig.proxy.way = "slow"
-    await asyncio.sleep(chance.uniform(1, 4))
-    rig.proxy.way = "pass"
+    await _on_a_bad_way(rig, "slow", chance.uniform(1, 4))
 
 
 async def way_to_broker_stalled(rig: Rig, chance: random.Random) -> None:
-    rig.proxy.way = "stall"
-    await asyncio.sleep(chance.uniform(0.5, 5))
-    rig.proxy.way = "pass"
+    await _on_a_bad_way(rig, "stall", chance.uniform(0.5, 5))
 
 
 async def way_to_broker_trickles(rig: Rig, chance: random.Random) -> None:
-    rig.proxy.way = "trickle"
-    await asyncio.sleep(chance.uniform(1, 3))
-    rig.proxy.way = "pass"
+    await _on_a_bad_way(rig, "trickle", chance.uniform(1, 3))
 
 
 async def connections_reset(rig: Rig, chance: random.Random) -> None:
@@ -102,6 +97,12 @@ async def spool_disk_full(rig: Rig, chance: random.Random) -> None:
     await asyncio.sleep(chance.uniform(1, 3))
     resource.prlimit(rig.gateway.pid, resource.RLIMIT_FSIZE, no_limit)
     await asyncio.sleep(chance.uniform(0, 1))
+    rig.proxy.way = "pass"
+
+
+async def _on_a_bad_way(rig: Rig, way: Way, for_s: float) -> None:
+    rig.proxy.way = way
+    await asyncio.sleep(for_s)
     rig.proxy.way = "pass"
 
 
