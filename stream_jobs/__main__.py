@@ -25,6 +25,8 @@ from stream_jobs import (
     store,
     topics,
 )
+from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.session import open_session
 from stream_jobs.status import Say, StatusReporter
 from stream_jobs.supervisor import JobRun, supervise
@@ -100,20 +102,29 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
 
 
 def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
+    ignited_by = {job.name: job.ignited_by for job in flow.jobs()}
+    offsets = {name: GroupOffsets(settings, name, ignited_by[name]) for name in names}
+    try:
+        copies = {name: OneCopy(name, offsets[name], settings.checkpoints) for name in names}
+        for copy in copies.values():
+            copy.watch()  # Spark takes its time to start: until then it is known who else is here
+    except AnotherCopyError as error:
+        print(error, file=sys.stderr)
+        return 2
     for name in names:
         # what the last process said of itself must not pass for this one's word
         status = StatusReporter(settings, name)
         status.report("restarting", "Spark starts")
         status.flush()
     spark = open_session(settings, "-".join(names))
-    ignited_by = {job.name: job.ignited_by for job in flow.jobs()}
     runs = [
         JobRun(
             name,
-            list(ignited_by[name]),
             partial(SPARK_JOBS[name], spark, settings, flow),
             spark,
             settings,
+            offsets[name],
+            copies[name],
         )
         for name in names
     ]
@@ -121,8 +132,9 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     warm_up(spark, settings, flow, names)
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
-    sys.stderr.flush()
-    os._exit(0)
+    displaced = [run.other_copy for run in runs if run.other_copy]
+    print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
+    os._exit(2 if displaced else 0)
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

@@ -28,6 +28,7 @@ from stream_jobs import aggregation, arrow_records
 from stream_jobs.aggregation import Members, Part, Total
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.lease import check_lease
 from stream_jobs.packing import group_by_bucket, unpack
 from stream_jobs.status import Say
 
@@ -61,6 +62,7 @@ class MemberBucket(StatefulProcessor):
     def handleInputRows(  # noqa: N802 - Spark's name
         self, bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Row]:
+        check_lease(STAGE)
         # in log order: a null has no version that would tell its place
         records = sorted(record for row in rows for record in unpack(row.packed))
         members = {
@@ -114,6 +116,7 @@ class AggregateBucket(StatefulProcessor):
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Row]:
+        check_lease(STAGE)
         changes: dict[tuple[str, str], list[tuple[str, Part | None]]] = defaultdict(list)
         for row in rows:
             if row.topic is not None:

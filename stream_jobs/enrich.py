@@ -19,6 +19,7 @@ from stream_jobs import arrow_records
 from stream_jobs.enrichment import STAGE, Enrich, Payload, enricher
 from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.lease import check_lease
 from stream_jobs.master_view import MasterView
 from stream_jobs.status import Say
 
@@ -36,6 +37,7 @@ class EnrichTask(NamedTuple):
         master = _master_view(self)
         fresh = _fresh_fields(self)
         for batch in batches:
+            check_lease(STAGE)
             master.refresh()
             payloads = list(_payloads(batch))
             known = fresh.over(master, payloads)

@@ -19,16 +19,21 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # the last line of a Python traceback; where it stands in a module is in the log
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
 _REASON_CHARS_MAX = 300
-_NAMED = re.compile(r"(StaleMasterDataError|StoreAwayError): (.+)")
+_NAMED = re.compile(r"(StaleMasterDataError|StoreAwayError|LeaseEndedError): (.+)")
+_OTHER_COPY = re.compile(r"AnotherCopyError: (.+)")
 
 
 class Failure(NamedTuple):
     stops: bool
     waits: bool  # for something outside that will come back
     reason: str
+    other_copy: bool = False
 
 
 def judge(message: str) -> Failure:
+    other = _OTHER_COPY.search(message)
+    if other:
+        return Failure(stops=True, waits=False, reason=other.group(1).strip(), other_copy=True)
     named = _NAMED.search(message)
     if named:
         return Failure(stops=False, waits=True, reason=named.group(2).strip())

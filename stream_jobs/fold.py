@@ -22,6 +22,7 @@ from shared.settings import JobSettings
 from shared.topology import Flow, dead_letter_topic
 from stream_jobs import arrow_records
 from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.lease import check_lease
 from stream_jobs.packing import group_by_bucket, unpack
 from stream_jobs.status import Say
 
@@ -68,6 +69,7 @@ class BucketFold(StatefulProcessor):
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Row]:
+        check_lease(STAGE)
         records: dict[str, list[EventRecord]] = defaultdict(list)
         for row in rows:
             for position, key, maybe_value in unpack(row.packed):

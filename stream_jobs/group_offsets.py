@@ -1,7 +1,8 @@
 """A job's progress, published as the committed offsets of a consumer group, and its lag.
 
 Spark keeps its own offsets; this copy is what usual tools see, and what a rebuild starts from. It
-is written after the batch's output is acknowledged, so it never runs ahead.
+is written after the batch's output is acknowledged, so it never runs ahead. Its metadata is a note
+for other copies of the job (`one_copy.py`).
 
 By a consumer, not by an admin client: librdkafka's admin requests to a coordinator that goes away
 can abort the whole process (`rd_kafka_enq_once_del_source_return: Assertion ... failed`).
@@ -9,6 +10,7 @@ can abort the whole process (`rd_kafka_enq_once_del_source_return: Assertion ...
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -19,8 +21,17 @@ _TIMEOUT_S = 5.0
 Offsets = dict[str, dict[int, int]]
 
 
+class Committed(NamedTuple):
+    """Of every partition of the job's topics: where it goes on, or where the log begins."""
+
+    offsets: Offsets
+    notes: set[str]
+    ever: bool  # whether anything was committed at all
+
+
 class GroupOffsets:
-    def __init__(self, settings: Settings, job: str) -> None:
+    def __init__(self, settings: Settings, job: str, topics: Sequence[str] = ()) -> None:
+        self._topics = topics
         self._answers: list[KafkaError | None] = []
         self._consumer = Consumer(
             {
@@ -32,12 +43,12 @@ class GroupOffsets:
             }
         )
 
-    def commit(self, offsets: Offsets) -> None:
+    def commit(self, offsets: Offsets, note: str) -> None:
         """Raises KafkaException where the broker has not confirmed it in time."""
         self._answers.clear()
         self._consumer.commit(
             offsets=[
-                TopicPartition(topic, partition, offset)
+                TopicPartition(topic, partition, offset, note)
                 for topic, partitions in offsets.items()
                 for partition, offset in partitions.items()
             ],
@@ -51,10 +62,24 @@ class GroupOffsets:
         if self._answers[0] is not None:
             raise KafkaException(self._answers[0])
 
-    def lag_records(self, topics: Sequence[str]) -> int:
-        """How many records the job has not finished, over all partitions of these topics."""
+    def committed(self) -> Committed:
+        found = Committed({}, set(), False)
+        for place in self._consumer.committed(self._partitions(self._topics), _TIMEOUT_S):
+            if place.error is not None:
+                raise KafkaException(place.error)
+            at = place.offset
+            if at >= 0:
+                found.notes.add(place.metadata or "")
+                found = found._replace(ever=True)
+            else:
+                at, _ = self._consumer.get_watermark_offsets(place, _TIMEOUT_S)
+            found.offsets.setdefault(place.topic, {})[place.partition] = at
+        return found
+
+    def lag_records(self) -> int:
+        """How many records the job has not finished, over all partitions of its topics."""
         lag = 0
-        for place in self._consumer.committed(self._partitions(topics), _TIMEOUT_S):
+        for place in self._consumer.committed(self._partitions(self._topics), _TIMEOUT_S):
             start, end = self._consumer.get_watermark_offsets(place, _TIMEOUT_S)
             lag += end - max(place.offset, start)  # a negative offset says that there is none
         return lag

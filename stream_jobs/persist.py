@@ -22,6 +22,7 @@ from stream_jobs import arrow_records, store
 from stream_jobs.event_rows import LogRecord, Row, RowMaker
 from stream_jobs.event_store import EventStore, Written, chunks
 from stream_jobs.kafka_io import read_topics
+from stream_jobs.persist_lock import PersistLock
 from stream_jobs.status import Say
 
 STAGE = "persist"
@@ -112,10 +113,19 @@ def write_until_stored(
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
     task = PersistTask(settings.flow, settings.postgres_url.get_secret_value())
 
+    lock = PersistLock(task.url)
+
+    def write_as_the_only_one(frame: DataFrame) -> Outcome:
+        try:
+            lock.hold()
+        except store.StoreAwayError as away:
+            return Outcome(Written(), str(away))
+        return write(frame, task)
+
     def persist_batch(frame: DataFrame, _batch_id: int) -> None:
         with _stop_as_spark_knows_it():
             write_until_stored(
-                lambda: write(frame, task),
+                lambda: write_as_the_only_one(frame),
                 lambda: store.trouble(task.url),
                 lambda reason: say("waiting", f"PostgreSQL: {reason}"),
                 lambda duration_s: _sleep(spark, duration_s),

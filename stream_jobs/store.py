@@ -16,8 +16,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _CONNECT_TIMEOUT_S = 5
-_SERVER_SETTINGS = "-c statement_timeout=60s -c lock_timeout=10s -c TimeZone=UTC"
-# a peer that vanished without a word is noticed in seconds, not in hours
+# a peer that vanished without a word is noticed in seconds, not in hours: by the server, too, or
+# its locks would stay
+_SERVER_SETTINGS = (
+    "-c statement_timeout=60s -c lock_timeout=10s -c TimeZone=UTC"
+    " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+)
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,

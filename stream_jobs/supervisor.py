@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -15,11 +16,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from shared.settings import JobSettings
 from stream_jobs.failure import judge
 from stream_jobs.group_offsets import GroupOffsets, Offsets
+from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.status import Say, StatusReporter
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25
 _REPORT_EVERY_S = 2.0
+_HOLD_EVERY_S = 2.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _BELIEVED_AFTER_S = 5.0
 _WELL_AFTER_S = 60.0
@@ -31,10 +34,16 @@ class JobRun:
     """One job's query: at most one is active, whatever happens to it."""
 
     def __init__(
-        self, job: str, topics: list[str], build: Build, spark: SparkSession, settings: JobSettings
+        self,
+        job: str,
+        build: Build,
+        spark: SparkSession,
+        settings: JobSettings,
+        offsets: GroupOffsets,
+        copy: OneCopy,
     ) -> None:
         self.job = job
-        self._topics = topics
+        self.other_copy = ""  # why this one has to go
         self._build = build
         self._spark = spark
         self._query: StreamingQuery | None = None
@@ -46,7 +55,10 @@ class JobRun:
         self._report_at_s = 0.0
         self._batch_id = -1
         self._numbers: dict[str, Any] = {}
-        self._offsets = GroupOffsets(settings, job)
+        self._offsets = offsets
+        self._copy = copy
+        self._is_the_copy = False
+        self._hold_at_s = 0.0
         self._status = StatusReporter(settings, job)
 
     def say(self, state: str, detail: str = "") -> None:
@@ -58,8 +70,13 @@ class JobRun:
 
     def tick(self) -> None:
         now_s = time.monotonic()
+        if now_s >= self._hold_at_s:
+            self._hold_at_s = now_s + _HOLD_EVERY_S
+            self._hold()
+        if self.other_copy:
+            return
         if self._query is None:
-            if self._state != "failed" and now_s >= self._start_at_s:
+            if self._is_the_copy and self._state != "failed" and now_s >= self._start_at_s:
                 self._begin(now_s)
         elif not self._query.isActive:
             self._judge_end(now_s)
@@ -69,6 +86,19 @@ class JobRun:
         if now_s >= self._report_at_s:
             self._report_at_s = now_s + _REPORT_EVERY_S
             self._report()
+
+    def _hold(self) -> None:
+        try:
+            self._is_the_copy = self._copy.hold()
+        except AnotherCopyError as error:
+            self._give_way(str(error))
+        except KafkaException as error:
+            _log.warning("%s could not renew its claim: %s", self.job, error)
+
+    def _give_way(self, other_copy: str) -> None:
+        _log.error("%s", other_copy)
+        self.other_copy = other_copy
+        self._end_query()
 
     def _begin(self, now_s: float) -> None:
         self._started_at_s = now_s
@@ -97,6 +127,9 @@ class JobRun:
     def _fail(self, message: str, now_s: float) -> None:
         failure = judge(message)
         _log.warning("%s ended:\n%s", self.job, message)
+        if failure.other_copy:
+            self._give_way(failure.reason)
+            return
         if failure.stops:
             self.say("failed", failure.reason)
             return
@@ -114,7 +147,7 @@ class JobRun:
             return  # of an idle query: the batch that it names has yet to run
         offsets = _end_offsets(progress)
         try:
-            self._offsets.commit(offsets)
+            self._copy.publish(offsets)
         except KafkaException as error:
             _log.warning("%s could not publish its offsets: %s", self.job, error)
             return
@@ -124,17 +157,24 @@ class JobRun:
 
     def _report(self) -> None:
         try:
-            self._numbers["lag_records"] = self._offsets.lag_records(self._topics)
+            self._numbers["lag_records"] = self._offsets.lag_records()
         except KafkaException:
             self._numbers["lag_records"] = None
         self._status.report(self._state, self._detail, **self._numbers)
 
     def stop(self) -> None:
+        self._end_query()
+        if self.other_copy:
+            return  # what the other one says of the job is true, not this
+        with suppress(KafkaException):
+            self._copy.release()
+        self._status.report("stopped")
+        self._status.flush()
+
+    def _end_query(self) -> None:
         query, self._query = self._query, None
         if query is not None and query.isActive:
             query.stop()
-        self._status.report("stopped")
-        self._status.flush()
 
 
 def _end_offsets(progress: Any) -> Offsets:
@@ -148,11 +188,14 @@ def _end_offsets(progress: Any) -> Offsets:
 
 
 def supervise(runs: list[JobRun], stop: threading.Event, stop_deadline_s: float = 8.0) -> None:
-    """Until `stop` is set; then every query is stopped, within the deadline."""
+    """Until `stop` is set, or every job is another copy's; then every query is stopped, within the
+    deadline."""
     threads = [threading.Thread(target=_watch, args=(run, stop), daemon=True) for run in runs]
     for thread in threads:
         thread.start()
-    stop.wait()
+    while not stop.wait(_TICK_S):
+        if all(run.other_copy for run in runs):
+            stop.set()
     deadline = time.monotonic() + stop_deadline_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
