@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from shared.envelope import EventRecord
+from shared.envelope import EventRecord, Position
 from shared.model import Entity, Event, Fields
 from shared.snapshot import (
     DIGEST_CHARS,
@@ -40,6 +40,7 @@ class Applied(NamedTuple):
     folded: int
     duplicates: int
     parked: list[Parked]
+    repeats: list[Position]  # origins of what came again elsewhere: those that the ring knew
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,20 @@ class Applier:
         now = snapshot or Snapshot(state=self.entity.initial(entity_id))
         folded = duplicates = looked_at = 0
         parked: list[Parked] = []
+        repeats: list[Position] = []
         for record in records:
             log = f"{record.position.topic}/{record.position.partition}"
             if record.position.offset <= now.positions.get(log, -1):
                 continue
             now.positions[log] = record.position.offset
             looked_at += 1
-            digest = id_digest(record.id)
-            if self._is_repeat(now, record, digest):
+            if self._is_second_writing(now, record):
                 duplicates += 1
+                continue
+            digest = id_digest(record.id)
+            if ring_holds(now.ring, digest):
+                duplicates += 1
+                repeats.append(record.origin)
                 continue
             self._remember(now, record, digest)
             failure = self._fold(now, record)
@@ -72,14 +78,12 @@ class Applier:
                 parked.append(failure)
                 now.parked = [*now.parked, record.id][-_PARKED_MAX:]
             now.version += 1
-        return Applied(now if looked_at else None, folded, duplicates, parked)
+        return Applied(now if looked_at else None, folded, duplicates, parked, repeats)
 
-    def _is_repeat(self, now: Snapshot, record: EventRecord, digest: str) -> bool:
+    def _is_second_writing(self, now: Snapshot, record: EventRecord) -> bool:
         # A first attempt comes in the order of its origin: behind the mark it is a second writing
         # of enrich, however long ago. A retried one may come behind the mark for the first time.
-        if record.attempt == 0 and record.origin.offset <= now.marks.get(_mark(record), -1):
-            return True
-        return ring_holds(now.ring, digest)
+        return record.attempt == 0 and record.origin.offset <= now.marks.get(_mark(record), -1)
 
     def _remember(self, now: Snapshot, record: EventRecord, digest: str) -> None:
         now.ring = (now.ring + digest)[-DIGEST_CHARS * self.ring_size :] if self.ring_size else ""

@@ -13,6 +13,7 @@ from shared.topology import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
     RELAY_HEARTBEAT_KEY,
+    REPEAT_TOPIC,
     Flow,
     Job,
     master_topic,
@@ -106,6 +107,7 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
             for job in flow.jobs()
             for lane in (*job.waits_in, *job.parks_in)
         },
+        **({REPEAT_TOPIC: [_repeats()]} if flow.entities else {}),
         JOB_STATUS_TOPIC: [_job_status()],
         CREDENTIAL_TOPIC: [_credential()],
     }
@@ -250,6 +252,18 @@ def _waiting_or_parked(job: Job) -> Message:
         {"type": ["string", "null"]},
         _headers(_FAILURE_HEADERS, its_own, {envelope.STAGE: {"const": job.name}}),
         None,
+    )
+
+
+def _repeats() -> Message:
+    places = {"type": "object", "additionalProperties": {"type": "array", "items": _COUNT}}
+    return Message(
+        "repeats",
+        "payloads whose events fold passed over, because their ids had come before: offsets by "
+        "ingest topic/partition. The ledger reads it",
+        _ENTITY_ID,
+        _object({}),
+        places,
     )
 
 

@@ -14,6 +14,8 @@ RECORD_BYTES_MAX = 8 * 1024 * 1024
 JOB_STATUS_TOPIC = "job.status.v1"
 # who may ask the gateway; key: the credential's id, null: it is revoked
 CREDENTIAL_TOPIC = "credential.v1"
+# where fold says which payloads it knew as repeats: by it the ledger tells those that it did not
+REPEAT_TOPIC = "repeat.fold.v1"
 # on each master topic: "what was committed until then is here". No row has this key: ids start with
 # a letter or a digit
 RELAY_HEARTBEAT_KEY = "_relay"
@@ -133,7 +135,7 @@ class Flow:
         fold = Job(
             "fold",
             ignited_by=self.folded_topics,
-            emits=tuple(e.topic for e in self.entities),
+            emits=(*(e.topic for e in self.entities), REPEAT_TOPIC),
             parks_in=(dead_letter_topic("fold"),),
             does="folds events into entity state",
         )
@@ -191,6 +193,7 @@ class Flow:
                 Topic(lane, for_ever, "work that waits" if lane in waiting else "work parked")
                 for lane in self.lanes
             ),
+            *([Topic(REPEAT_TOPIC, ingest, "payloads that fold knew")] if self.entities else []),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
             Topic(CREDENTIAL_TOPIC, _COMPACTED, "who may ask the gateway, without their secrets"),
         )

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from shared import envelope, snapshot
+from shared import envelope, ledger, snapshot
 from shared.applier import Applier, fold_fingerprint
 from shared.envelope import EventRecord, Position
 from shared.flow import load_flow
 from shared.model import Entity
 from shared.settings import JobSettings
-from shared.topology import Flow, dead_letter_topic
+from shared.topology import REPEAT_TOPIC, Flow, dead_letter_topic
 from stream_jobs import arrow_records
 from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.lease import check_lease
@@ -107,6 +107,8 @@ class BucketFold(StatefulProcessor):
         for record, reason, detail in applied.parked:
             value = envelope.event_value(record)
             yield _dead_letter(record.position, entity_id.encode(), value, reason, detail)
+        if applied.repeats:
+            yield _repeats_row(entity_id, applied.repeats)
         if applied.snapshot is not None:
             value = snapshot.encode(applied.snapshot, fingerprint)
             self._snapshots.updateValue(key, (value,))
@@ -115,6 +117,11 @@ class BucketFold(StatefulProcessor):
 
 def _state_row(entity: Entity, entity_id: str, value: bytes) -> Row:
     return Row(topic=entity.topic, key=entity_id.encode(), value=value, headers=None)
+
+
+def _repeats_row(entity_id: str, origins: list[Position]) -> Row:
+    value = ledger.repeats_value(origins)
+    return Row(topic=REPEAT_TOPIC, key=entity_id.encode(), value=value, headers=None)
 
 
 def _dead_letter(

@@ -38,7 +38,7 @@ def test_every_topic_that_a_job_names_is_made() -> None:
 
 def test_every_topic_but_lanes_and_ends_ignites_or_informs_someone() -> None:
     read = {topic for job in FLOW.jobs() for topic in (*job.ignited_by, *job.looks_up)}
-    ends = ("completion.", "retry.", "dlq.", "job.", "credential.")
+    ends = ("completion.", "retry.", "dlq.", "repeat.", "job.", "credential.")
     for topic in FLOW.topics():
         assert topic.name in read or topic.name.startswith(ends), topic.name
 

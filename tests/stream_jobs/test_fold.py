@@ -118,3 +118,11 @@ def test_an_event_that_the_fold_refuses_is_parked_as_it_stood() -> None:
     dead, state = _fold(States(), [_written(bad)])
     assert (dead.topic, dead.value) == ("dlq.fold.v1", event_value(bad))
     assert orjson.loads(state.value)["_meta"]["parked"] == [bad.id]
+
+
+def test_what_the_ring_knows_is_told_by_its_place_in_the_ingest_log() -> None:
+    again = event_record(5, id="event-1")
+    told, state = _fold(States(), [_written(r) for r in (event_record(1), again, again)])
+    assert told.topic == "repeat.fold.v1"
+    assert orjson.loads(told.value) == {"ingest.telemetry.v1/0": [5]}
+    assert orjson.loads(state.value)["count"] == 1
