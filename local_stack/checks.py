@@ -1,13 +1,17 @@
-"""`./headrace test`: the quick checks first, then pytest, whose own line comes last."""
+"""`./headrace test`: the quick checks first, then pytest, whose own line comes last; and the fault
+rig, which stands among the tests."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from local_stack.downloads import fetch_downloads
+from local_stack.errors import StackError
 from local_stack.java import find_java
-from local_stack.paths import CHECKOUT
+from local_stack.paths import CHECKOUT, python_path
 from local_stack.progress import say
 
 TOOLS = Path(sys.executable).parent
@@ -28,6 +32,18 @@ def run_checks_and_tests(arguments: Sequence[str]) -> int:
     if failed:
         say(f"FAILED before the tests: {', '.join(failed)} (so this run fails, whatever follows)")
     return _pytest(*arguments) or bool(failed)
+
+
+def run_fault_rig(arguments: Sequence[str]) -> NoReturn:
+    """In place of this process: Ctrl-C then goes to the rig alone, which ends its stack."""
+    rig = CHECKOUT / "tests" / "faults" / "whole"
+    if not rig.exists():
+        raise StackError(
+            f"the fault rig is not there: {rig}", "it is a part of the tests: run it in a checkout"
+        )
+    fetch_downloads(find_java())
+    command = [sys.executable, "-P", "-m", "tests.faults.whole", *arguments]
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": python_path()})
 
 
 def _is_elsewhere(argument: str) -> bool:

@@ -21,6 +21,7 @@ from local_stack.verbs.status import status
 from local_stack.verbs.stop import stop
 from local_stack.verbs.tail import tail
 from local_stack.verbs.test import test
+from local_stack.verbs.torture import torture
 from local_stack.verbs.up import up
 from local_stack.verbs.version import version
 
@@ -42,6 +43,7 @@ app = typer.Typer(
 for verb in VERBS:
     app.command()(verb)
 app.command(context_settings=ANY_ARGUMENTS)(test)
+app.command(context_settings=ANY_ARGUMENTS)(torture)
 app.add_typer(devices.app, name="devices")
 app.add_typer(credentials.app, name="credentials")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Literal
 
 Way = Literal["pass", "slow", "stall", "trickle"]
@@ -14,7 +15,7 @@ _TRICKLE_BYTES = 700
 class Proxy:
     """`way` holds for all connections, old and new."""
 
-    def __init__(self, port: int, target_port: int) -> None:
+    def __init__(self, port: int, target_port: Callable[[], int]) -> None:
         self.port = port
         self.way: Way = "pass"
         self.cut = 0
@@ -49,7 +50,7 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            inner = await asyncio.open_connection("127.0.0.1", self._target_port)
+            inner = await asyncio.open_connection("127.0.0.1", self._target_port())
         except OSError:
             writer.transport.abort()
             return

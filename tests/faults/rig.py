@@ -101,7 +101,7 @@ class Rig(GatewayUnderTest):
         proxied_port = free_port()
         super().__init__(folder, f"127.0.0.1:{proxied_port}", settings)
         self.broker = Broker(folder, proxied_port)
-        self.proxy = Proxy(proxied_port, self.broker.behind_proxy_port)
+        self.proxy = Proxy(proxied_port, lambda: self.broker.behind_proxy_port)
 
     async def __aenter__(self) -> Self:
         self.broker.start()

@@ -73,6 +73,16 @@ def test_a_wrong_verb_or_option_is_told_in_two_lines_with_the_nearest_one(
     assert fix.strip() == f"see: {see}"
 
 
+def test_torture_outside_a_checkout_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("local_stack.checks.CHECKOUT", tmp_path)
+    code, said = ends(["torture", "--seed", "7"], monkeypatch, capsys)
+    assert code == 1
+    assert "the fault rig is not there" in said
+    assert "run it in a checkout" in said
+
+
 def test_the_flow_and_the_versions_as_json() -> None:
     flow = json.loads(CliRunner().invoke(cli.app, ["flow", "-o", "json"]).output)
     assert "ingest.telemetry.v1" in {topic["name"] for topic in flow["topics"]}

@@ -1,0 +1,115 @@
+"""`./headrace torture`: whole stacks of their own, hurt under load as seeds say, and judged."""
+
+import argparse
+import asyncio
+import json
+import random
+import secrets
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.faults.whole.faults import KINDS, plan
+from tests.faults.whole.rig import Rig
+from tests.faults.whole.run import Report, run, say
+
+_SHOWN_VIOLATIONS = 20
+
+
+def main() -> int:
+    options = _options()
+    kinds = [k for k in KINDS if any(word in k for word in options.only or [""])]
+    kinds = [k for k in kinds if not any(word in k for word in options.without or [])]
+    if options.list:
+        print("\n".join(kinds))
+        return 0
+    if not kinds:
+        print("no kind of fault has such words: --list shows all", file=sys.stderr)
+        return 2
+    done = _read(options.resume)
+    seeds = [seed for seed in options.seeds if not any(d["seed"] == seed for d in done)]
+    for number, seed in enumerate(seeds):
+        if options.at_most is not None and number >= options.at_most:
+            break
+        faults = plan(random.Random(f"plan {seed}"), options.faults, kinds)
+        say(f"seed {seed}: {options.events} messages, {len(faults)} faults")
+        report = asyncio.run(_one(seed, faults, options))
+        for violation in report.violations[:_SHOWN_VIOLATIONS]:
+            print(f"VIOLATION {violation[:1500]}", flush=True)
+        done.append(report.as_document())
+        if options.resume:
+            options.resume.write_text("".join(json.dumps(one) + "\n" for one in done))
+    print("\n".join(table(done)))
+    return 0 if all(one["is_good"] for one in done) else 1
+
+
+async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
+    folder = Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
+    async with Rig(folder) as rig:
+        await rig.start()
+        report = await run(rig, seed, options.events, faults, options.per_s)
+    if report.is_good and not options.keep:
+        shutil.rmtree(folder)
+    else:
+        say(f"all that is left of it lies in {folder}")
+    return report
+
+
+def table(done: Sequence[dict[str, Any]]) -> list[str]:
+    """A row for each seed, then how often each kind of fault happened."""
+    lines = [
+        "| seed | messages | sent | accepted | faults | doubled in the log | longest until well "
+        "| violations | took |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    fired: Counter[str] = Counter()
+    for one in done:
+        fired.update(one["fired"])
+        doubled = ", ".join(f"{count} {what}" for what, count in one["doubled"].items())
+        lines.append(
+            f"| {one['seed']} | {one['messages']:,} | {one['tries']:,} | {one['accepted']:,} "
+            f"| {sum(one['fired'].values())} of {one['planned']} | {doubled} "
+            f"| {one['longest_until_well_s']:.0f} s | {len(one['violations'])} "
+            f"| {one['seconds']:.0f} s |"
+        )
+    lines += ["", f"{fired.total()} faults of {len(fired)} kinds:"]
+    return lines + [f"{count:4}  {name}" for name, count in sorted(fired.items())]
+
+
+def _read(resume: Path | None) -> list[dict[str, Any]]:
+    if resume is None or not resume.exists():
+        return []
+    return [json.loads(line) for line in resume.read_text().splitlines()]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="headrace torture", description=__doc__)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--seed", type=int, help="what to repeat; default: one by chance")
+    what.add_argument("--seeds", type=_range, help="several, one after the other: 1-20")
+    parser.add_argument("--events", type=int, default=20_000, help="messages at least")
+    parser.add_argument("--faults", type=int, default=12)
+    parser.add_argument("--per-s", type=float, default=150.0, help="messages a second at most")
+    parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")
+    parser.add_argument("--at-most", type=int, help="so many seeds now, the others another time")
+    parser.add_argument("--only", action="append", help="kinds of fault that have this word")
+    parser.add_argument("--without", action="append", help="no kind that has this word")
+    parser.add_argument("--list", action="store_true", help="show the kinds and end")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a good run, too")
+    options = parser.parse_args()
+    if options.seeds is None:
+        options.seeds = [secrets.randbelow(10**6) if options.seed is None else options.seed]
+    return options
+
+
+def _range(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

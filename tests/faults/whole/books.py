@@ -1,0 +1,138 @@
+"""All that has come out of what was sent, read from the topics, PostgreSQL and `/state`."""
+
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import httpx
+import orjson
+import psycopg
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from shared.flow import load_flow
+from shared.snapshot import META
+
+FLOW = load_flow()
+Place = tuple[str, int, int]  # topic, partition, offset
+Entity = tuple[str, str]  # its kind and its id
+State = dict[str, Any]
+
+
+class Record(NamedTuple):
+    place: Place
+    at_ms: int
+    key: bytes
+    value: bytes
+    headers: dict[str, str]
+
+    @property
+    def id(self) -> str:
+        return self.headers["ce_id"]
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.value).hexdigest()
+
+
+class EventRow(NamedTuple):
+    event_id: str
+    row_key: int
+    type: str
+    entity_id: str
+    time_ms: int
+    arrived_ms: int
+    data: dict[str, Any]
+
+
+class Books(NamedTuple):
+    ingest: list[Record]  # each list in log order
+    events: list[Record]
+    lanes: list[Record]
+    completions: list[Record]
+    snapshots: list[Record]
+    rows: list[EventRow]
+    stored: dict[Entity, tuple[int, State]]
+    shown: dict[Entity, State]
+    outbox: int
+
+
+def read_books(bootstrap: str, postgres_url: str, gateway_url: str) -> Books:
+    snapshots = _read(bootstrap, [entity.topic for entity in FLOW.with_state])
+    with psycopg.connect(postgres_url, connect_timeout=10) as connection:
+        return Books(
+            ingest=_read(bootstrap, [endpoint.topic for endpoint in FLOW.endpoints]),
+            events=_read(bootstrap, [event_type.topic for event_type in FLOW.event_types]),
+            lanes=_read(bootstrap, list(FLOW.lanes)),
+            completions=_read(bootstrap, [t.completion_topic for t in FLOW.event_types]),
+            snapshots=snapshots,
+            rows=[EventRow(*row) for row in connection.execute(_ROWS)],
+            stored={(e, i): (v, s) for e, i, v, s in connection.execute(_STATES)},
+            shown=_shown(gateway_url, {entity_of(record) for record in snapshots}),
+            outbox=_one(connection.execute("SELECT count(*) FROM headrace.outbox")),
+        )
+
+
+def entity_of(snapshot: Record) -> Entity:
+    return _ENTITIES[snapshot.place[0]], snapshot.key.decode()
+
+
+def state_of(snapshot: Record) -> tuple[int, State]:
+    """Version and state."""
+    state = orjson.loads(snapshot.value)
+    return state.pop(META)["version"], state
+
+
+_ENTITIES = {entity.topic: entity.name for entity in FLOW.with_state}
+_ROWS = """
+    SELECT event_id, row_key, type, entity_id,
+           (extract(epoch FROM event_time) * 1000)::bigint,
+           (extract(epoch FROM arrived_at) * 1000)::bigint, data
+    FROM headrace.event ORDER BY row_key
+"""
+_STATES = "SELECT entity, id, version, state FROM headrace.entity_state WHERE NOT deleted"
+
+
+def _one(cursor: psycopg.Cursor[Any]) -> int:
+    row = cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:
+    limits = httpx.Limits(max_connections=8, max_keepalive_connections=8)
+    with (
+        httpx.Client(base_url=gateway_url, timeout=20, limits=limits, trust_env=False) as http,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        paths = {entity: f"/state/{entity[0]}/{entity[1]}" for entity in entities}
+        answers = zip(paths, pool.map(http.get, paths.values()), strict=True)
+        return {entity: a.json()["state"] for entity, a in answers if a.status_code == 200}
+
+
+def _read(bootstrap: str, topics: list[str]) -> list[Record]:
+    """From their first records to what is their end now."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "rig", "log_level": 0}
+    consumer = Consumer(
+        {**settings, "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True}
+    )
+    known = consumer.list_topics(timeout=20).topics
+    unread = {(topic, number) for topic in topics for number in known[topic].partitions}
+    consumer.assign([TopicPartition(topic, number, 0) for topic, number in unread])
+    records: list[Record] = []
+    while unread:
+        for message in consumer.consume(10_000, 0.5):
+            error = message.error()
+            topic, partition = message.topic() or "", message.partition() or 0
+            if error is None:
+                headers = {k: v.decode(errors="replace") for k, v in message.headers() or []}
+                place = topic, partition, message.offset() or 0
+                at_ms = message.timestamp()[1]
+                records.append(
+                    Record(place, at_ms, message.key() or b"", message.value() or b"", headers)
+                )
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard((topic, partition))
+            else:
+                raise ConnectionError(str(error))
+    consumer.close()
+    return sorted(records)

@@ -1,0 +1,249 @@
+"""What happens to the stack. Each fault returns when it is over; what it broke may still be coming
+back, which is when the next one may happen."""
+
+import asyncio
+import functools
+import json
+import random
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
+from tests.faults.proxy import Way
+from tests.faults.whole.rig import DOORS, Rig, signal_all, tree
+
+Fault = Callable[[Rig, random.Random], Awaitable[None]]
+Find = Callable[[Launcher], int | None]
+_FIRED_WITHIN_S = 60.0
+
+
+def _service(name: str) -> Find:
+    return lambda launcher: launcher.service_pid(name)
+
+
+def _child_of(name: str, words: str) -> Find:
+    def find(launcher: Launcher) -> int | None:
+        pid = launcher.service_pid(name)
+        children = descendants(pid) if pid else {}
+        return next((child for child, command in children.items() if words in command), None)
+
+    return find
+
+
+def _worker_of_spark(launcher: Launcher) -> int | None:
+    """One that a daemon of Spark's has forked, not the daemon: whose workers stay in service."""
+    pid = launcher.service_pid("spark")
+    python = {
+        p for p, said in (descendants(pid) if pid else {}).items() if "pyspark.daemon" in said
+    }
+    parents = parents_of_all()
+    return next((p for p in python if parents.get(p) in python), None)
+
+
+PARTS: dict[str, Find] = {
+    "gateway": _service("gateway"),
+    "view writer": _child_of("gateway", "gateway.view_writer"),
+    "relay": _service("relay"),
+    "Spark's driver": _service("spark"),
+    "Spark's JVM": _child_of("spark", "org.apache.spark"),
+    "a Python worker": _worker_of_spark,
+    "PostgreSQL": _service("postgres"),
+    "Kafka": _service("kafka"),
+}
+WORKERS_POINTS = (
+    "enrich, in a batch",
+    "fold, after a bucket",
+    "aggregate, in a batch",
+    "persist, not committed",
+    "persist, committed",
+)
+POINTS = (
+    *WORKERS_POINTS,
+    "gateway, acknowledged and not answered",
+    "view writer, read",
+    "progress untold",
+    "relay, sent and not removed",
+)
+SPOOL_POINTS = ("gateway, about to spool", "gateway, drained and not marked")
+WAYS: tuple[Way, ...] = ("slow", "stall", "trickle")
+JOBS = ("enrich", "fold", "aggregate", "persist")
+
+
+async def _killed(find: Find, rig: Rig, _chance: random.Random) -> None:
+    pid = await rig.pid(find)
+    signal_all([pid], signal.SIGKILL)
+    await rig.until(lambda: find(rig.launcher) not in (None, pid), "a killed part is back")
+
+
+async def _launcher_killed(rig: Rig, _chance: random.Random) -> None:
+    ports = rig.launcher.status()["ports"]
+    await asyncio.to_thread(rig.launcher.kill)
+    await rig.start()
+    now = rig.launcher.status()["ports"]
+    assert {**now, "controller": 0} == {**ports, "controller": 0}, "a server still had its port"
+
+
+async def _frozen(find: Find, rig: Rig, chance: random.Random) -> None:
+    pids = tree(await rig.pid(find))
+    signal_all(pids, signal.SIGSTOP)
+    await asyncio.sleep(chance.uniform(0.5, 6))
+    signal_all(pids, signal.SIGCONT)
+
+
+async def _on_a_bad_way(door: str, way: Way, rig: Rig, chance: random.Random) -> None:
+    rig.proxies[door].way = way
+    await asyncio.sleep(chance.uniform(1, 6))
+    rig.proxies[door].way = "pass"
+
+
+async def _connections_cut(door: str, whole: bool, rig: Rig, chance: random.Random) -> None:
+    proxy = rig.proxies[door]
+    before, deadline_s = proxy.cut, time.monotonic() + _FIRED_WITHIN_S
+    times = chance.randint(1, 5)
+    while times > 0:
+        assert time.monotonic() < deadline_s, f"no connection of {door} was there to be cut"
+        cut = proxy.cut
+        proxy.reset() if whole else proxy.close_half()
+        times -= proxy.cut > cut
+        await asyncio.sleep(chance.uniform(0, 0.6))
+    assert proxy.cut > before
+
+
+async def _dead_at(point: str, rig: Rig, _chance: random.Random) -> None:
+    armed = rig.points / point
+    armed.touch()
+    await _fired(rig, armed)
+
+
+async def _dead_at_the_spool(point: str, rig: Rig, chance: random.Random) -> None:
+    proxy, armed = rig.proxies["gateway"], rig.points / point
+    proxy.way = "stall"
+    await asyncio.sleep(chance.uniform(6, 8))  # it gives Kafka 5 s
+    armed.touch()
+    if point == SPOOL_POINTS[0]:
+        await _fired(rig, armed)
+    proxy.way = "pass"
+    await _fired(rig, armed)
+
+
+async def _fired(rig: Rig, armed: Path) -> None:
+    await rig.until(lambda: not armed.exists(), f"somebody comes to: {armed.name}")
+
+
+async def _dead_between_batch_and_commit(job: str, rig: Rig, chance: random.Random) -> None:
+    """The sink has it, or a part of it; the checkpoint does not know."""
+    checkpoint = rig.state_dir / "checkpoints" / job
+    deadline_s = time.monotonic() + _FIRED_WITHIN_S
+    while True:
+        assert time.monotonic() < deadline_s, f"{job} was never seen in a batch"
+        pid = await rig.pid(PARTS["Spark's JVM"])
+        if _last(checkpoint / "offsets") > _last(checkpoint / "commits"):
+            await asyncio.sleep(chance.uniform(0, 0.3))
+            if _last(checkpoint / "offsets") > _last(checkpoint / "commits"):
+                break
+        await asyncio.sleep(0.005)
+    signal_all([pid], signal.SIGKILL)
+    find = PARTS["Spark's JVM"]
+    await rig.until(lambda: find(rig.launcher) not in (None, pid), "a killed part is back")
+
+
+def _last(folder: Path) -> int:
+    return max((int(p.name) for p in folder.glob("[0-9]*") if p.name.isdecimal()), default=-1)
+
+
+async def _no_room_on_the_disk(find: Find, rig: Rig, chance: random.Random) -> None:
+    """No file of it grows any more: to it that is a disk that takes nothing."""
+    pid = await rig.pid(find)
+    no_limit = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    _limit_files(pid, (0, no_limit[1]))
+    await asyncio.sleep(chance.uniform(1, 5))
+    _limit_files(pid, no_limit)
+
+
+def _limit_files(pid: int, limit: tuple[int, int]) -> None:
+    for each in tree(pid):
+        try:
+            resource.prlimit(each, resource.RLIMIT_FSIZE, limit)
+        except (ProcessLookupError, PermissionError):  # it has just ended
+            continue
+
+
+async def _newest_commit_gone(job: str, rig: Rig, _chance: random.Random) -> None:
+    """As if the batch had not been noted as done: it is run again."""
+    checkpoint = rig.state_dir / "checkpoints" / job
+    await rig.until(lambda: _last(checkpoint / "commits") >= 0, f"{job} has done a batch")
+    await rig.hold_spark()
+    newest = _last(checkpoint / "commits")
+    if newest == _last(checkpoint / "offsets"):  # else it was killed before it noted it
+        (checkpoint / "commits" / str(newest)).unlink()
+        (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    await rig.release_spark()
+
+
+async def _checkpoint_gone(job: str, rig: Rig, _chance: random.Random) -> None:
+    await rig.hold_spark()
+    shutil.rmtree(rig.state_dir / "checkpoints" / job)
+    await rig.release_spark()
+
+
+async def _byte_flipped(rig: Rig, chance: random.Random) -> None:
+    """In what fold's state was at its last commit: the job must stop by name, until somebody has
+    taken its checkpoint away."""
+    checkpoint = rig.state_dir / "checkpoints" / "fold"
+    await rig.until(lambda: _last(checkpoint / "commits") >= 0, "fold has done a batch")
+    await rig.hold_spark()
+    newest = _last(checkpoint / "commits")
+    noted = json.loads((checkpoint / "commits" / str(newest)).read_text().partition("\n")[2])
+    partition, (name, *_) = chance.choice(list(enumerate(noted["stateUniqueIds"]["0"])))
+    store = checkpoint / "state" / "0" / str(partition)
+    # what it is read from: a batch writes its changes, and now and then all of it
+    damaged = max(store.glob(f"{newest + 1}_{name}.*[pg]"), key=lambda path: path.suffix)
+    raw = bytearray(damaged.read_bytes())
+    raw[len(raw) // 2] ^= 1 << chance.randrange(8)
+    damaged.write_bytes(raw)
+    await rig.release_spark()
+    named = "failed: CANNOT_LOAD_STATE_STORE"
+    await rig.until(lambda: rig.job_output("fold").startswith(named), f"fold is {named}")
+    await _checkpoint_gone("fold", rig, chance)
+
+
+def _kinds() -> dict[str, Fault]:
+    kinds: dict[str, Fault] = {}
+    for name, find in PARTS.items():
+        kinds[f"{name} killed"] = functools.partial(_killed, find)
+        kinds[f"{name} frozen"] = functools.partial(_frozen, find)
+    kinds["launcher killed"] = _launcher_killed
+    for door in DOORS:
+        for way in WAYS:
+            kinds[f"way {door}: {way}"] = functools.partial(_on_a_bad_way, door, way)
+        kinds[f"way {door}: reset"] = functools.partial(_connections_cut, door, True)
+        kinds[f"way {door}: half-closed"] = functools.partial(_connections_cut, door, False)
+    for point in POINTS:
+        kinds[f"dead at: {point}"] = functools.partial(_dead_at, point)
+    for point in SPOOL_POINTS:
+        kinds[f"dead at: {point}"] = functools.partial(_dead_at_the_spool, point)
+    for job in JOBS:
+        fault = functools.partial(_dead_between_batch_and_commit, job)
+        kinds[f"dead between batch and commit of {job}"] = fault
+        kinds[f"newest commit of {job} gone"] = functools.partial(_newest_commit_gone, job)
+        kinds[f"checkpoint of {job} gone"] = functools.partial(_checkpoint_gone, job)
+    for name in ("gateway", "Spark's JVM", "PostgreSQL", "Kafka"):
+        kinds[f"{name}: disk full"] = functools.partial(_no_room_on_the_disk, PARTS[name])
+    kinds["a byte of fold's state flipped"] = _byte_flipped
+    return kinds
+
+
+KINDS = _kinds()
+KILLS = [*(f"{name} killed" for name in PARTS), "launcher killed"]
+
+
+def plan(chance: random.Random, count: int, kinds: list[str] | None = None) -> list[str]:
+    """Every kind comes before one comes again."""
+    names: list[str] = []
+    while len(names) < count:
+        names += chance.sample(kinds or list(KINDS), len(kinds or KINDS))
+    return names[:count]

@@ -1,0 +1,156 @@
+"""Python imports this by itself in every process of the stack that the rig starts: so the rig gets
+its proxies between the parts, and deaths at exact points, and the product knows nothing of it.
+
+HEADRACE_RIG is JSON: `doors`, through which the parts reach Kafka and PostgreSQL, and `points`, a
+folder: whoever comes to a point that has a file there removes it and dies.
+"""
+
+import dataclasses
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+RIG = json.loads(os.environ.get("HEADRACE_RIG", "null"))
+
+
+def die_here_if_asked(point: str) -> None:
+    try:
+        (Path(RIG["points"]) / point).unlink()
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(point: str, owner: Any, name: str) -> None:
+    inner = getattr(owner, name)
+
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        die_here_if_asked(point)
+        return inner(*args, **kwargs)
+
+    setattr(owner, name, outer)
+
+
+def after(point: str, owner: Any, name: str) -> None:
+    inner = getattr(owner, name)
+
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        result = inner(*args, **kwargs)
+        die_here_if_asked(point)
+        return result
+
+    setattr(owner, name, outer)
+
+
+def _kafka(module: ModuleType) -> None:
+    """One listener more for each door, which tells clients to come through it."""
+    doors = RIG["doors"]
+    kinds = [name for name in doors if name != "postgres"]
+    inside = "".join(f",{kind.upper()}://127.0.0.1:{doors[kind]['behind']}" for kind in kinds)
+    outside = "".join(f",{kind.upper()}://127.0.0.1:{doors[kind]['door']}" for kind in kinds)
+    security = "".join(f",{kind.upper()}:PLAINTEXT" for kind in kinds)
+    plain = "PLAINTEXT://127.0.0.1:{port}"
+    module.PROPERTIES += (  # type: ignore[attr-defined]
+        f"listeners={plain},CONTROLLER://127.0.0.1:{{controller_port}}{inside}\n"
+        f"advertised.listeners={plain}{outside}\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        f"{security}\n"
+    )
+
+
+def _stack(module: ModuleType) -> None:
+    """Each part goes through its own door."""
+    doors, stack = RIG["doors"], module.Stack  # type: ignore[attr-defined]
+    applications = stack._applications
+
+    def through_doors(self: Any, environment: dict[str, str]) -> list[Any]:
+        port = f":{self.ports['postgres']}/"
+        url = environment["HEADRACE_POSTGRES_URL"].replace(port, f":{doors['postgres']['door']}/")
+        return [
+            dataclasses.replace(
+                service,
+                environment={
+                    **environment,
+                    "HEADRACE_POSTGRES_URL": url,
+                    "HEADRACE_KAFKA_BOOTSTRAP": (
+                        f"127.0.0.1:{doors.get(service.name, doors['jobs'])['door']}"
+                    ),
+                },
+            )
+            for service in applications(self, environment)
+        ]
+
+    stack._applications = through_doors
+
+
+def _durable_log(module: ModuleType) -> None:
+    log = module.DurableLog  # type: ignore[attr-defined]
+    put = log._put_into_kafka
+
+    def put_and_die(self: Any, topic: str, record: Any, tell: Callable[[Any], None]) -> None:
+        def told(outcome: Any) -> None:
+            die_here_if_asked("gateway, acknowledged and not answered")
+            tell(outcome)
+
+        put(self, topic, record, told)
+
+    log._put_into_kafka = put_and_die
+
+
+def _fold(module: ModuleType) -> None:
+    bucket = module.BucketFold  # type: ignore[attr-defined]
+    handle = bucket.handleInputRows
+
+    def handle_and_die(self: Any, *args: Any) -> Any:
+        yield from handle(self, *args)
+        die_here_if_asked("fold, after a bucket")
+
+    bucket.handleInputRows = handle_and_die
+
+
+PATCHES: dict[str, Callable[[Any], None]] = {
+    "local_stack.kafka": _kafka,
+    "local_stack.stack": _stack,
+    "gateway.durable_log": _durable_log,
+    "gateway.spool": lambda m: (
+        before("gateway, about to spool", m.Spool, "append"),
+        before("gateway, drained and not marked", m.Spool, "drained"),
+    ),
+    "gateway.view_store": lambda m: before("view writer, read", m.ViewStore, "apply"),
+    "stream_jobs.enrichment": lambda m: after("enrich, in a batch", m, "_outgoing"),
+    "stream_jobs.fold": _fold,
+    "stream_jobs.aggregation": lambda m: after("aggregate, in a batch", m, "renew"),
+    "stream_jobs.event_store": lambda m: (
+        before("persist, not committed", m.EventStore, "_upsert_states"),
+        after("persist, committed", m.EventStore, "_write_together"),
+    ),
+    "stream_jobs.group_offsets": lambda m: before("progress untold", m.GroupOffsets, "commit"),
+    "stream_jobs.outbox": lambda m: before("relay, sent and not removed", m.Outbox, "remove"),
+}
+
+
+class Patching(importlib.abc.MetaPathFinder):
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        patch = PATCHES.get(name)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patch else None
+        if patch is None or spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_patch(module: ModuleType) -> None:
+            execute(module)
+            patch(module)
+
+        spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
+        return spec
+
+
+if RIG is not None:
+    sys.meta_path.insert(0, Patching())

@@ -1,0 +1,298 @@
+"""What must hold between what devices were told and what has come out. Pure.
+
+Each oracle gives the violations that it finds; none is well.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from math import isclose
+from typing import Any, NamedTuple
+
+from tests.faults.ledger import Told
+from tests.faults.whole.books import FLOW, Books, Place, Record, State, entity_of, state_of
+from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
+from tests.oracle import expected_areas, expected_states
+
+_SENT_TYPES = {name for endpoint in FLOW.endpoints for name in endpoint.emits}
+_SHA = "ce_payloadsha256"
+_FAHRENHEIT_EVERY = 10  # so many of the sample's devices are of the other model
+
+
+class Run(NamedTuple):
+    messages: Sequence[Message]
+    answers: Mapping[int, Sequence[Answer]]
+    books: Books
+
+
+class Copy(NamedTuple):
+    """A message that stands in its ingest topic."""
+
+    message: Message
+    record: Record
+
+
+def violations(run: Run) -> list[str]:
+    return [violation for oracle in ORACLES for violation in oracle(run)]
+
+
+def lost(run: Run) -> Iterator[str]:
+    """What was accepted stands in its topic, byte for byte, under its device."""
+    there = {copy.message.number for copy in _copies(run)}
+    for message in run.messages:
+        if message.number not in there and any(a.accepts for a in run.answers[message.number]):
+            yield f"lost: {message}"
+
+
+def phantoms(run: Run) -> Iterator[str]:
+    """Nothing stands there that nobody sent, or that was refused for certain at each try."""
+    by_body = _by_body(run)
+    for record in run.books.ingest:
+        message = by_body.get(_body_of(record))
+        if message is None:
+            yield f"never sent: {record}"
+        elif {answer.told for answer in run.answers[message.number]} == {Told.DEFINITE}:
+            yield f"refused as definite, and written: {message} at {record.place}"
+
+
+def misplaced(run: Run) -> Iterator[str]:
+    """At the place of a receipt stands its payload under its id, and no two receipts name one."""
+    at = {record.place: record for record in run.books.ingest}
+    told: dict[Place, Message] = {}
+    for message in run.messages:
+        for answer in run.answers[message.number]:
+            if answer.place is None:
+                continue
+            if answer.place in told:
+                yield f"one place, two receipts: {message} and {told[answer.place]}"
+            told[answer.place] = message
+            found = at.get(answer.place)
+            if found is None or (found.digest, found.id) != (message.digest, answer.id):
+                yield f"not at its place: {message}, {answer}"
+
+
+def misnamed(run: Run) -> Iterator[str]:
+    """A key is one id, for ever and for nobody else; without one, each try has its own."""
+    of_id: dict[str, object] = {}
+    of_key: dict[object, str] = {}
+    told = [
+        (answer.id, message, message.key or (message.number, number))
+        for message in run.messages
+        for number, answer in enumerate(run.answers[message.number])
+        if answer.id is not None
+    ]
+    written = [(c.record.id, c.message, c.message.key) for c in _copies(run) if c.message.key]
+    for event_id, message, key in [*told, *written]:
+        known = message.endpoint, message.device, key
+        if of_id.setdefault(event_id, known) != known:
+            yield f"one id for two: {event_id} of {message} and {of_id[event_id]}"
+        if of_key.setdefault(known, event_id) != event_id:
+            yield f"two ids for one: {event_id} and {of_key[known]} of {message}"
+
+
+def overtaken(run: Run) -> Iterator[str]:
+    """First copies of what a device was told is accepted are in the order of its answers."""
+    firsts: dict[int, Record] = {}
+    for copy in _copies(run):
+        firsts.setdefault(copy.message.number, copy.record)
+    by_device: defaultdict[tuple[str, str], list[Message]] = defaultdict(list)
+    for message in run.messages:
+        if message.number in firsts and any(a.accepts for a in run.answers[message.number]):
+            by_device[message.endpoint, message.device].append(message)
+    for own in by_device.values():
+        for one, next_one in pairwise(own):
+            if firsts[one.number].place > firsts[next_one.number].place:
+                yield f"overtaken: {one} by {next_one}"
+
+
+def without_end(run: Run) -> Iterator[str]:
+    """All that is in an ingest topic is an event, waits, or is parked for the right reason."""
+    events, letters = _events(run), _letters(run)
+    for event_id, copies in _copies_by_id(run).items():
+        digests = {copy.message.digest: copy.message for copy in copies}
+        first = events[event_id][0].headers.get(_SHA) if event_id in events else None
+        found = letters.pop(event_id, set())
+        expected = {_letter_of(m, first) for m in digests.values()} - {None}
+        if found != expected:
+            yield f"parked or waiting: {found}, not {expected}: {event_id} {copies[0].message}"
+        is_event = any(message.fate == EVENT for message in digests.values())
+        if is_event != (event_id in events):
+            is_one = "is no event" if is_event else "is an event"
+            yield f"{is_one}: {event_id} {copies[0].message}"
+    for event_id, found in letters.items():
+        yield f"parked, and nobody sent it: {event_id} {found}"
+
+
+def changed(run: Run) -> Iterator[str]:
+    """Each event says what its payload said, and where and when that arrived."""
+    copies = _copies_by_id(run)
+    for event_id, written in _events(run).items():
+        for event in written:
+            value = json.loads(event.value)
+            if value["type"] not in _SENT_TYPES:
+                continue  # a fold's own
+            origin = {copy.record.place: copy for copy in copies.get(event_id, ())}
+            copy = origin.get(tuple(value["origin"]))
+            if copy is None:
+                yield f"an event of nothing: {event}"
+            elif (wrong := _differences(value, copy, event)) is not None:
+                yield f"changed: {wrong}: {event} of {copy.message}"
+
+
+def unstored(run: Run) -> Iterator[str]:
+    """Each event is one row, with what the event says, and no row is of anything else."""
+    events = {event_id: json.loads(es[0].value) for event_id, es in _events(run).items()}
+    seen: set[str] = set()
+    for row in run.books.rows:
+        if row.event_id in seen:
+            yield f"two rows: {row}"
+        seen.add(row.event_id)
+        event = events.get(row.event_id)
+        if event is None:
+            yield f"a row of no event: {row}"
+            continue
+        names = ("type", "entity_id", "time_ms", "arrived_ms", "data")
+        if any(getattr(row, name) != event[name] for name in names):
+            yield f"a row that says something else: {row}, {event}"
+    for event_id in events.keys() - seen:
+        yield f"no row: {events[event_id]}"
+
+
+def untold(run: Run) -> Iterator[str]:
+    """Each row has one completion, by id, that names it, and none is of anything else."""
+    rows = {row.event_id: row for row in run.books.rows}
+    by_event: dict[str, str] = {}
+    by_id: dict[str, str] = {}
+    for record in run.books.completions:
+        said = json.loads(record.value)
+        event_id, row = said["event_id"], rows.get(said["event_id"])
+        if by_event.setdefault(event_id, record.id) != record.id:
+            yield f"two completions: {record}"
+        if by_id.setdefault(record.id, event_id) != event_id:
+            yield f"a completion of two events: {record}"
+        if row is None or (row.row_key, row.entity_id) != (said["row_key"], said["entity_id"]):
+            yield f"a completion that names no such row: {record}, {row}"
+    for event_id in rows.keys() - by_event.keys():
+        yield f"no completion: {rows[event_id]}"
+    if run.books.outbox:
+        yield f"{run.books.outbox} messages are still in the outbox"
+
+
+def unfolded(run: Run) -> Iterator[str]:
+    """Each of the three copies of each state is the pure fold of the events, and an area's is what
+    its devices add up to."""
+    firsts = sorted((es[0] for es in _events(run).values()), key=lambda record: record.place)
+    events = [json.loads(record.value) for record in firsts]
+    devices = expected_states([event for event in events if event["type"] in _SENT_TYPES])
+    expected: dict[tuple[str, str], State] = {("device", d): s for d, s in devices.items()}
+    expected |= {("area", area): s for area, s in expected_areas(devices).items()}
+    newest: dict[tuple[str, str], tuple[int, State]] = {}
+    highest: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for record in run.books.snapshots:
+        newest[entity_of(record)] = state_of(record)
+        highest[entity_of(record)] = max(highest[entity_of(record)], state_of(record)[0])
+    for entity in expected.keys() | newest.keys() | run.books.stored.keys():
+        version, state = newest.get(entity, (0, None))
+        if version != highest[entity]:
+            yield f"its last version is {version}, not {highest[entity]}: {entity}"
+        if state != expected.get(entity):
+            yield f"on the topic: {entity} {state}, not {expected.get(entity)}"
+        if run.books.stored.get(entity) != newest.get(entity):
+            yield f"in PostgreSQL: {entity} {run.books.stored.get(entity)}, not {version} {state}"
+        if run.books.shown.get(entity) != state:
+            yield f"at /state: {entity} {run.books.shown.get(entity)}, not {state}"
+
+
+ORACLES = (
+    *(lost, phantoms, misplaced, misnamed, overtaken, without_end, changed, unstored, untold),
+    unfolded,
+)
+
+
+def doubled(run: Run) -> dict[str, int]:
+    """Copies beyond the first: allowed in the log, and counted."""
+    books = run.books
+    return {
+        "payloads": len(books.ingest) - len({(r.id, r.digest) for r in books.ingest}),
+        "events": len(books.events) - len({(r.id, r.headers.get(_SHA)) for r in books.events}),
+        "completions": len(books.completions) - len({r.id for r in books.completions}),
+    }
+
+
+def _by_body(run: Run) -> dict[tuple[str, bytes, str], Message]:
+    return {(m.topic, m.device.encode(), m.digest): m for m in run.messages}
+
+
+def _body_of(record: Record) -> tuple[str, bytes, str]:
+    return record.place[0], record.key, record.digest
+
+
+def _copies(run: Run) -> list[Copy]:
+    by_body = _by_body(run)
+    known = ((by_body.get(_body_of(record)), record) for record in run.books.ingest)
+    return [Copy(message, record) for message, record in known if message is not None]
+
+
+def _copies_by_id(run: Run) -> dict[str, list[Copy]]:
+    found: defaultdict[str, list[Copy]] = defaultdict(list)
+    for copy in _copies(run):
+        found[copy.record.id].append(copy)
+    return found
+
+
+def _events(run: Run) -> dict[str, list[Record]]:
+    found: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in run.books.events:
+        found[record.id].append(record)
+    return dict(found)
+
+
+Letter = tuple[str, str, str]  # lane, reason, and sha256 of the payload
+
+
+def _letters(run: Run) -> dict[str, set[Letter]]:
+    found: defaultdict[str, set[Letter]] = defaultdict(set)
+    for record in run.books.lanes:
+        digest = record.digest
+        if record.headers["ce_stage"] == "persist":  # what it parks is an event
+            digest = record.headers[_SHA]
+        found[record.id].add((record.place[0], record.headers["ce_reason"], digest))
+    return dict(found)
+
+
+def _letter_of(message: Message, first_digest: str | None) -> Letter | None:
+    if message.fate == WAITING:
+        return "retry.enrich.v1", "missing_device", message.digest
+    if message.fate != EVENT:
+        return "dlq.enrich.v1", message.fate, message.digest
+    if first_digest in (None, message.digest):
+        return None
+    return "dlq.persist.v1", "key_reuse", message.digest
+
+
+def _differences(event: dict[str, Any], copy: Copy, record: Record) -> str | None:
+    message, said = copy.message, json.loads(copy.message.body)
+    at_ms = copy.record.at_ms
+    if "at" in said:
+        at_ms = round(datetime.fromisoformat(said["at"]).timestamp() * 1000)
+    expected = {
+        "id": copy.record.id,
+        "entity_id": message.device,
+        "arrived_ms": copy.record.at_ms,
+        "time_ms": at_ms,
+    }
+    wrong = [name for name, value in expected.items() if event[name] != value]
+    data = event["data"]
+    if message.endpoint == "status":
+        wrong += ["status"] * (data["status"] != said["status"])
+    else:
+        value = said["value"]
+        if int(message.device[-4:]) % _FAHRENHEIT_EVERY == 0:
+            value = (value - 32) * 5 / 9
+        wrong += ["value"] * (not isclose(data["value"], value, abs_tol=1e-9))
+        wrong += ["rest"] * (data["rest"].get("n") != said["n"])
+    wrong += ["sha256"] * (record.headers.get(_SHA) != message.digest)
+    wrong += ["key"] * (record.key != message.device.encode())
+    return ", ".join(wrong) or None

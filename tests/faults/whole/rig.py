@@ -1,0 +1,141 @@
+"""The whole stack as `./headrace up` runs it, each part behind proxies, and all that is needed to
+hurt it and to see it well again."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from local_stack import chaos
+from local_stack.ports import free_port
+from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
+from tests.faults.proxy import Proxy
+from tests.faults.whole.fleet import Fleet
+
+DOORS = ("gateway", "jobs", "postgres")  # gateway to Kafka, jobs to Kafka, all to PostgreSQL
+_INJECT = Path(__file__).parent / "inject"
+_WELL_WITHIN_S = 240.0
+_LOOK_EVERY_S = 0.3
+
+
+class NotWellError(Exception):
+    """What still was not well, and for how long."""
+
+
+class Rig:
+    def __init__(self, folder: Path) -> None:
+        self.points = folder / "points"
+        self.points.mkdir(parents=True, exist_ok=True)
+        doors = {name: {"door": free_port(), "behind": free_port()} for name in DOORS}
+        environment = {
+            "HEADRACE_RIG": json.dumps({"doors": doors, "points": str(self.points)}),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(_INJECT), os.environ.get("PYTHONPATH")))
+            ),
+        }
+        self.launcher = Launcher(folder / "state", environment)
+        self.proxies = {
+            name: Proxy(at["door"], self._behind(name, at["behind"])) for name, at in doors.items()
+        }
+
+    def _behind(self, name: str, port: int) -> Callable[[], int]:
+        if name != "postgres":
+            return lambda: port
+        return lambda: json.loads((self.state_dir / "stack.json").read_text())["ports"]["postgres"]
+
+    @property
+    def state_dir(self) -> Path:
+        return self.launcher.state_dir
+
+    @property
+    def gateway_port(self) -> int:
+        return int(self.launcher.gateway_url.rpartition(":")[2])
+
+    async def __aenter__(self) -> Self:
+        for proxy in self.proxies.values():
+            await proxy.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.launcher.end)
+        for proxy in self.proxies.values():
+            await proxy.stop()
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.launcher.start)
+
+    async def pid(self, find: Callable[[Launcher], int | None]) -> int:
+        """Of a part that may just be coming back from another fault."""
+        found: list[int | None] = [None]
+
+        def is_there() -> bool:
+            found[0] = find(self.launcher)
+            return found[0] is not None
+
+        await self.until(is_there, "a part is there to be hurt")
+        assert found[0] is not None
+        return found[0]
+
+    async def hold_spark(self) -> None:
+        await asyncio.to_thread(chaos.hold, self.state_dir, "spark")
+
+    async def release_spark(self) -> None:
+        await asyncio.to_thread(chaos.release, self.state_dir, "spark")
+
+    def heal(self) -> None:
+        """Takes back what a fault that failed has left."""
+        for proxy in self.proxies.values():
+            proxy.way = "pass"
+        for point in self.points.iterdir():
+            point.unlink(missing_ok=True)
+        chaos.release_all(self.state_dir)
+
+    def job_output(self, job: str) -> str:
+        """Why it is not well, in its own words."""
+        return str(self.launcher.status()["job_outputs"].get(job, ""))
+
+    async def well(self, fleet: Fleet) -> None:
+        """All is ready, and what was accepted only then has gone all the way."""
+        await self.until(self.launcher.is_ready, "the stack is ready")
+        known = fleet.newest_event_id
+        await self.until(lambda: fleet.newest_event_id != known, "an event is accepted")
+        newest = fleet.newest_event_id
+        await self.until(lambda: self.is_stored(newest), "what was accepted is stored")
+        await asyncio.to_thread(self.launcher.assert_no_orphan)
+
+    def is_stored(self, event_id: str) -> bool:
+        with contextlib.suppress(psycopg.OperationalError):
+            return bool(self.rows("SELECT 1 FROM headrace.event WHERE event_id = %s", event_id))
+        return False
+
+    def rows(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        url = self.launcher.status()["postgres_url"]
+        if url is None:
+            raise psycopg.OperationalError("no stack runs")
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            return connection.execute(query.encode(), arguments).fetchall()
+
+    async def until(self, holds: Callable[[], object], what: str) -> None:
+        began_s = time.monotonic()
+        while not await asyncio.to_thread(holds):
+            if time.monotonic() - began_s > _WELL_WITHIN_S:
+                raise NotWellError(f"not within {_WELL_WITHIN_S:.0f} s: {what}")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def tree(pid: int) -> list[int]:
+    parents = parents_of_all()
+    return [pid, *(other for other in parents if pid in ancestors(other, parents))]
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -1,0 +1,115 @@
+"""One run of the whole stack, hurt as a seed says, and what it has shown."""
+
+import asyncio
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tests.faults.whole import oracles
+from tests.faults.whole.books import read_books
+from tests.faults.whole.faults import KINDS
+from tests.faults.whole.fleet import Fleet
+from tests.faults.whole.rig import Rig
+from tests.faults.whole.sends import Sends
+from tests.faults.whole.watcher import Watcher
+
+_FAULTS_IN_A_ROW = 3  # then all has to be well again
+_DRAINED_WITHIN_S = 180.0
+
+
+class Report(NamedTuple):
+    seed: int
+    messages: int
+    tries: int
+    accepted: int
+    planned: int
+    fired: Counter[str]
+    doubled: dict[str, int]
+    violations: list[str]
+    longest_until_well_s: float
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations and self.fired.total() == self.planned
+
+    def as_document(self) -> dict[str, Any]:
+        return {**self._asdict(), "is_good": self.is_good}
+
+
+async def run(
+    rig: Rig, seed: int, messages: int, faults: Sequence[str], per_s: float, least_s: float = 0.0
+) -> Report:
+    """On a stack that is up. The load goes on for as many messages and as long as the faults last,
+    and for `least_s`."""
+    began_s = time.monotonic()
+    chance, fired, longest_s = random.Random(f"faults {seed}"), Counter[str](), 0.0
+    sends = Sends(rig.state_dir.parent / f"ledger-{seed}.jsonl")
+    fleet = Fleet(rig.gateway_port, sends, seed, per_s)
+    watcher = Watcher(rig)
+    violations: list[str] = []
+    loading = asyncio.create_task(fleet.run())
+    watcher.start()
+    try:
+        await rig.well(fleet)
+        for number, name in enumerate(faults, 1):
+            await asyncio.sleep(chance.uniform(0.3, 2.5))
+            fault_s = time.monotonic()
+            await KINDS[name](rig, chance)
+            fired[name] += 1
+            say(
+                f"{fault_s - began_s:6.1f} s  {name} ({time.monotonic() - fault_s:.1f} s), "
+                f"{len(sends.messages)} messages"
+            )
+            if number % _FAULTS_IN_A_ROW == 0 or number == len(faults):
+                hurt_s = time.monotonic()
+                await rig.well(fleet)
+                longest_s = max(longest_s, time.monotonic() - hurt_s)
+                say(f"{time.monotonic() - began_s:6.1f} s  all is well")
+        while len(sends.messages) < messages or time.monotonic() - began_s < least_s:
+            await asyncio.sleep(0.2)
+    except Exception as error:  # the rest of the plan cannot be, what was sent is judged
+        violations.append(f"{type(error).__name__}: {error}")
+    finally:
+        rig.heal()
+        fleet.over = True
+        await loading
+    found = await _judge(rig, sends)
+    await asyncio.to_thread(watcher.stop)
+    sends.close()
+    run = found[0]
+    violations += [*fleet.wrong, *watcher.violations, *found[1]]
+    return Report(
+        seed=seed,
+        messages=len(sends.messages),
+        tries=sends.tries,
+        accepted=sum(map(sends.is_accepted, sends.messages)),
+        planned=len(faults),
+        fired=fired,
+        doubled=oracles.doubled(run),
+        violations=violations,
+        longest_until_well_s=round(longest_s, 1),
+        seconds=round(time.monotonic() - began_s, 1),
+    )
+
+
+async def _judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
+    """What is still on its way may arrive; what is wrong then is wrong."""
+    deadline_s = time.monotonic() + _DRAINED_WITHIN_S
+    while True:
+        status = rig.launcher.status()
+        asked = status["kafka_bootstrap"], status["postgres_url"], rig.launcher.gateway_url
+        books = await asyncio.to_thread(read_books, *asked)
+        run = oracles.Run(sends.messages, sends.answers, books)
+        found = await asyncio.to_thread(oracles.violations, run)
+        if not found or time.monotonic() > deadline_s:
+            return run, found
+        say(f"{len(found)} do not hold yet, such as: {found[0][:150]}")
+        await asyncio.sleep(3)
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,301 @@
+"""The oracles go red for each kind of lie; else a green run would mean nothing."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shared.snapshot import META
+from tests.faults.ledger import Told
+from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
+from tests.faults.whole.oracles import ORACLES, Run, doubled, violations
+from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
+from tests.oracle import expected_areas, expected_states
+
+Lie = Callable[[Run, random.Random], Run]
+_NOW_MS = 1_795_264_963_000
+_SHA = "ce_payloadsha256"
+
+
+def _run() -> Run:
+    """Forty payloads of each of three devices, among them letters, waiting ones, repeats, refused
+    ones, and one under a key that another has used; all of it gone its way."""
+    run = Run([], {}, Books([], [], [], [], [], [], {}, {}, 0))
+    for number in range(120):
+        device, kind = f"device-000{number % 3 + 1}", number // 3
+        key = f"k{number}" if kind != 37 else f"k{number - 6}"
+        body, fate = {"value": number % 97, "n": number}, EVENT
+        if kind % 10 == 4:
+            body["value"], fate = "warm", "wrong_type"
+        if kind % 10 == 6:
+            device, fate = "nobody-1", WAITING
+        raw = json.dumps(body).encode()
+        message = Message(number, "telemetry", device, raw, key, fate)
+        run.messages.append(message)
+        answers = run.answers.setdefault(number, [])
+        if kind % 10 == 8:
+            answers.append(Answer(Told.DEFINITE))
+            continue
+        if kind % 10 == 2:
+            answers.append(Answer(Told.UNKNOWN))
+            _put(run.books, message)
+        for _ in range(2 if kind % 10 == 5 else 1):
+            record = _put(run.books, message)
+            spooled = Answer(Told.SPOOLED, record.id)
+            answers.append(spooled if kind % 3 == 0 else Answer(Told.WRITTEN, *_of(record)))
+    _finish(run.books)
+    return run
+
+
+def _of(record: Record) -> tuple[str, tuple[str, int, int]]:
+    return record.id, record.place
+
+
+def _add(records: list[Record], topic: str, key: bytes, value: bytes, **headers: str) -> Record:
+    partition = key[-1] % 3
+    offset = sum(r.place[:2] == (topic, partition) for r in records)
+    record = Record((topic, partition, offset), _NOW_MS + len(records), key, value, headers)
+    records.append(record)
+    return record
+
+
+def _put(books: Books, message: Message) -> Record:
+    """Into the ingest topic, and on through enrich."""
+    key, event_id = message.device.encode(), f"id of {message.key}"
+    came = _add(books.ingest, message.topic, key, message.body, ce_id=event_id)
+    headers = {"ce_id": event_id, _SHA: message.digest}
+    if message.fate != EVENT:
+        waits = message.fate == WAITING
+        failure = {"ce_stage": "enrich", "ce_reason": "missing_device" if waits else message.fate}
+        lane = "retry.enrich.v1" if waits else "dlq.enrich.v1"
+        _add(books.lanes, lane, key, message.body, **headers, **failure)
+        return came
+    said = json.loads(message.body)
+    data = {"value": said["value"], "area": "area-01", "rest": {"n": said["n"]}}
+    event = {
+        "id": event_id,
+        "type": "reading",
+        "entity_id": message.device,
+        "time_ms": came.at_ms,
+        "arrived_ms": came.at_ms,
+        "origin": came.place,
+        "data": data,
+    }
+    _add(books.events, "event.reading.v1", key, json.dumps(event).encode(), **headers)
+    return came
+
+
+def _finish(books: Books) -> None:
+    """What fold, aggregate, persist and the relay make of the events, and the view."""
+    firsts: dict[str, Record] = {}
+    for record in sorted(books.events):
+        first = firsts.setdefault(record.id, record)
+        if first.headers[_SHA] != record.headers[_SHA]:
+            parked = {**record.headers, "ce_stage": "persist", "ce_reason": "key_reuse"}
+            _add(books.lanes, "dlq.persist.v1", record.key, record.value, **parked)
+    events = [json.loads(record.value) for record in firsts.values()]
+    for row_key, e in enumerate(events, 1):
+        told = e["type"], e["entity_id"], e["time_ms"], e["arrived_ms"], e["data"]
+        books.rows.append(EventRow(e["id"], row_key, *told))
+        said = {"row_key": row_key, "event_id": e["id"], "entity_id": e["entity_id"]}
+        name = f"completion of {e['id']}"
+        key, value = e["entity_id"].encode(), json.dumps(said).encode()
+        _add(books.completions, "completion.reading.v1", key, value, ce_id=name)
+    devices = expected_states(events)
+    for topic, states in (
+        ("state.device.v1", devices),
+        ("state.area.v1", expected_areas(devices)),
+    ):
+        for name, state in states.items():
+            for version in (1, 2):
+                _add_snapshot(books, topic, name, state, version)
+    for record in books.snapshots:
+        books.stored[entity_of(record)] = state_of(record)
+        books.shown[entity_of(record)] = state_of(record)[1]
+
+
+def _add_snapshot(books: Books, topic: str, name: str, state: State, version: int) -> None:
+    value = json.dumps({**state, META: {"version": version}}).encode()
+    _add(books.snapshots, topic, name.encode(), value)
+
+
+def _some(records: list[Any], chance: random.Random) -> int:
+    return chance.randrange(len(records))
+
+
+def drop(part: str) -> Lie:
+    def lie(run: Run, chance: random.Random) -> Run:
+        records = getattr(run.books, part)
+        if part == "snapshots":
+            records.pop()
+        elif part in ("ingest", "events", "lanes"):  # of those that have no second copy
+            ids = [record.id for record in records]
+            records.remove(chance.choice([r for r in records if ids.count(r.id) == 1]))
+        else:
+            del records[_some(records, chance)]
+        return run
+
+    return _named(lie, f"drop one of {part}")
+
+
+def change(part: str) -> Lie:
+    """A byte of its value is another."""
+
+    def lie(run: Run, chance: random.Random) -> Run:
+        records = getattr(run.books, part)
+        number = _some(records, chance)
+        value = records[number].value
+        at = value.rindex(b'"n"') + 1 if b'"n"' in value else value.rindex(b'"') - 1
+        changed = value[:at] + b"x" + value[at + 1 :]
+        records[number] = records[number]._replace(value=changed)
+        return run
+
+    return _named(lie, f"change one of {part}")
+
+
+def cut_a_payload(run: Run, chance: random.Random) -> Run:
+    number = _some(run.books.ingest, chance)
+    record = run.books.ingest[number]
+    run.books.ingest[number] = record._replace(value=record.value[:-1])
+    return run
+
+
+def reorder_payloads(run: Run, _chance: random.Random) -> Run:
+    """Of two that were spooled, whose places nobody was told."""
+    books = run.books
+    told = {a.place for answers in run.answers.values() for a in answers}
+    one, other = [r for r in books.ingest if r.place not in told and r.key == b"device-0001"][:2]
+    books.ingest.remove(one)
+    books.ingest.remove(other)
+    books.ingest[:0] = [other._replace(place=one.place), one._replace(place=other.place)]
+    return run
+
+
+def reorder_events(run: Run, _chance: random.Random) -> Run:
+    """Fold has taken them in another order than the log's."""
+    firsts = {record.id: record for record in sorted(run.books.events, reverse=True)}
+    events = [json.loads(record.value) for record in firsts.values()]
+    state = expected_states(events)["device-0001"]
+    _add_snapshot(run.books, "state.device.v1", "device-0001", state, 2)
+    run.books.stored["device", "device-0001"] = 2, state
+    run.books.shown["device", "device-0001"] = state
+    return run
+
+
+def double_a_row(run: Run, chance: random.Random) -> Run:
+    run.books.rows.append(run.books.rows[_some(run.books.rows, chance)]._replace(row_key=999))
+    return run
+
+
+def change_a_row(run: Run, chance: random.Random) -> Run:
+    number = _some(run.books.rows, chance)
+    run.books.rows[number] = run.books.rows[number]._replace(data={})
+    return run
+
+
+def complete_twice(run: Run, chance: random.Random) -> Run:
+    record = run.books.completions[_some(run.books.completions, chance)]
+    run.books.completions.append(record._replace(headers={"ce_id": "another"}))
+    return run
+
+
+def write_what_was_refused(run: Run, _chance: random.Random) -> Run:
+    refused = next(m for m in run.messages if run.answers[m.number] == [Answer(Told.DEFINITE)])
+    _put(run.books, refused)
+    return run
+
+
+def park_for_another_reason(run: Run, chance: random.Random) -> Run:
+    number = _some(run.books.lanes, chance)
+    record = run.books.lanes[number]
+    run.books.lanes[number] = record._replace(headers={**record.headers, "ce_reason": "none"})
+    return run
+
+
+def park_an_event_too(run: Run, chance: random.Random) -> Run:
+    event = chance.choice(run.books.events)
+    headers = {"ce_id": event.id, "ce_stage": "enrich", "ce_reason": "wrong_type"}
+    _add(run.books.lanes, "dlq.enrich.v1", event.key, event.value, **headers)
+    return run
+
+
+def tell_another_id(run: Run, chance: random.Random) -> Run:
+    number = chance.choice([n for n, answers in run.answers.items() if answers[0].place])
+    run.answers[number][0] = run.answers[number][0]._replace(id="another")
+    return run
+
+
+def fold_twice(where: str) -> Lie:
+    def lie(run: Run, chance: random.Random) -> Run:
+        books = run.books
+        entity = chance.choice(sorted(books.shown))
+        version, state = books.stored[entity]
+        counter = "count" if entity[0] == "device" else "readings"
+        state = {**state, counter: state[counter] + 1}
+        if where == "PostgreSQL":
+            books.stored[entity] = version, state
+        elif where == "/state":
+            books.shown[entity] = state
+        else:
+            _add_snapshot(books, f"state.{entity[0]}.v1", entity[1], state, version)
+        return run
+
+    return _named(lie, f"fold one twice, as {where} shows it")
+
+
+def go_back_a_version(run: Run, chance: random.Random) -> Run:
+    entity = chance.choice(sorted(run.books.shown))
+    state = run.books.stored[entity][1]
+    _add_snapshot(run.books, f"state.{entity[0]}.v1", entity[1], state, 1)
+    run.books.stored[entity] = 1, state
+    return run
+
+
+def leave_one_in_the_outbox(run: Run, _chance: random.Random) -> Run:
+    return run._replace(books=run.books._replace(outbox=1))
+
+
+def _named(lie: Lie, name: str) -> Lie:
+    lie.__name__ = name
+    return lie
+
+
+LIES: list[Lie] = [
+    *(drop(part) for part in ("ingest", "events", "rows", "completions", "snapshots", "lanes")),
+    *(change(part) for part in ("ingest", "events", "lanes")),
+    cut_a_payload,
+    reorder_payloads,
+    reorder_events,
+    double_a_row,
+    change_a_row,
+    complete_twice,
+    write_what_was_refused,
+    park_for_another_reason,
+    park_an_event_too,
+    tell_another_id,
+    *(fold_twice(where) for where in ("PostgreSQL", "/state", "the topic")),
+    go_back_a_version,
+    leave_one_in_the_outbox,
+]
+
+
+def test_a_run_without_a_lie_is_well() -> None:
+    run = _run()
+    assert violations(run) == []
+    assert doubled(run) == {"payloads": 24, "events": 24, "completions": 0}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_one_lie_in_a_run_is_found(lie: Lie, seed: int) -> None:
+    assert violations(lie(_run(), random.Random(seed)))
+
+
+def test_each_oracle_finds_something_that_no_other_does() -> None:
+    found = set()
+    for lie in LIES:
+        run = lie(_run(), random.Random(1))
+        found |= {oracle.__name__ for oracle in ORACLES if list(oracle(run))}
+    assert found == {oracle.__name__ for oracle in ORACLES}

@@ -1,0 +1,38 @@
+"""The short form of `./headrace torture`: each part is killed, and three other things happen."""
+
+import asyncio
+import os
+import random
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.faults.whole.faults import KILLS, KINDS, plan
+from tests.faults.whole.rig import Rig
+from tests.faults.whole.run import Report, run
+
+pytestmark = pytest.mark.stack
+
+SEED = int(os.environ.get("HEADRACE_TEST_SEED", secrets.randbelow(10**6)))
+OTHERS = 3
+
+
+def test_nothing_accepted_is_lost_or_counts_twice_whatever_is_killed(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    others = plan(chance, OTHERS, [kind for kind in KINDS if kind not in KILLS])
+    faults = chance.sample([*KILLS, *others], len(KILLS) + OTHERS)
+    report = asyncio.run(_run(tmp_path, faults))
+    print(report)
+    assert report.violations == []
+    assert report.fired.total() == len(faults)
+
+
+async def _run(folder: Path, faults: list[str]) -> Report:
+    async with Rig(folder) as rig:
+        await rig.start()
+        report = await run(rig, SEED, 2_000, faults, per_s=100)
+        await asyncio.to_thread(rig.launcher.press_ctrl_c)
+        rig.launcher.assert_nothing_is_left()
+    assert "Traceback" not in rig.launcher.said
+    return report
