@@ -48,11 +48,11 @@ def main() -> int:
 
 
 async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
-    folder = Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
+    folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
     async with Rig(folder) as rig:
         await rig.start()
         report = await run(rig, seed, options.events, faults, options.per_s)
-    if report.is_good and not options.keep:
+    if report.is_good and not options.folder:
         shutil.rmtree(folder)
     else:
         say(f"all that is left of it lies in {folder}")
@@ -99,7 +99,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="kinds of fault that have this word")
     parser.add_argument("--without", action="append", help="no kind that has this word")
     parser.add_argument("--list", action="store_true", help="show the kinds and end")
-    parser.add_argument("--keep", action="store_true", help="keep the folder of a good run, too")
+    parser.add_argument(
+        "--folder", type=Path, help="all data is kept there, and a run goes on from what is there"
+    )
     options = parser.parse_args()
     if options.seeds is None:
         options.seeds = [secrets.randbelow(10**6) if options.seed is None else options.seed]

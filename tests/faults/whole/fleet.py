@@ -41,7 +41,7 @@ class Fleet:
         self.over = False
         self.wrong: list[str] = []  # answers that nobody should get
         self.newest_event_id = ""  # of those that were accepted
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(len(sends.messages))
         self._port, self._sends, self._seed = port, sends, seed
         self._every_s = CLIENTS / per_s
 

@@ -6,7 +6,7 @@ import json
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.faults.ledger import Told
 
@@ -45,7 +45,8 @@ class Answer(NamedTuple):
 
 
 class Sends:
-    """A line before each try and one after. Before a try, its line is on the disk."""
+    """A line before each try and one after. Before a try, its line is on the disk. What an earlier
+    run has written into the same file counts as sent, too."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -54,10 +55,24 @@ class Sends:
         self.messages: list[Message] = []
         self.answers: dict[int, list[Answer]] = {}
         self.tries = 0
+        for line in path.read_bytes().splitlines():
+            self._take(json.loads(line))
 
-    def add(self, message: Message) -> None:
+    def _take(self, said: dict[str, Any]) -> None:
+        if "try" in said:
+            self.tries += 1
+        elif "told" in said:
+            place = said["place"] and tuple(said["place"])
+            self.answers[said["number"]].append(Answer(Told(said["told"]), said["id"], place))
+        else:
+            self._keep(Message(**{**said, "body": base64.b64decode(said["body"])}))
+
+    def _keep(self, message: Message) -> None:
         self.messages.append(message)
         self.answers[message.number] = []
+
+    def add(self, message: Message) -> None:
+        self._keep(message)
         body = base64.b64encode(message.body).decode()
         self._write({**message._asdict(), "body": body})
 
@@ -73,7 +88,7 @@ class Sends:
 
     def after(self, message: Message, answer: Answer) -> None:
         self.answers[message.number].append(answer)
-        self._write({"told": message.number, **answer._asdict()})
+        self._write({"number": message.number, **answer._asdict()})
 
     def is_accepted(self, message: Message) -> bool:
         return any(answer.accepts for answer in self.answers[message.number])
