@@ -6,15 +6,18 @@ One function serves the Spark job, readers, replays and tests. Records come in e
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
+from types import ModuleType
 from typing import NamedTuple
 
+from shared import emissions
 from shared.envelope import EventRecord, Position
-from shared.model import Entity, Event, Fields
+from shared.model import Entity, Event, EventType, Fields
 from shared.snapshot import (
     DIGEST_CHARS,
+    Newest,
     Snapshot,
     id_digest,
     refuse_what_cannot_be_written,
@@ -25,6 +28,7 @@ from shared.user_code import told
 # a device clock may run ahead by this much before its times count as arrival + this
 CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
 _PARKED_MAX = 1000
+_CORRECTIONS_MAX = 1000
 
 
 class Parked(NamedTuple):
@@ -41,12 +45,15 @@ class Applied(NamedTuple):
     duplicates: int
     parked: list[Parked]
     repeats: list[Position]  # origins of what came again elsewhere: those that the ring knew
+    emitted: Sequence[EventRecord] = ()
 
 
 @dataclass(frozen=True)
 class Applier:
     entity: Entity
     ring_size: int
+    # of those that the entity emits: what an emission must be
+    event_types: Mapping[str, EventType] = field(default_factory=dict)
 
     def apply(
         self, entity_id: str, snapshot: Snapshot | None, records: Iterable[EventRecord]
@@ -56,74 +63,152 @@ class Applier:
         folded = duplicates = looked_at = 0
         parked: list[Parked] = []
         repeats: list[Position] = []
+        emitted: list[EventRecord] = []
         for record in records:
             log = f"{record.position.topic}/{record.position.partition}"
             if record.position.offset <= now.positions.get(log, -1):
                 continue
             now.positions[log] = record.position.offset
             looked_at += 1
+            if record.revision:
+                _note_correction(now, record)
+                continue
             if self._is_second_writing(now, record):
                 duplicates += 1
                 continue
             digest = id_digest(record.id)
-            if ring_holds(now.ring, digest):
+            if ring_holds(now.ring, digest) and not _is_sent_on_again(now, record):
                 duplicates += 1
-                repeats.append(record.origin)
+                if record.cause is None:
+                    repeats.append(record.origin)
                 continue
             self._remember(now, record, digest)
-            failure = self._fold(now, record)
+            failure = self._take(now, record, emitted)
             if failure is None:
                 folded += 1
             else:
                 parked.append(failure)
                 now.parked = [*now.parked, record.id][-_PARKED_MAX:]
             now.version += 1
-        return Applied(now if looked_at else None, folded, duplicates, parked, repeats)
+        if not looked_at:
+            return Applied(None, 0, 0, parked, repeats)
+        now.emissions = emissions.last(emitted)
+        return Applied(now, folded, duplicates, parked, repeats, emitted)
 
     def _is_second_writing(self, now: Snapshot, record: EventRecord) -> bool:
         # A first attempt comes in the order of its origin: behind the mark it is a second writing
-        # of enrich, however long ago. A retried one may come behind the mark for the first time.
-        return record.attempt == 0 and record.origin.offset <= now.marks.get(_mark(record), -1)
+        # of enrich, however long ago. A retried one may come behind the mark for the first time,
+        # and so may a derived one, which other entities may have caused.
+        behind = record.origin.offset <= now.marks.get(_mark(record), -1)
+        return behind and record.attempt == 0 and record.cause is None
 
     def _remember(self, now: Snapshot, record: EventRecord, digest: str) -> None:
         now.ring = (now.ring + digest)[-DIGEST_CHARS * self.ring_size :] if self.ring_size else ""
         if record.attempt == 0:
-            now.marks[_mark(record)] = record.origin.offset
+            if record.cause is None:
+                now.marks[_mark(record)] = record.origin.offset
+        elif record.id in now.parked:
+            now.parked = [parked for parked in now.parked if parked != record.id]
 
-    def _fold(self, now: Snapshot, record: EventRecord) -> Parked | None:
-        time_ms = min(record.time_ms, record.arrived_ms + CLOCK_AHEAD_MAX_MS)
-        place = (time_ms, record.arrived_ms, record.origin.offset)
+    def _take(
+        self, now: Snapshot, record: EventRecord, emitted: list[EventRecord]
+    ) -> Parked | None:
+        """Whatever it raises, nothing of the event stays but that it is known."""
+        arrived_ms = record.arrived_ms
+        if now.ended_ms is not None and arrived_ms <= now.ended_ms:
+            return None  # of a life that is over
+        time_ms = min(record.time_ms, arrived_ms + CLOCK_AHEAD_MAX_MS)
+        place = (time_ms, arrived_ms, record.origin.offset)
         newest = now.newest.get(record.type)
         late = newest is not None and place < newest
+        event = Event(
+            record.id, record.type, record.entity_id, time_ms, arrived_ms, late, record.data
+        )
+        entity, reason = self.entity, "fold_failed"
+        function: Callable[..., object] = entity.fold
         try:
-            event = Event(
-                record.id,
-                record.type,
-                record.entity_id,
-                time_ms,
-                record.arrived_ms,
-                late,
-                record.data,
-            )
-            state = self.entity.fold(now.state, event)
+            if record.type in entity.deleted_by:
+                self._delete(now, record, event, emitted)
+                return None
+            state = entity.fold(now.state, event)
             refuse_what_cannot_be_written(state, "a fold returns the new state")
+            if entity.derive is not None:
+                reason, function = "derive_failed", entity.derive
+                emitted += self._derived(now.state, state, record, event)
         except Exception as error:  # a fold is a user's code: whatever it raises parks this event
-            return Parked(record, "fold_failed", told(error, self.entity.fold))
+            return Parked(record, reason, told(error, function))
         now.state = state
+        now.deleted = False
+        if now.arrived_ms is None or arrived_ms > now.arrived_ms:
+            now.arrived_ms = arrived_ms
         if not late:
-            now.newest[record.type] = place
-            if now.event_time_ms is None or time_ms > now.event_time_ms:
-                now.event_time_ms = time_ms
+            _note_newest(now, record.type, place)
         return None
+
+    def _delete(
+        self, now: Snapshot, record: EventRecord, event: Event, emitted: list[EventRecord]
+    ) -> None:
+        """By arrival, the one clock that all types share: so it is the same entity whether this
+        comes before or after what arrived next."""
+        lives_again = now.arrived_ms is not None and now.arrived_ms > event.arrived_ms
+        if not (now.deleted or lives_again):
+            state = self.entity.initial(record.entity_id)
+            if self.entity.derive is not None:
+                emitted += self._derived(now.state, state, record, event)
+            now.state = state
+            now.deleted = True
+        now.ended_ms = event.arrived_ms
+        now.event_time_ms = max(event.time_ms, now.event_time_ms or event.time_ms)
+
+    def _derived(
+        self, before: Fields, after: Fields, record: EventRecord, event: Event
+    ) -> list[EventRecord]:
+        assert self.entity.derive is not None
+        drafts = self.entity.derive(before, after, event)
+        if not drafts:
+            return []
+        return emissions.records(self.entity, self.event_types, record, event, drafts)
+
+
+def _is_sent_on_again(now: Snapshot, record: EventRecord) -> bool:
+    """Of an event that was parked: it has had no effect yet."""
+    return record.attempt > 0 and record.id in now.parked
+
+
+def _note_newest(now: Snapshot, event_type: str, place: Newest) -> None:
+    now.newest[event_type] = place
+    if now.event_time_ms is None or place[0] > now.event_time_ms:
+        now.event_time_ms = place[0]
+
+
+def _note_correction(now: Snapshot, record: EventRecord) -> None:
+    """The event that it corrects is in the state, and only its log can take that out again."""
+    if record.revision > now.corrections.get(record.id, 0):
+        known = {**now.corrections, record.id: record.revision}
+        now.corrections = dict(list(known.items())[-_CORRECTIONS_MAX:])
 
 
 def _mark(record: EventRecord) -> str:
     return f"{record.type}:{record.origin.topic}/{record.origin.partition}"
 
 
-def fold_fingerprint(fold: Callable[..., Fields]) -> str:
-    """Changes with the code of the fold's module, not with its comments."""
-    module = inspect.getmodule(fold)
+def fold_fingerprint(fold: Callable[..., object], *others: Callable[..., object]) -> str:
+    """Changes with the code of the functions' modules, not with its comments."""
+    modules = dict.fromkeys(_module_of(function) for function in (fold, *others))
+    code = "".join(ast.dump(ast.parse(inspect.getsource(module))) for module in modules)
+    return sha256(code.encode()).hexdigest()[:12]
+
+
+def _module_of(function: Callable[..., object]) -> ModuleType:
+    module = inspect.getmodule(function)
     if module is None:
-        raise ValueError(f"{fold!r} stands in no module: its changes could not be noticed")
-    return sha256(ast.dump(ast.parse(inspect.getsource(module))).encode()).hexdigest()[:12]
+        raise ValueError(f"{function!r} stands in no module: its changes could not be noticed")
+    return module
+
+
+def entity_fingerprint(entity: Entity) -> str:
+    """Changes with whatever decides what the entity's state is."""
+    derive = [entity.derive] if entity.derive else []
+    code = fold_fingerprint(entity.fold, entity.initial, *derive)
+    table = repr((sorted(entity.folds), sorted(entity.deleted_by)))
+    return sha256(f"{code} {table}".encode()).hexdigest()[:12]

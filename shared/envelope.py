@@ -62,6 +62,9 @@ class EventRecord(NamedTuple):
     origin: Position
     attempt: int
     data: Fields
+    cause: str | None = None  # id of the event that a fold has derived it from
+    revision: int = 0  # a correction has the id of what it corrects, and a higher revision
+    shape: int = 1  # of `data`: which of the event type's
 
 
 def find(headers: Iterable[Header], name: str) -> bytes | None:
@@ -78,6 +81,10 @@ def text(headers: Iterable[Header], name: str) -> str | None:
 def event_value(record: EventRecord) -> bytes:
     """The common format. The envelope stands in the value too: a fold that had to dig in the
     headers of each record would spend more there than on folding."""
+    return orjson.dumps(event_fields(record))
+
+
+def event_fields(record: EventRecord) -> Fields:
     value: Fields = {
         "id": record.id,
         "type": record.type,
@@ -89,31 +96,46 @@ def event_value(record: EventRecord) -> bytes:
     }
     if record.attempt:
         value["attempt"] = record.attempt
-    return orjson.dumps(value)
+    if record.cause is not None:
+        value["cause"] = record.cause
+    if record.revision:
+        value["revision"] = record.revision
+    if record.shape != 1:
+        value["shape"] = record.shape
+    return value
+
+
+def event_of(position: Position, fields: Fields) -> EventRecord:
+    """The other way round."""
+    return EventRecord(
+        position,
+        fields["entity_id"],
+        fields["id"],
+        fields["type"],
+        fields["time_ms"],
+        fields["arrived_ms"],
+        Position(*fields["origin"]),
+        fields.get("attempt", 0),
+        fields["data"],
+        fields.get("cause"),
+        fields.get("revision", 0),
+        fields.get("shape", 1),
+    )
 
 
 def read_event(position: Position, value: bytes) -> EventRecord:
     """ValueError where the value is not in the common format."""
     try:
-        found = orjson.loads(value)
-        record = EventRecord(
-            position,
-            found["entity_id"],
-            found["id"],
-            found["type"],
-            found["time_ms"],
-            found["arrived_ms"],
-            Position(*found["origin"]),
-            found.get("attempt", 0),
-            found["data"],
-        )
+        record = event_of(position, orjson.loads(value))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{position} is no event: {type(error).__name__} {error}") from error
     if not (
         type(record.entity_id) is type(record.id) is type(record.type) is str
         and type(record.origin.topic) is str
         and type(record.origin.partition) is type(record.origin.offset) is int
+        and type(record.attempt) is type(record.revision) is type(record.shape) is int
         and type(record.data) is dict
+        and (record.cause is None or type(record.cause) is str)
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")
     if not (is_time_ms(record.time_ms) and is_time_ms(record.arrived_ms)):

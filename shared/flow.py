@@ -27,13 +27,16 @@ FLOW = Flow(
         Endpoint(
             "status",
             enrich=status.to_status_changed,
-            emits=("status_changed",),
+            emits=("status_changed", "retired"),
             payload=status.StatusPayload,
         ),
     ),
     event_types=(
         EventType("reading", data=telemetry.Reading),
         EventType("status_changed", data=status.StatusChanged),
+        EventType("retired", data=status.Retired),
+        EventType("alarm_raised", data=device.Alarm),
+        EventType("alarm_cleared", data=device.Alarm),
     ),
     entities=(
         Entity(
@@ -42,6 +45,9 @@ FLOW = Flow(
             initial=device.initial,
             fold=device.fold,
             state=device.Device,
+            derive=device.alarms,
+            emits=("alarm_raised", "alarm_cleared"),
+            deleted_by=("retired",),
         ),
     ),
     aggregates=(

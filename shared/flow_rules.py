@@ -20,7 +20,9 @@ def refuse_what_does_not_add_up(flow: Flow) -> None:
     for endpoint in flow.endpoints:
         refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh")
     for entity in flow.entities:
-        refuse_what_is_no_tuple(entity, "folds")
+        refuse_what_is_no_tuple(entity, "folds", "emits", "deleted_by")
+    for event_type in flow.event_types:
+        refuse_what_is_no_tuple(event_type, "upcasters")
     for kind, names in (
         ("endpoint", [row.name for row in flow.endpoints]),
         ("event type", [row.name for row in flow.event_types]),
@@ -36,11 +38,14 @@ def refuse_what_does_not_add_up(flow: Flow) -> None:
             raise ValueError(f"endpoint {endpoint.name} emits no event type: it ends in silence")
     types = {row.name for row in flow.event_types}
     for owner, named in [(f"endpoint {e.name}", e.emits) for e in flow.endpoints] + [
-        (f"entity {e.name}", e.folds) for e in flow.entities
+        (f"entity {e.name}", (*e.reads, *e.emits)) for e in flow.entities
     ]:
         for name in named:
             if name not in types:
                 raise ValueError(f"{owner} names event type {name!r}, which no row declares")
+    for entity in flow.entities:
+        _refuse_bad_emissions(entity)
+    _refuse_circles(flow.entities)
     entities = {row.name for row in flow.entities}
     for aggregate in flow.aggregates:
         if aggregate.members not in entities:
@@ -73,6 +78,29 @@ def refuse_what_is_no_tuple(owner: object, *fields: str) -> None:
         if not isinstance(value, tuple):
             row = getattr(owner, "name", "the flow")
             raise ValueError(f"{row}: {name} is no tuple: one alone needs a comma, too, (one,)")
+
+
+def _refuse_bad_emissions(entity: Entity) -> None:
+    if bool(entity.emits) != (entity.derive is not None):
+        raise ValueError(
+            f"entity {entity.name}: derive and emits go together: the function, and the event "
+            "types that it makes"
+        )
+    both = set(entity.folds) & set(entity.deleted_by)
+    if both:
+        raise ValueError(f"entity {entity.name} is deleted by {both.pop()!r}, and folds it, too")
+
+
+def _refuse_circles(entities: tuple[Entity, ...]) -> None:
+    """What an entity emits must not come back to it, on whatever way: that could go on for ever."""
+    for entity in entities:
+        reached, emitted = {entity.name}, set(entity.emits)
+        while emitted:
+            if emitted & set(entity.reads):
+                raise ValueError(f"entity {entity.name} would be changed by what it emits itself")
+            further = [e for e in entities if e.name not in reached and emitted & set(e.reads)]
+            reached |= {e.name for e in further}
+            emitted = {name for e in further for name in e.emits}
 
 
 def _refuse_bad_contract(owner: str, shape: Any) -> None:

@@ -1,7 +1,7 @@
 """The words that a domain is written in: payloads become events, events fold into entities, and
 entities add up to aggregates. A row of each kind stands in the flow (`shared/flow.py`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -40,12 +40,14 @@ class Arrival(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """What an endpoint's enrichment makes of a payload: an event without its envelope."""
+    """An event without its envelope: what an endpoint's enrichment makes of a payload, or an entity
+    of a change of its state."""
 
     type: str
     time_ms: int
     data: Fields
-    entity_id: str | None = None  # None: the id that the payload was posted under
+    # None: the id that the payload was posted under, or that of the entity which has changed
+    entity_id: str | None = None
 
 
 class Event(NamedTuple):
@@ -114,6 +116,14 @@ class EventType:
     name: str
     data: Any = None
     topic_name: str | None = None
+    # one for each former shape of `data`, the oldest first, that makes the next one of it. Events
+    # are kept for ever as they were written; whoever reads one sees it in today's shape
+    upcasters: tuple[Callable[[Fields], Fields], ...] = ()
+
+    @property
+    def shape(self) -> int:
+        """Of `data` today; the first one is 1."""
+        return len(self.upcasters) + 1
 
     @property
     def topic(self) -> str:
@@ -134,6 +144,15 @@ class Entity:
     fold: Callable[[Fields, Event], Fields]  # pure: no clock, no I/O, no randomness
     state: Any = None
     topic_name: str | None = None
+    # state before, state after and the event in between -> what follows from that change; as pure
+    derive: Callable[[Fields, Fields, Event], Iterable[Draft]] | None = None
+    emits: tuple[str, ...] = ()  # event types that `derive` makes
+    deleted_by: tuple[str, ...] = ()  # event types that end it; the next event starts it anew
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Event types."""
+        return (*self.folds, *self.deleted_by)
 
     @property
     def topic(self) -> str:

@@ -139,14 +139,20 @@ def _event(event_type: EventType) -> Message:
             "arrived_ms": {**_TIME_MS, "description": "epoch milliseconds, by the broker's clock"},
             "origin": {
                 "type": "array",
-                "description": "ingest topic, partition and offset of the payload",
+                "description": "topic, partition and offset of what it was made from: a payload, "
+                "or the event that an entity was changed by",
                 "prefixItems": [_TEXT, _COUNT, _COUNT],
                 "minItems": 3,
                 "maxItems": 3,
             },
             "data": data,
         },
-        at_times={"attempt": {"type": "integer", "minimum": 1}},
+        at_times={
+            "attempt": {"type": "integer", "minimum": 1},
+            "cause": {**_TEXT, "description": "id of the event that this one follows from"},
+            "revision": {"type": "integer", "minimum": 1},
+            **({"shape": {"const": event_type.shape}} if event_type.upcasters else {}),
+        },
     )
     if definitions:
         value["$defs"] = definitions
@@ -186,9 +192,16 @@ def _state(row: Any) -> Fields:
         "positions": {"type": "object", "additionalProperties": _COUNT},
         "marks": {"type": "object", "additionalProperties": _COUNT},
     }
-    parked = {"parked": {"type": "array", "items": _TEXT}}
+    at_times = {
+        "parked": {"type": "array", "items": _TEXT},
+        "arrived_ms": _TIME_MS,
+        "emissions": {"type": "array", "items": {"type": "object"}},
+        "corrections": {"type": "object", "additionalProperties": _COUNT},
+        "ended_ms": _TIME_MS,
+        "deleted": {"const": True, "description": "the state is the initial one again"},
+    }
     # of an aggregate, its members' snapshots tell what is in it
-    own = _object({**meta, **place_in_log}, parked) if isinstance(row, Entity) else _object(meta)
+    own = _object({**meta, **place_in_log}, at_times) if isinstance(row, Entity) else _object(meta)
     return {
         **state,
         "properties": {**state.get("properties", {}), META: own},

@@ -264,6 +264,9 @@ class JobSettings(Settings):
     trigger_ms: int = Field(100, ge=0)
     batch_records_max: int = Field(200_000, ge=1)
     id_ring_size: int = Field(64, ge=0)
+    deleted_kept_s: float = Field(
+        7 * 86_400.0, ge=0, description="a deleted entity is known as such, then forgotten"
+    )
     master_age_max_s: float = Field(
         86_400.0, gt=0, description="older last-known master data pauses enrich"
     )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from shared.envelope import EventRecord, Position, event_fields, event_of
 from shared.model import Fields
 from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX
@@ -38,6 +39,14 @@ class Snapshot:
     # event type:ingest topic/partition -> offset of the last first-attempt payload that was folded
     marks: dict[str, int] = field(default_factory=dict)
     parked: list[str] = field(default_factory=list)
+    # of its last batch: a job that starts from this snapshot publishes them again
+    emissions: list[EventRecord] = field(default_factory=list)
+    # event id -> revision, of corrections that only a refold from the log can take in
+    corrections: dict[str, int] = field(default_factory=dict)
+    arrived_ms: int | None = None  # the newest arrival that was folded
+    # arrival of the last event that deleted it: what arrived until then is of a life that is over
+    ended_ms: int | None = None
+    deleted: bool = False
 
 
 def id_digest(event_id: str) -> str:
@@ -63,8 +72,18 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         "marks": snapshot.marks,
         "fold": fold_fingerprint,
     }
+    if snapshot.arrived_ms is not None:
+        meta["arrived_ms"] = snapshot.arrived_ms
     if snapshot.parked:
         meta["parked"] = snapshot.parked
+    if snapshot.emissions:
+        meta["emissions"] = [event_fields(record) for record in snapshot.emissions]
+    if snapshot.corrections:
+        meta["corrections"] = snapshot.corrections
+    if snapshot.ended_ms is not None:
+        meta["ended_ms"] = snapshot.ended_ms
+    if snapshot.deleted:
+        meta["deleted"] = True
     return orjson.dumps({**snapshot.state, META: meta})
 
 
@@ -90,6 +109,7 @@ class Facts(NamedTuple):
     state: Fields
     version: int
     event_time_ms: int | None
+    deleted: bool = False
 
 
 def read_facts(raw: bytes) -> Facts:
@@ -97,7 +117,8 @@ def read_facts(raw: bytes) -> Facts:
     try:
         state: Fields = orjson.loads(raw)
         meta: dict[str, Any] = state.pop(META)
-        facts = Facts(state, meta["version"], meta["event_time_ms"])
+        deleted = meta.get("deleted") is True
+        facts = Facts(state, meta["version"], meta["event_time_ms"], deleted)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if type(facts.version) is not int:
@@ -119,4 +140,9 @@ def decode(raw: bytes) -> Snapshot:
         positions=meta["positions"],
         marks=meta["marks"],
         parked=meta.get("parked", []),
+        emissions=[event_of(Position(*e["origin"]), e) for e in meta.get("emissions", ())],
+        corrections=meta.get("corrections", {}),
+        arrived_ms=meta.get("arrived_ms"),
+        ended_ms=meta.get("ended_ms"),
+        deleted=meta.get("deleted", False),
     )

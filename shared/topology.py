@@ -109,8 +109,12 @@ class Flow:
 
     @property
     def folded_topics(self) -> tuple[str, ...]:
-        names = _once(name for entity in self.entities for name in entity.folds)
+        names = _once(name for entity in self.entities for name in entity.reads)
         return tuple(self.event_type(name).topic for name in names)
+
+    def _event_topics(self, names: Iterable[str]) -> tuple[str, ...]:
+        made = set(names)
+        return tuple(row.topic for row in self.event_types if row.name in made)
 
     @property
     def member_topics(self) -> tuple[str, ...]:
@@ -127,7 +131,7 @@ class Flow:
             "enrich",
             ignited_by=tuple(e.topic for e in self.endpoints),
             looks_up=tuple(master_topic(table) for table in self.master_tables),
-            emits=events,
+            emits=self._event_topics(name for row in self.endpoints for name in row.emits),
             waits_in=(retry_topic("enrich"),),
             parks_in=(dead_letter_topic("enrich"),),
             does="checks payloads, looks master data up, writes the common format",
@@ -135,9 +139,13 @@ class Flow:
         fold = Job(
             "fold",
             ignited_by=self.folded_topics,
-            emits=(*(e.topic for e in self.entities), REPEAT_TOPIC),
+            emits=(
+                *(e.topic for e in self.entities),
+                *self._event_topics(name for row in self.entities for name in row.emits),
+                REPEAT_TOPIC,
+            ),
             parks_in=(dead_letter_topic("fold"),),
-            does="folds events into entity state",
+            does="folds events into entity state, and emits what follows from its changes",
         )
         aggregate = Job(
             "aggregate",

@@ -26,6 +26,7 @@ class MemberState(NamedTuple):
     version: int | None
     event_time_ms: int | None
     state: Fields | None
+    deleted: bool = False  # it has no share; its version still guards
 
 
 class Latest(NamedTuple):
@@ -61,7 +62,7 @@ def member_state(key: bytes | None, value: bytes | None) -> MemberState:
     if value is None:
         return MemberState(member_id, None, None, None)
     facts = snapshot.read_facts(value)
-    return MemberState(member_id, facts.version, facts.event_time_ms, facts.state)
+    return MemberState(member_id, *facts[1:3], facts.state, facts.deleted)
 
 
 def take(aggregate: Aggregate, members: Members, member: MemberState) -> set[str]:
@@ -72,7 +73,8 @@ def take(aggregate: Aggregate, members: Members, member: MemberState) -> set[str
         return {known.of} if known is not None and known.of is not None else set()
     if known is not None and member.version <= known.version:
         return set()
-    share = aggregate.share(dict(member.state))  # what it takes out, the next aggregate still needs
+    # what a share takes out of a state, the next aggregate still needs
+    share = None if member.deleted else aggregate.share(dict(member.state))
     if share is None:
         latest = Latest(member.version, None, Part(None, {}))
     else:

@@ -55,7 +55,8 @@ def enricher(flow: Flow) -> Enrich:
         endpoint = endpoints[payload.position.topic]
         try:
             record = _event(endpoint, payload, master)
-            return _outgoing(flow.event_type(record.type), record, payload)
+            event_type = flow.event_type(record.type)
+            return _outgoing(event_type, record._replace(shape=event_type.shape), payload)
         except Rejected as rejected:
             return _failure(dead_letter_topic(STAGE), payload, rejected.code, rejected.detail)
         except MissingMasterData as missing:

@@ -10,6 +10,7 @@ import orjson
 
 from shared import envelope, snapshot
 from shared.envelope import Header, Position
+from shared.event_reader import EventReader, NoEvent
 from shared.ids import derived_event_id
 from shared.json_text import holds_nul
 from shared.topology import Flow
@@ -48,6 +49,15 @@ class StateRow(NamedTuple):
     version: int
     event_time_ms: int | None
     state: str
+    deleted: bool = False
+
+
+class GoneRow(NamedTuple):
+    """A null on a state topic: what stood before it is over."""
+
+    record: LogRecord
+    entity: str
+    id: str
 
 
 class DeadLetter(NamedTuple):
@@ -64,7 +74,7 @@ class DeadLetter(NamedTuple):
         return derived_event_id("parked", "persist", *known_by)
 
 
-Row = EventRow | StateRow | DeadLetter
+Row = EventRow | StateRow | GoneRow | DeadLetter
 
 
 class _UnfitError(Exception):
@@ -73,40 +83,30 @@ class _UnfitError(Exception):
 
 @dataclass(frozen=True)
 class RowMaker:
-    type_by_topic: Mapping[str, str]
+    events: EventReader
     completion_by_type: Mapping[str, str]
     entity_by_topic: Mapping[str, str]
 
     @classmethod
     def of(cls, flow: Flow) -> "RowMaker":
         return cls(
-            type_by_topic={t.topic: t.name for t in flow.event_types},
+            events=EventReader.of(flow),
             completion_by_type={t.name: t.completion_topic for t in flow.event_types},
             entity_by_topic={e.topic: e.name for e in flow.with_state},
         )
 
-    def make(self, record: LogRecord) -> Row | None:
-        """None for a tombstone: the row that its `deleted` snapshot left keeps guarding the id."""
+    def make(self, record: LogRecord) -> Row:
         topic = record.position.topic
         try:
             if topic in self.entity_by_topic:
                 return _state_row(record, self.entity_by_topic[topic])
-            return self._event_row(record, self.type_by_topic[topic])
-        except _UnfitError as unfit:
+            return self._event_row(record)
+        except (_UnfitError, NoEvent) as unfit:
             reason, detail = unfit.args
             return DeadLetter(record, reason, detail)
 
-    def _event_row(self, record: LogRecord, topic_type: str) -> EventRow:
-        value = _json_value(record)
-        try:
-            event = envelope.read_event(record.position, value)
-        except ValueError as error:
-            raise _UnfitError("no_event", str(error)) from error
-        if record.key != event.entity_id.encode():
-            raise _UnfitError("wrong_key", f"the event is of {event.entity_id!r}")
-        if event.type != topic_type:
-            # its completion would go to a topic that nobody declared
-            raise _UnfitError("wrong_type", f"{event.type!r} on the topic of {topic_type!r}")
+    def _event_row(self, record: LogRecord) -> EventRow:
+        event = self.events.read(record.position, record.key, _json_value(record))
         return EventRow(
             record=record,
             event_id=event.id,
@@ -135,21 +135,27 @@ def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLett
     return DeadLetter(row.record, "key_reuse", detail, known_by)
 
 
-def _state_row(record: LogRecord, entity: str) -> StateRow | None:
+def _state_row(record: LogRecord, entity: str) -> StateRow | GoneRow:
     key = _key(record)
+    try:
+        entity_id = key.decode()
+    except UnicodeDecodeError as error:
+        raise _UnfitError("no_snapshot", str(error)) from error
+    if "\0" in entity_id:
+        raise _UnfitError("nul_in_text", "the key holds a NUL character")
     if record.value is None:
-        return None
+        return GoneRow(record, entity, entity_id)
     value = _json_value(record)
     try:
-        entity_id, facts = key.decode(), snapshot.read_facts(value)
+        facts = snapshot.read_facts(value)
         state = orjson.dumps(facts.state).decode()
     except (TypeError, ValueError) as error:
         raise _UnfitError("no_snapshot", str(error)) from error
     if abs(facts.version) >= _BIGINT_END:
         raise _UnfitError("no_snapshot", "the version is too large a number")
-    if "\0" in entity_id:
-        raise _UnfitError("nul_in_text", "the key holds a NUL character")
-    return StateRow(record, entity, entity_id, facts.version, facts.event_time_ms, state)
+    return StateRow(
+        record, entity, entity_id, facts.version, facts.event_time_ms, state, facts.deleted
+    )
 
 
 def _key(record: LogRecord) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from shared.envelope import ID, TIME, failure_headers
 from shared.topology import dead_letter_topic
 from stream_jobs import store
-from stream_jobs.event_rows import DeadLetter, EventRow, Row, StateRow, key_reuse
+from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
 from stream_jobs.outbox import header_rows
 from stream_jobs.store import Connection, RowRefusedError, StoreAwayError, judged_errors
 
@@ -58,16 +58,26 @@ _OTHER_PAYLOADS = """
 """
 _UPSERT_STATES = """
     INSERT INTO headrace.entity_state AS stored
-        (entity, id, version, event_time, state, position)
+        (entity, id, version, event_time, state, deleted, position)
     SELECT entity, id, version, 'epoch'::timestamptz + time_ms * interval '1 millisecond',
-           state::jsonb, position
-    FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::text[])
-        AS given (entity, id, version, time_ms, state, position)
+           state::jsonb, deleted, position
+    FROM unnest(
+        %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::boolean[], %b::text[]
+    ) AS given (entity, id, version, time_ms, state, deleted, position)
     ORDER BY entity, id
     ON CONFLICT (entity, id) DO UPDATE SET
         version = excluded.version, event_time = excluded.event_time, state = excluded.state,
         deleted = excluded.deleted, position = excluded.position, updated_at = now()
     WHERE excluded.version > stored.version
+"""
+# What stood before a null is over, whatever its version: by its place in their common partition.
+_FORGET_STATES = """
+    DELETE FROM headrace.entity_state AS stored
+    USING unnest(%b::text[], %b::text[], %b::text[], %b::bigint[])
+        AS given (entity, id, partition, "offset")
+    WHERE (stored.entity, stored.id) = (given.entity, given.id)
+      AND starts_with(stored.position, given.partition)
+      AND substring(stored.position from '[0-9]+$')::bigint < given."offset"
 """
 _PARK = """
     WITH given AS MATERIALIZED (
@@ -152,6 +162,7 @@ class EventStore:
         given: list[EventRow] = []
         events: dict[str, EventRow] = {}
         states: dict[tuple[str, str], StateRow] = {}
+        gone: dict[tuple[str, str], GoneRow] = {}
         letters: dict[str, DeadLetter] = {}
         for row in rows:
             match row:
@@ -160,6 +171,9 @@ class EventStore:
                     events.setdefault(row.event_id, row)
                 case StateRow():
                     _keep_newest(states, row)
+                case GoneRow():
+                    states.pop((row.entity, row.id), None)
+                    gone[row.entity, row.id] = row
                 case DeadLetter():
                     letters.setdefault(row.id, row)
         with judged_errors(), self._connection.transaction():
@@ -167,6 +181,7 @@ class EventStore:
             if inserted < len(given):
                 for letter in self._key_reuses(given):
                     letters.setdefault(letter.id, letter)
+            self._forget_states(gone.values())
             return Written(
                 events=inserted,
                 states=self._upsert_states(states.values()),
@@ -207,11 +222,17 @@ class EventStore:
                 row.version,
                 row.event_time_ms,
                 row.state,
+                row.deleted,
                 str(row.record.position),
             )
             for row in rows
         ]
         return self._execute(_UPSERT_STATES, columns)
+
+    def _forget_states(self, rows: Iterable[GoneRow]) -> None:
+        places = [(row, row.record.position) for row in rows]
+        columns = [(row.entity, row.id, f"{p.topic}/{p.partition}/", p.offset) for row, p in places]
+        self._execute(_FORGET_STATES, columns)
 
     def _park(self, letters: Iterable[DeadLetter]) -> int:
         columns = [

@@ -76,7 +76,7 @@ def _rows(batches: Iterator[pa.RecordBatch], maker: RowMaker) -> Iterator[Row]:
             batch.column("value").to_pylist(),
             arrow_records.headers(batch.column("headers")),
         )
-        yield from (row for row in map(maker.make, records) if row is not None)
+        yield from map(maker.make, records)
 
 
 def write(frame: DataFrame, task: PersistTask) -> Outcome:

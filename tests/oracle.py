@@ -61,6 +61,7 @@ def expected_areas(devices: dict[str, dict[str, Any]]) -> dict[str, dict[str, An
         areas[area] = {
             "area": area,
             "devices": len(there),
+            "alarms_now": sum(state["status"] == "ALARM" for state in there),
             "readings": sum(state["count"] for state in there),
             "value": latest["value"],
             "value_at_ms": latest["value_at_ms"],

@@ -31,7 +31,16 @@ def document(flow: "Flow") -> dict[str, Any]:
             {"name": t.name, "topic": t.topic, "completion_topic": t.completion_topic}
             for t in flow.event_types
         ],
-        "entities": [{"name": e.name, "topic": e.topic, "folds": e.folds} for e in flow.entities],
+        "entities": [
+            {
+                "name": e.name,
+                "topic": e.topic,
+                "folds": e.folds,
+                "deleted_by": e.deleted_by,
+                "emits": e.emits,
+            }
+            for e in flow.entities
+        ],
         "aggregates": [
             {"name": a.name, "topic": a.topic, "members": a.members} for a in flow.aggregates
         ],

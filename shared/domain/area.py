@@ -8,6 +8,7 @@ from shared.model import Fields, Share
 class Area(TypedDict):
     area: str
     devices: int
+    alarms_now: int  # devices that are in ALARM
     readings: int
     value: float | None  # the latest reading of all
     value_at_ms: int | None
@@ -23,6 +24,7 @@ def share(device: Fields) -> Share | None:
         device["area"],
         {
             "devices": 1,
+            "alarms_now": int(device["status"] == "ALARM"),
             "readings": device["count"],
             "value": device["value"],
             "value_at_ms": device["value_at_ms"],
@@ -37,6 +39,7 @@ def add(one: Fields, other: Fields) -> Fields:
     latest = max(one, other, key=lambda share: (share["value_at_ms"], share["value_of"]))
     return {
         "devices": one["devices"] + other["devices"],
+        "alarms_now": one["alarms_now"] + other["alarms_now"],
         "readings": one["readings"] + other["readings"],
         "value": latest["value"],
         "value_at_ms": latest["value_at_ms"],
@@ -47,4 +50,4 @@ def add(one: Fields, other: Fields) -> Fields:
 
 def total(area_id: str, shares: Fields | None) -> Fields:
     empty = {"value": None, "value_at_ms": None, "value_of": None, "highest": None}
-    return {"area": area_id, **(shares or {"devices": 0, "readings": 0, **empty})}
+    return {"area": area_id, **(shares or {"devices": 0, "alarms_now": 0, "readings": 0, **empty})}

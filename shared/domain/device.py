@@ -1,11 +1,11 @@
 """Entity `device`: what its readings add up to, with a state machine that has hysteresis, and
-whether it is online."""
+whether it is online. When the machine goes into ALARM or leaves it, that is an event of its own."""
 
 from typing import Literal
 
 from typing_extensions import TypedDict
 
-from shared.model import Event, Fields
+from shared.model import Draft, Event, Fields
 
 ALARM_FROM = 80.0
 ALARM_UNTIL_BELOW = 60.0
@@ -26,6 +26,13 @@ class Device(TypedDict):
     status_changes: int
     connection: Literal["online", "offline"] | None
     connection_at_ms: int | None
+
+
+class Alarm(TypedDict):
+    """What an alarm is raised by, and what it is cleared by."""
+
+    value: float | None  # None: the device was retired
+    area: str | None
 
 
 def initial(entity_id: str) -> Fields:
@@ -78,6 +85,16 @@ def _fold_reading(state: Fields, event: Event) -> Fields:
     new["status_changes"] += status != state["status"]
     new["status"] = status
     return new
+
+
+def alarms(before: Fields, after: Fields, event: Event) -> tuple[Draft, ...]:
+    """Only what drives the machine can raise or clear: a late reading never does."""
+    was, now = before["status"] == "ALARM", after["status"] == "ALARM"
+    if was == now:
+        return ()
+    area = after["area"] or before["area"]
+    what = "alarm_raised" if now else "alarm_cleared"
+    return (Draft(what, event.time_ms, {"value": after["value"], "area": area}),)
 
 
 def next_status(status: str, value: float) -> str:

@@ -233,3 +233,60 @@ def test_an_event_that_would_make_the_state_too_large_is_parked_and_the_state_st
     assert "bytes" in applied.parked[0].detail
     assert applied.snapshot is not None
     assert len(snapshot.encode(applied.snapshot, "f")) < 8 * 1024 * 1024
+
+
+def test_an_event_that_was_parked_is_folded_when_it_is_sent_on_again_and_once() -> None:
+    bad = event_record(1)._replace(data={"no": "value"})
+    before = _apply([event_record(0), bad])
+    mended = [event_record(place, id=bad.id, origin=1, attempt=1) for place in (2, 3)]
+    applied = APPLIER.apply("device-0001", before, mended)
+    assert (applied.folded, applied.duplicates) == (1, 1)
+    assert applied.snapshot is not None
+    assert applied.snapshot.state["count"] == 2
+    assert applied.snapshot.parked == []
+
+
+def test_a_correction_is_known_of_and_not_folded_on_top_of_what_it_corrects() -> None:
+    before = _apply([event_record(0), event_record(1)])
+    state, version = before.state, before.version
+    corrections = [event_record(2 + n, id="event-1", value=99.0, revision=n) for n in (2, 1)]
+    after = _copy(_apply(corrections, before))
+    assert (after.state, after.version) == (state, version)
+    assert after.corrections == {"event-1": 2}
+
+
+@given(st.permutations(range(8)), st.lists(st.floats(-50, 150), min_size=8, max_size=8))
+@settings(max_examples=60)
+def test_in_whatever_order_events_come_what_is_counted_and_what_is_latest_is_the_same(
+    order: list[int], numbers: list[float]
+) -> None:
+    made = [event_record(i, value=value) for i, value in enumerate(numbers)]
+    in_order = _apply(made).state
+    mixed = _apply(
+        [
+            made[which]._replace(
+                position=Position("event.reading.v1", 0, place),
+                origin=Position("ingest.telemetry.v1", 0, place),
+            )
+            for place, which in enumerate(order)
+        ]
+    ).state
+    same = ("count", "min", "max", "value", "value_at_ms", "area", "last_seen_ms")
+    assert {name: mixed[name] for name in same} == {name: in_order[name] for name in same}
+
+
+@given(st.lists(st.tuples(st.floats(-50, 150), st.booleans()), min_size=1, max_size=30))
+@settings(max_examples=60)
+def test_late_events_never_drive_the_machine(numbers: list[tuple[float, bool]]) -> None:
+    """It goes the way that it would have gone without them."""
+    records = [
+        event_record(place, value=value)._replace(
+            time_ms=1_700_000_000_000 + (place if not late or not place else -place)
+        )
+        for place, (value, late) in enumerate(numbers)
+    ]
+    in_time = [record for record, (_, late) in zip(records, numbers, strict=True) if not late]
+    in_time = in_time if not numbers[0][1] else [records[0], *in_time]
+    machine = ("status", "status_changes", "value", "value_at_ms")
+    whole, without = _apply(records).state, _apply(in_time).state
+    assert {name: whole[name] for name in machine} == {name: without[name] for name in machine}

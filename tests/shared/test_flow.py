@@ -15,6 +15,13 @@ PINGS = Endpoint(
 )
 
 
+DEVICE_OF_PINGS = replace(FLOW.entities[0], folds=("ping",), derive=None, emits=(), deleted_by=())
+CHAIN = tuple(
+    Entity(name, (folds,), lambda _: {}, lambda s, _e: s, derive=lambda *_: (), emits=(emits,))
+    for name, folds, emits in (("one", "ping", "pong"), ("two", "pong", "ping"))
+)
+
+
 def _flow(**changes: object) -> Flow:
     rows = {
         "endpoints": (Endpoint("pings", enrich=FLOW.endpoints[0].enrich, emits=("ping",)),),
@@ -110,7 +117,7 @@ def test_the_picture_names_every_topic() -> None:
             "entity thing: its initial state is str, it must be a dict",
         ),
         (
-            {"entities": (replace(FLOW.entities[0], folds=("ping",), initial=lambda _: {}),)},
+            {"entities": (replace(DEVICE_OF_PINGS, initial=lambda _: {}),)},
             "entity device: its initial state breaks its contract: device: Field required",
         ),
         (
@@ -120,6 +127,26 @@ def test_the_picture_names_every_topic() -> None:
         (
             {"entities": (Entity("thing", ("pong",), dict, lambda s, _e: s),)},
             "names event type 'pong', which no row declares",
+        ),
+        (
+            {"entities": (replace(DEVICE_OF_PINGS, deleted_by=("ping",)),)},
+            "entity device is deleted by 'ping', and folds it, too",
+        ),
+        (
+            {"entities": (replace(DEVICE_OF_PINGS, emits=("ping",)),)},
+            "entity device: derive and emits go together",
+        ),
+        (
+            {"entities": (replace(CHAIN[0], emits=("ping",)),)},
+            "entity one would be changed by what it emits itself",
+        ),
+        (
+            {"entities": CHAIN, "event_types": (EventType("ping"), EventType("pong"))},
+            "entity one would be changed by what it emits itself",
+        ),
+        (
+            {"event_types": (EventType("ping", upcasters=dict),)},  # type: ignore[arg-type]
+            "ping: upcasters is no tuple",
         ),
     ],
 )
@@ -171,4 +198,6 @@ def test_a_file_in_the_place_of_a_module_is_told_with_the_module(reference: str)
 def test_two_entities_of_one_event_type_read_its_topic_once() -> None:
     twin = Entity("twin", ("reading",), lambda _: {}, lambda state, _event: state)
     flow = Flow(FLOW.endpoints, FLOW.event_types, (*FLOW.entities, twin))
-    assert flow.folded_topics == ("event.reading.v1", "event.status_changed.v1")
+    assert flow.folded_topics == (
+        *("event.reading.v1", "event.status_changed.v1", "event.retired.v1"),
+    )

@@ -213,3 +213,14 @@ def test_a_share_stays_in_its_member_s_tenant(member: str, of: str, known_as: st
             aggregation.take(aggregate, members, record)
     else:
         assert aggregation.take(aggregate, members, record) == {known_as}
+
+
+def test_a_deleted_member_takes_its_share_along_and_still_guards() -> None:
+    members: Members = {}
+    device_1 = _device(1, 1, "north", 1.0)
+    aggregation.take(AREA, members, device_1)
+    deleted = MemberState(device_1.id, 3, 3, device.initial(device_1.id), deleted=True)
+    assert aggregation.take(AREA, members, deleted) == {"north"}
+    assert dict(aggregation.parts(AREA, members, {"north"})) == {"north": None}
+    assert aggregation.take(AREA, members, _device(1, 2, "north", 1.0)) == set()
+    assert aggregation.take(AREA, members, _device(1, 4, "south", 1.0)) == {"south"}

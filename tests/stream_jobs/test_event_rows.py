@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -5,12 +6,15 @@ import pytest
 
 from shared import snapshot
 from shared.envelope import Position
+from shared.event_reader import EventReader
 from shared.flow import FLOW
 from shared.ids import derived_event_id
+from shared.model import EventType, Fields
 from shared.snapshot import Snapshot
 from stream_jobs.event_rows import (
     DeadLetter,
     EventRow,
+    GoneRow,
     LogRecord,
     RowMaker,
     StateRow,
@@ -102,8 +106,35 @@ def test_a_snapshot_becomes_a_row_without_its_bookkeeping() -> None:
     assert orjson.loads(row.state) == {"count": 3}
 
 
-def test_a_tombstone_leaves_the_row_that_guards_the_version() -> None:
-    assert _MAKER.make(_state(None)) is None
+def test_a_deleted_snapshot_says_so_and_a_null_that_it_is_over() -> None:
+    taken = Snapshot({"count": 0}, version=9, deleted=True)
+    row = _MAKER.make(_state(snapshot.encode(taken, "f")))
+    assert isinstance(row, StateRow)
+    assert (row.version, row.deleted) == (9, True)
+    gone = _MAKER.make(_state(None))
+    assert isinstance(gone, GoneRow)
+    assert (gone.entity, gone.id) == ("device", "device-0001")
+
+
+def test_a_row_has_the_shape_of_today() -> None:
+    def celsius(data: Fields) -> Fields:
+        return {"value": (data["fahrenheit"] - 32) / 1.8}
+
+    maker = replace(
+        _MAKER,
+        events=EventReader({_PLACE.topic: EventType("reading", upcasters=(celsius,))}),
+    )
+    row = maker.make(_event(data={"fahrenheit": 212}))
+    assert isinstance(row, EventRow)
+    assert row.data == '{"value":100.0}'
+    again = maker.make(_event(data={"value": 100.0}, shape=2))
+    assert isinstance(again, EventRow)
+    assert again.data == row.data
+    newer, broken = maker.make(_event(shape=3)), maker.make(_event(data={}))
+    assert isinstance(newer, DeadLetter)
+    assert isinstance(broken, DeadLetter)
+    assert (newer.reason, broken.reason) == ("unknown_shape", "upcaster_failed")
+    assert broken.detail.startswith("KeyError: 'fahrenheit' (test_event_rows.py, line ")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """The handler alone, over a state of its own; Spark's part is in test_race."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pyarrow as pa
 from pyspark.sql import Row
 
-from shared.envelope import EventRecord, event_value
+from shared.envelope import EventRecord, Position, event_value
+from shared.flow import FLOW
+from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
 from stream_jobs.fold import BucketFold
 from stream_jobs.packing import pack_by_bucket
 from tests.builders import event_record
@@ -14,7 +17,7 @@ from tests.builders import event_record
 BUCKET = 7
 
 
-class States(dict[Any, Any]):
+class MapState(dict[Any, Any]):
     """As the map state of Spark answers."""
 
     def getValue(self, key: tuple[str, str]) -> tuple[bytes] | None:  # noqa: N802
@@ -23,13 +26,24 @@ class States(dict[Any, Any]):
     def updateValue(self, key: tuple[str, str], value: tuple[bytes]) -> None:  # noqa: N802
         self[key] = value
 
+    def removeKey(self, key: tuple[str, str]) -> None:  # noqa: N802
+        self.pop(key, None)
+
+    def iterator(self) -> Iterator[Any]:
+        return iter(self.items())
+
+
+class States(MapState):
+    def __init__(self) -> None:
+        self.deleted = MapState()
+
 
 class Handle:
     def __init__(self, states: States) -> None:
-        self._states = states
+        self._states = {"snapshots": states, "deleted": states.deleted}
 
-    def getMapState(self, *_schema: str) -> States:  # noqa: N802
-        return self._states
+    def getMapState(self, name: str, *_schema: str) -> dict[Any, Any]:  # noqa: N802
+        return self._states[name]
 
 
 def _fold(states: States, *batches: list[tuple[bytes | None, bytes, EventRecord]]) -> list[Row]:
@@ -49,7 +63,7 @@ def _fold(states: States, *batches: list[tuple[bytes | None, bytes, EventRecord]
         ]
         frames = pack_by_bucket(iter([pa.RecordBatch.from_pylist(rows, _COLUMNS)]))
         packed += [Row(**row) for frame in frames for row in frame.to_pylist()]
-    processor = BucketFold("shared.flow:FLOW", ring_size=64)
+    processor = BucketFold("shared.flow:FLOW", ring_size=64, deleted_kept_s=3600)
     processor.init(Handle(states))  # type: ignore[arg-type]
     return list(processor.handleInputRows(BUCKET, iter(packed), None))
 
@@ -73,8 +87,13 @@ def _written(record: EventRecord) -> tuple[bytes, bytes, EventRecord]:
 def test_records_are_folded_in_log_order_however_they_come() -> None:
     records = [event_record(i, value=float(value)) for i, value in enumerate((90, 70, 10, 85))]
     states = States()
-    (row,) = _fold(states, [_written(records[i]) for i in (3, 1)], [_written(records[2])],
-                   [_written(records[0])])  # fmt: skip
+    row, *alarms = _fold(states, [_written(records[i]) for i in (3, 1)], [_written(records[2])],
+                         [_written(records[0])])  # fmt: skip
+    assert [alarm.topic for alarm in alarms] == [
+        "event.alarm_raised.v1",
+        "event.alarm_cleared.v1",
+        "event.alarm_raised.v1",
+    ]
     state = orjson.loads(row.value)
     assert (row.topic, row.key) == ("state.device.v1", b"device-0001")
     assert (state["count"], state["value"], state["status_changes"]) == (4, 85.0, 3)
@@ -126,3 +145,52 @@ def test_what_the_ring_knows_is_told_by_its_place_in_the_ingest_log() -> None:
     assert told.topic == "repeat.fold.v1"
     assert orjson.loads(told.value) == {"ingest.telemetry.v1/0": [5]}
     assert orjson.loads(state.value)["count"] == 1
+
+
+def test_what_a_change_emits_stands_in_its_topic_with_the_usual_envelope() -> None:
+    _, alarm = _fold(States(), [_written(event_record(3, value=90.0))])
+    headers = [(header.key, header.value) for header in alarm.headers]
+    record = LogRecord(Position(alarm.topic, 0, 0), alarm.key, alarm.value, headers)
+    row = RowMaker.of(FLOW).make(record)
+    assert isinstance(row, EventRow)
+    assert (row.type, row.entity_id) == ("alarm_raised", "device-0001")
+    assert row.event_id == dict(headers)["ce_id"].decode()
+    assert row.origin == "event.reading.v1/0/3"
+    assert row.completion_topic == "completion.alarm_raised.v1"
+
+
+def _retired(offset: int, arrived_ms: int) -> EventRecord:
+    retired = event_record(offset, id=f"retired-{offset}", type="retired", data={})
+    return retired._replace(
+        position=Position("event.retired.v1", 0, offset),
+        origin=Position("ingest.status.v1", 0, offset),
+        arrived_ms=arrived_ms,
+    )
+
+
+def test_a_deleted_entity_is_known_for_a_while_and_then_a_null() -> None:
+    states, first = States(), event_record(0)
+    hour_ms = 3600 * 1000
+    gone = _retired(0, first.arrived_ms + 1)
+    *_, last = _fold(states, [_written(first), _written(gone)])
+    assert orjson.loads(last.value)["_meta"]["deleted"] is True
+    others = [
+        event_record(1 + after_ms, entity_id="device-0002")._replace(
+            arrived_ms=gone.arrived_ms + after_ms
+        )
+        for after_ms in (hour_ms - 1, hour_ms)
+    ]
+    assert [row.key for row in _fold(states, [_written(others[0])])] == [b"device-0002"]
+    _, null = _fold(states, [_written(others[1])])
+    assert (null.topic, null.key, null.value) == ("state.device.v1", b"device-0001", None)
+    assert states.keys() == {("device", "device-0002")}
+
+
+def test_an_entity_that_lives_again_is_not_forgotten() -> None:
+    states, first = States(), event_record(0)
+    gone = _retired(0, first.arrived_ms + 1)
+    again = event_record(1)._replace(arrived_ms=gone.arrived_ms + 1)
+    much_later = event_record(2)._replace(arrived_ms=gone.arrived_ms + 7200 * 1000)
+    for record in (first, gone, again, much_later):
+        (row,) = _fold(states, [_written(record)])
+    assert orjson.loads(row.value)["count"] == 2
