@@ -1,6 +1,8 @@
 from hashlib import sha256
+from typing import Any
 
 import pytest
+from orjson import loads
 
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import read_topic
@@ -62,6 +64,43 @@ def test_a_key_that_is_used_for_another_body_is_parked_once(running: Running) ->
     running.eventually(lambda: running.folded({device: 2}))
     state = running.snapshots()[device]
     assert (state["count"], state["value"], state["max"]) == (2, 3, 3)
+
+
+def test_an_alarm_is_an_event_of_its_own_and_a_retired_device_takes_its_share_along(
+    running: Running,
+) -> None:
+    device = "device-0013"
+    hot = running.post(device, b'{"value": 90}').json()["id"]
+    running.eventually(lambda: running.state(device) is not None)
+
+    def area() -> Any:
+        return running.http.get(f"/state/area/{there}").json()["state"]
+
+    there = running.snapshots()[device]["area"]
+    running.eventually(lambda: running.http.get(f"/state/area/{there}").status_code == 200)
+    before = area()
+    assert before["alarms_now"] >= 1
+    alarms = "SELECT type, data FROM headrace.event WHERE entity_id = %s AND type LIKE 'alarm%%'"
+    running.eventually(lambda: len(running.rows(alarms, device)) == 1)
+    records = read_topic(running.stack.kafka_bootstrap, "event.alarm_raised.v1")
+    (raised,) = [loads(r.value or b"") for r in records if r.key == device.encode()]
+    assert raised["cause"] == hot
+
+    retired = running.http.post(f"/v1/status/{device}", content=b'{"status": "retired"}')
+    assert retired.status_code == 202
+    running.eventually(lambda: running.http.get(f"/state/{device}").status_code == 404)
+    assert running.http.get(f"/state/{device}").json()["code"] == "deleted"
+    gone = "SELECT deleted FROM headrace.entity_state WHERE entity = 'device' AND id = %s"
+    running.eventually(lambda: running.rows(gone, device) == [(True,)])
+    running.eventually(lambda: area()["devices"] == before["devices"] - 1)
+    running.eventually(lambda: len(running.rows(alarms, device)) == 2)
+    assert area()["alarms_now"] == before["alarms_now"] - 1
+
+    running.post(device, b'{"value": 30}')
+    running.eventually(lambda: running.http.get(f"/state/{device}").status_code == 200)
+    shown = running.http.get(f"/state/{device}").json()
+    assert (shown["version"], shown["state"]["count"], shown["state"]["value"]) == (3, 1, 30)
+    running.eventually(lambda: running.rows(gone, device) == [(False,)])
 
 
 def test_a_payload_of_an_unknown_device_is_kept_in_the_retry_lane(running: Running) -> None:

@@ -10,7 +10,7 @@ import pytest
 from shared.envelope import Header, Position
 from shared.ids import derived_event_id
 from stream_jobs import event_store, store
-from stream_jobs.event_rows import DeadLetter, EventRow, LogRecord, Row, StateRow
+from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, LogRecord, Row, StateRow
 from stream_jobs.event_store import CHUNK_BYTES_MAX, EventStore, Written, chunks
 from stream_jobs.outbox import Outbox, OutboxRow
 from stream_jobs.store import StoreAwayError
@@ -278,3 +278,23 @@ def test_an_absent_store_is_told_and_the_next_try_goes_through(
         writer.write([_event(1)])
     connection.execute("ALTER TABLE headrace.hidden RENAME TO event")
     assert writer.write([_event(1)]) == Written(events=1)
+
+
+@pytest.mark.stack
+def test_a_null_forgets_what_stood_before_it_and_nothing_else(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    def gone(offset: int) -> GoneRow:
+        record = LogRecord(Position("state.device.v1", 0, offset), b"d", None, [])
+        return GoneRow(record, "device", "d")
+
+    query = "SELECT version, deleted FROM headrace.entity_state WHERE id = 'd'"
+    writer.write([_state(5)._replace(deleted=True), _state(5, "other")])
+    assert _one(connection, query) == (5, True)
+    assert writer.write([gone(6), _state(7)._replace(version=1)]) == Written(states=1)
+    assert _one(connection, query) == (1, False)
+    writer.write([gone(6)])  # it comes again, when a batch does
+    assert _one(connection, query) == (1, False)
+    writer.write([gone(10)])
+    assert _one(connection, query) is None
+    assert _one(connection, "SELECT count(*) FROM headrace.entity_state") == 1
