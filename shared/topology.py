@@ -145,7 +145,7 @@ class Flow:
                 REPEAT_TOPIC,
             ),
             parks_in=(dead_letter_topic("fold"),),
-            does="folds events into entity state, and emits what follows from its changes",
+            does="folds events into entity state",
         )
         aggregate = Job(
             "aggregate",
