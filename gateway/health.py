@@ -3,15 +3,17 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
 from fastapi import Request
 from fastapi.routing import APIRoute
+from prometheus_client.core import Metric
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
+from gateway import ledger_seen
 from gateway.health_report import Observation, report
 from gateway.node import Node
 from gateway.outcomes import Log
@@ -91,6 +93,10 @@ class Health:
             self.jobs,
             self.lanes,
         )
+
+    def ledger(self) -> Iterator[Metric]:
+        said = self.view.values(JOB_STATUS_TOPIC).get(ledger_seen.KEEPER)
+        return ledger_seen.metrics(said, time.time_ns() // 1_000_000)
 
     async def _look_at_kafka(self, probe: KafkaProbe) -> None:
         while True:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway import VERSION
+from gateway import VERSION, ledger_seen
 from gateway.probes import KafkaSeen, Seen
 from gateway.spool import SpoolState
 from gateway.state_view import Progress
@@ -44,6 +44,9 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "state_view:lag": _view(seen),
+        "ledger:difference": ledger_seen.check(
+            seen.job_statuses.get(ledger_seen.KEEPER), seen.at_ms
+        ),
         **{f"job:{job}": _job(status, seen.at_ms) for job, status in statuses.items()},
         **{f"lane:{lane}": _lane(lane, seen.kafka) for lane in lanes},
     }

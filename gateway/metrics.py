@@ -52,6 +52,7 @@ class Metrics(Collector):
         self._node = node
         self._spool = spool
         self._sources: dict[Name, Callable[[], float]] = {}
+        self._families: list[Callable[[], Iterable[Metric]]] = []
         self._noting: asyncio.Task[None] | None = None
 
     def add_gauge(self, name: str, read: Callable[[], float]) -> None:
@@ -61,6 +62,9 @@ class Metrics(Collector):
         """`read` counts from the start of this process, the metric from that of the node."""
         before = self._node.row.get((name,))
         self._sources[name,] = lambda: before + read()
+
+    def add_families(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._families.append(read)
 
     async def start(self) -> None:
         self._noting = asyncio.create_task(self._keep_noting())
@@ -96,6 +100,8 @@ class Metrics(Collector):
         yield _produce_seconds(numbers)
         if self._spool is not None:
             yield from _spool(self._spool.state())
+        for read in self._families:
+            yield from read()
 
 
 def _build_info() -> Metric:

@@ -14,6 +14,7 @@ from local_stack.verbs.contracts import contracts
 from local_stack.verbs.demo import demo
 from local_stack.verbs.doctor import doctor
 from local_stack.verbs.flow import flow
+from local_stack.verbs.ledger import ledger
 from local_stack.verbs.logs import logs
 from local_stack.verbs.reset import reset
 from local_stack.verbs.sql import sql
@@ -26,7 +27,7 @@ from local_stack.verbs.up import up
 from local_stack.verbs.version import version
 
 VERBS = (
-    *(up, status, stop, demo, doctor, tail, sql, flow, acls, contracts, chaos, logs, reset),
+    *(up, status, stop, demo, doctor, tail, sql, ledger, flow, acls, contracts, chaos, logs, reset),
     version,
 )
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -46,6 +46,13 @@ def knows(url: str, token: str) -> bool:
     return _get(f"{url}/state/_", token)[0] not in (0, 401)
 
 
+def health_check(url: str, name: str, token: str | None = None) -> dict[str, Any] | None:
+    """One check of the gateway's health; None where it has none of that name."""
+    _, body = _get(f"{url}/health", token)
+    checks = body.get("checks", {}) if isinstance(body, dict) else {}
+    return next(iter(checks.get(name, ())), None)
+
+
 def job_statuses(health: Any) -> dict[str, str]:
     """`{"checks": {"job:fold": [{"status": "pass"}]}}` -> `{"fold": "pass"}`."""
     return {name: str(check.get("status", "fail")) for name, check in _job_checks(health).items()}

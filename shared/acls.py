@@ -3,7 +3,14 @@
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, master_topic
+from shared.ledger import lanes_of_payloads
+from shared.topology import (
+    CREDENTIAL_TOPIC,
+    JOB_STATUS_TOPIC,
+    REPEAT_TOPIC,
+    Flow,
+    master_topic,
+)
 
 Kind = Literal["topic", "group", "cluster"]
 Operation = Literal[
@@ -62,6 +69,17 @@ def _relay(flow: Flow) -> Iterable[Acl]:
     written = (*persist.emits, *persist.parks_in, *masters, JOB_STATUS_TOPIC)
     yield from _write("relay", written)
     yield from _last_word("relay")
+    yield from _ledger(flow)
+
+
+def _ledger(flow: Flow) -> Iterable[Acl]:
+    """Kept by the relay's process."""
+    told = [*lanes_of_payloads(flow), *([REPEAT_TOPIC] if flow.entities else [])]
+    yield from _on_topics("relay", "READ", told)
+    logs = [*(e.topic for e in flow.endpoints), *(t.topic for t in flow.event_types)]
+    yield from _on_topics("relay", "DESCRIBE", logs)
+    jobs = [job.name for job in flow.jobs() if job.name != "aggregate"]
+    yield from _asks("relay", "headrace-ledger", *(f"headrace-{job}" for job in jobs))
 
 
 def _topics(every: list[str]) -> Iterable[Acl]:

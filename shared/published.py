@@ -297,7 +297,10 @@ def _job_status() -> Message:
                 "batch_id": {"type": ["integer", "null"]},
                 "rows_per_s": _NUMBER_OR_NULL,
             },
-            at_times={"master_as_of_ms": {"type": ["integer", "null"]}},
+            at_times={
+                "master_as_of_ms": {"type": ["integer", "null"]},
+                "ledger": {"type": "object", "description": "what became of payloads, and when"},
+            },
         ),
     )
 

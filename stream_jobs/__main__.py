@@ -19,6 +19,7 @@ from stream_jobs import (
     checkpoints,
     enrich,
     fold,
+    ledger_keeper,
     master_data,
     persist,
     relay,
@@ -44,7 +45,7 @@ SPARK_JOBS: dict[str, Build] = {
 USAGE = f"""usage: python -m stream_jobs {"|".join(SPARK_JOBS)}|all|relay|topics|migrate
 
   {", ".join(SPARK_JOBS)}   one Spark application; several names run in one process, `all` runs all
-  relay                   PostgreSQL's outbox -> Kafka, a plain process
+  relay                   PostgreSQL's outbox -> Kafka, a plain process; it keeps the ledger, too
   topics                  makes the flow's topics and ends
   migrate                 brings the schema up, seeds the sample devices for a flow that
                           looks devices up, and ends"""
@@ -71,6 +72,7 @@ def main(names: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if names == ["relay"]:
+        threading.Thread(target=ledger_keeper.run, args=(settings, stop), daemon=True).start()
         relay.run(settings, stop)
         return 0
     declared = [job.name for job in flow.jobs()]

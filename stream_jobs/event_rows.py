@@ -40,6 +40,7 @@ class EventRow(NamedTuple):
     data: str
     completion_topic: str
     completion_headers: list[Header]  # but for its time, which is when the row was stored
+    ledger_place: Position  # of the payload; of an event that came from none, its own
 
 
 class StateRow(NamedTuple):
@@ -65,6 +66,7 @@ class DeadLetter(NamedTuple):
     reason: str
     detail: str
     known_by: tuple[str, ...] = ()  # none: by its place and its bytes
+    ledger_place: Position | None = None
 
     @property
     def id(self) -> str:
@@ -86,6 +88,7 @@ class RowMaker:
     events: EventReader
     completion_by_type: Mapping[str, str]
     entity_by_topic: Mapping[str, str]
+    ingest_topics: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, flow: Flow) -> "RowMaker":
@@ -93,6 +96,7 @@ class RowMaker:
             events=EventReader.of(flow),
             completion_by_type={t.name: t.completion_topic for t in flow.event_types},
             entity_by_topic={e.topic: e.name for e in flow.with_state},
+            ingest_topics=frozenset(e.topic for e in flow.endpoints),
         )
 
     def make(self, record: LogRecord) -> Row:
@@ -119,6 +123,9 @@ class RowMaker:
             data=orjson.dumps(event.data).decode(),
             completion_topic=self.completion_by_type[event.type],
             completion_headers=_completion_headers(event, record.headers),
+            ledger_place=(
+                event.origin if event.origin.topic in self.ingest_topics else record.position
+            ),
         )
 
 

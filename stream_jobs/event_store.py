@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from shared import ledger
 from shared.envelope import ID, TIME, failure_headers
+from shared.ledger import Verdict
 from shared.topology import dead_letter_topic
 from stream_jobs import store
 from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
@@ -49,12 +51,18 @@ _INSERT_EVENTS = f"""
 """
 # A statement of its own, after the insert: only so it sees a row that another task's insert,
 # which this one had to wait for, has put there.
-_OTHER_PAYLOADS = """
-    SELECT number, stored.origin, stored.payload_sha256
-    FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS given (event_id, payload_sha256, number)
+_FROM_ELSEWHERE = """
+    SELECT number, coalesce(stored.payload_sha256 <> given.payload_sha256, false),
+           stored.origin, stored.payload_sha256
+    FROM unnest(%b::text[], %b::text[], %b::text[]) WITH ORDINALITY
+        AS given (event_id, place, payload_sha256, number)
     JOIN headrace.event AS stored USING (event_id)
-    WHERE stored.payload_sha256 <> given.payload_sha256
+    WHERE given.place NOT IN (stored.origin, stored.position)
     ORDER BY number
+"""
+_JOURNAL = """
+    INSERT INTO headrace.ledger_journal (topic, partition, first, verdicts)
+    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::bytea[])
 """
 _UPSERT_STATES = """
     INSERT INTO headrace.entity_state AS stored
@@ -151,7 +159,8 @@ class EventStore:
         except RowRefusedError as refusal:
             if len(rows) == 1:
                 record = rows[0].record
-                letter = DeadLetter(record, "refused_by_store", str(refusal))
+                place = getattr(rows[0], "ledger_place", None)
+                letter = DeadLetter(record, "refused_by_store", str(refusal), ledger_place=place)
                 return self._write_together([letter])
         half = len(rows) // 2
         return self._write_or_split(rows[:half]) + self._write_or_split(rows[half:])
@@ -178,9 +187,13 @@ class EventStore:
                     letters.setdefault(row.id, row)
         with judged_errors(), self._connection.transaction():
             inserted = self._insert_events(events.values())
+            verdicts: list[int] = [Verdict.STORED] * len(given)
             if inserted < len(given):
-                for letter in self._key_reuses(given):
-                    letters.setdefault(letter.id, letter)
+                for number, letter in self._repeats(given):
+                    verdicts[number] = Verdict.REUSED_KEY if letter else Verdict.REPEAT
+                    if letter is not None:
+                        letters.setdefault(letter.id, letter)
+            self._journal(given, verdicts, letters.values())
             self._forget_states(gone.values())
             return Written(
                 events=inserted,
@@ -207,12 +220,25 @@ class EventStore:
         ]
         return self._execute(_INSERT_EVENTS, columns)
 
-    def _key_reuses(self, rows: Sequence[EventRow]) -> Iterator[DeadLetter]:
-        """Of those whose id another payload has, stored just now or at any time before."""
+    def _repeats(self, rows: Sequence[EventRow]) -> Iterator[tuple[int, DeadLetter | None]]:
+        """Those whose id a row from elsewhere has, stored just now or at any time before; with a
+        letter where that one's payload was another."""
         assert self._connection is not None
-        columns = [[row.event_id for row in rows], [row.payload_sha256 for row in rows]]
-        for number, origin, digest in self._connection.execute(_OTHER_PAYLOADS.encode(), columns):
-            yield key_reuse(rows[number - 1], origin, digest)
+        columns = [
+            [row.event_id for row in rows],
+            [str(row.ledger_place) for row in rows],
+            [row.payload_sha256 for row in rows],
+        ]
+        found = self._connection.execute(_FROM_ELSEWHERE.encode(), columns)
+        for number, is_other, origin, digest in found:
+            yield number - 1, key_reuse(rows[number - 1], origin, digest) if is_other else None
+
+    def _journal(
+        self, rows: Sequence[EventRow], verdicts: Sequence[int], letters: Iterable[DeadLetter]
+    ) -> None:
+        told = [(row.ledger_place, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
+        told += [(at, Verdict.PARKED) for letter in letters if (at := letter.ledger_place)]
+        self._execute(_JOURNAL, list(ledger.entries(told)))
 
     def _upsert_states(self, rows: Iterable[StateRow]) -> int:
         columns = [

@@ -42,6 +42,9 @@ def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
     running.eventually(lambda: running.job_status("persist") == "warn")
     health = running.http.get("/health")
     assert (health.status_code, health.json()["status"]) == (200, "warn")
+    (ledger,) = health.json()["checks"]["ledger:difference"]
+    assert ledger["endpoints"]["telemetry"]["received"] > 0
+    assert ledger["ageSeconds"] > 1
 
     running.stack.release("postgres")
     ids = {receipt["id"] for receipt in receipts}

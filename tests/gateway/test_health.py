@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from gateway import ledger_seen
 from gateway.health_report import Observation, report
 from gateway.probes import KafkaSeen, Seen
 from gateway.state_view import Progress
@@ -13,6 +14,10 @@ JOBS = ("enrich", "fold", "persist", "relay")
 LANES = ("retry.enrich.v1", "dlq.enrich.v1")
 UP = Seen(True, 1.5)
 DOWN = Seen(False, 2000.0, "does not answer")
+LEDGER = {
+    "detail": "",
+    "ledger": {"as_of_ms": NOW_MS - 1000, "endpoints": {}, "derived": {}, "missing": []},
+}
 
 
 def test_all_is_well_when_all_was_seen_well() -> None:
@@ -117,6 +122,7 @@ def _report(**changes: Any) -> dict[str, Any]:
         for job, status in statuses.items()
         if status is not None
     }
+    signs[ledger_seen.KEEPER] = json.dumps(LEDGER).encode()
     seen = Observation(
         at_ms=NOW_MS,
         kafka=KafkaSeen(UP, (), dict.fromkeys(LANES, 0)),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway import ledger_seen
 from gateway.app import create_app
 from gateway.counts import Counts
 from gateway.metrics import PRODUCER_REPLACEMENTS, Metrics
@@ -18,6 +19,7 @@ from gateway.spool import Spool
 from gateway.spool_frame import Frame
 from shared.flow import FLOW
 from tests.gateway.support import Gateway, serving
+from tests.gateway.test_ledger_seen import NOW_MS, said
 
 OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 REFUSED = "headrace_gateway_payloads_refused_total"
@@ -38,7 +40,9 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 @pytest.fixture
 def metrics(node: Node, spool: Spool) -> Metrics:
-    return Metrics(node, spool)
+    metrics = Metrics(node, spool)
+    metrics.add_families(lambda: ledger_seen.metrics(said(), NOW_MS))
+    return metrics
 
 
 @pytest.fixture
@@ -182,7 +186,7 @@ def test_the_operator_s_page_lists_what_is_exported(measured: Gateway) -> None:
     measured.post()
     text = measured.ask("GET", "/metrics").text
     names = set(re.findall(r"^# TYPE (\S+)", text, re.M))
-    assert names == set(re.findall(r"^\| `(headrace_gateway_\w+)` \|", OPERATIONS, re.M))
+    assert names == set(re.findall(r"^\| `(headrace_\w+)` \|", OPERATIONS, re.M))
 
 
 def test_the_metrics_can_be_switched_off(gateway: Gateway) -> None:

@@ -39,6 +39,7 @@ def _event(
         data,
         "completion.reading.v1",
         headers,
+        Position("ingest.telemetry.v1", 0, number),
     )
 
 
@@ -224,9 +225,9 @@ def test_only_rows_that_were_there_cost_a_statement_more(
 
     monkeypatch.setattr(connection, "execute", noted)
     writer.write([_event(n, payload_sha256=_ONE) for n in range(1, 100)])
-    assert len(statements) == 1
+    assert len(statements) == 2  # the rows, and what the ledger is told
     writer.write([_event(n, payload_sha256=_ONE) for n in range(90, 200)])
-    assert len(statements) == 1 + 2
+    assert len(statements) == 2 + 3
 
 
 @pytest.mark.stack

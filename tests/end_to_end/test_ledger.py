@@ -1,0 +1,102 @@
+"""The ledger of the whole stack: exact numbers, red where a row vanishes, and the same numbers when
+jobs have done everything again without their checkpoints."""
+
+import json
+import shutil
+from itertools import chain
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from local_stack import cli
+from shared.ledger import TERMS
+from tests.end_to_end.conftest import Running
+
+pytestmark = pytest.mark.stack
+
+DEVICES = [f"device-{601 + i:04}" for i in range(20)]
+LATE = "device-0630"
+RING = 64
+
+
+def test_the_ledger_closes_and_goes_red_for_one_row(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_POSTGRES_URL", running.stack.postgres_url)
+
+    def shown() -> dict[str, Any]:
+        result = CliRunner().invoke(cli.app, ["ledger", "--endpoint", "telemetry", "-o", "json"])
+        return json.loads(result.output)
+
+    def terms() -> dict[str, int]:
+        found = shown()
+        return {term: found[term] - before.get(term, 0) for term in TERMS}
+
+    def is_drained() -> bool:
+        return shown()["in_flight"] == 0
+
+    before: dict[str, int] = {}
+    running.eventually(is_drained)
+    before = terms()
+    assert before["difference"] == 0
+
+    def keyed(device: str, key: str, value: int) -> dict[str, Any]:
+        body = b'{"value": %d, "temp_f": %d}' % (value, value)
+        answer = running.post(device, body, **{"Idempotency-Key": f"ledger-{key}"})
+        assert answer.status_code == 202
+        return answer.json()
+
+    firsts = [keyed(DEVICES[n % 20], str(n), n) for n in range(200)]
+    for n in chain(range(60), range(40)):
+        keyed(DEVICES[n % 20], str(n), n)
+    for n in range(3):
+        keyed(DEVICES[n], str(n), 1_000)  # another body under a used key
+    for _ in range(15):
+        running.post(DEVICES[0], b'{"value": "warm", "temp_f": "warm"}')
+    for n in range(5):
+        running.post(f"ledger-knows-nobody-{n}", b'{"value": 1}')
+    for key in ("late", *map(str, range(RING)), "late"):
+        keyed(LATE, f"late-{key}", 1)
+    in_the_end = {
+        "received": 200 + 100 + 3 + 15 + 5 + RING + 2,
+        "stored": 200 + RING + 1,
+        "duplicate": 100,
+        "late_duplicate": 1,
+        "waiting": 5,
+        "parked": 15 + 3,
+        "discarded": 0,
+        "in_flight": 0,
+        "difference": 0,
+    }
+    running.eventually(lambda: terms() == in_the_end)
+    found = shown()
+    of_minutes = {term: sum(row[term] for row in found["minutes"]) for term in TERMS}
+    assert of_minutes == {term: found[term] for term in TERMS}
+
+    lost = firsts[7]
+    assert running.rows("DELETE FROM headrace.event WHERE event_id = %s RETURNING 1", lost["id"])
+    red = {**in_the_end, "stored": in_the_end["stored"] - 1, "difference": 1}
+    running.eventually(lambda: terms() == red)
+    assert shown()["missing"] == ["/".join(str(lost[n]) for n in ("topic", "partition", "offset"))]
+    running.eventually(lambda: _check(running)["observedValue"] == 1)
+    assert _check(running)["status"] == "warn"
+    assert 'headrace_ledger_difference{endpoint="telemetry"} 1.0' in _metrics(running)
+
+    running.stack.hold("spark")
+    for job in ("enrich", "persist"):
+        shutil.rmtree(running.stack.state_dir / "checkpoints" / job)
+    running.stack.release("spark")
+    running.eventually(lambda: terms() == in_the_end, within_s=120)
+    running.eventually(lambda: running.rows_of({lost["id"]}) == 1)
+    assert terms() == in_the_end
+    running.eventually(lambda: _check(running)["status"] == "pass")
+    assert 'headrace_ledger_difference{endpoint="telemetry"} 0.0' in _metrics(running)
+
+
+def _check(running: Running) -> dict[str, Any]:
+    return running.http.get("/health").json()["checks"]["ledger:difference"][0]
+
+
+def _metrics(running: Running) -> str:
+    return running.http.get("/metrics").text
