@@ -15,6 +15,8 @@ _STOPPING = (
     "CANNOT_LOAD_STATE_STORE.INVALID",
     "KAFKA_DATA_LOSS",
 )
+# a file of the state that is not what Spark has written: read again, it would be the same
+_DAMAGED_STATE = "CANNOT_LOAD_STATE_STORE", "ChecksumException"
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # the last line of a Python traceback; where it stands in a module is in the log
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
@@ -30,7 +32,8 @@ class Failure(NamedTuple):
     other_copy: bool = False
 
 
-def judge(message: str) -> Failure:
+def judge(message: str, causes: str = "") -> Failure:
+    """`causes`: the stack trace of the whole, which the message does not have."""
     other = _OTHER_COPY.search(message)
     if other:
         return Failure(stops=True, waits=False, reason=other.group(1).strip(), other_copy=True)
@@ -39,7 +42,8 @@ def judge(message: str) -> Failure:
         return Failure(stops=False, waits=True, reason=named.group(2).strip())
     conditions = _CONDITION.findall(message)
     for condition in conditions:
-        if condition.startswith(_STOPPING):
+        damaged = condition.startswith(_DAMAGED_STATE[0]) and _DAMAGED_STATE[1] in causes
+        if damaged or condition.startswith(_STOPPING):
             return Failure(stops=True, waits=False, reason=condition)
     return Failure(stops=False, waits=False, reason=_last_telling_line(message))
 

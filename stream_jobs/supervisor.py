@@ -122,10 +122,11 @@ class JobRun:
     def _judge_end(self, now_s: float) -> None:
         query, self._query = self._query, None
         error = query.exception() if query else None
-        self._fail(str(error) if error else "the query ended by itself", now_s)
+        message = str(error) if error else "the query ended by itself"
+        self._fail(message, now_s, getattr(getattr(error, "_cause", None), "_stackTrace", ""))
 
-    def _fail(self, message: str, now_s: float) -> None:
-        failure = judge(message)
+    def _fail(self, message: str, now_s: float, causes: str = "") -> None:
+        failure = judge(message, causes)
         _log.warning("%s ended:\n%s", self.job, message)
         if failure.other_copy:
             self._give_way(failure.reason)

@@ -16,6 +16,16 @@ def test_damage_stops_the_job_by_name(condition: str) -> None:
     assert (failure.stops, failure.reason) == (True, condition)
 
 
+def test_a_damaged_file_of_the_state_stops_the_job_and_a_full_disk_does_not() -> None:
+    message = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
+    damaged = "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a/1.zip"
+    failure = judge(message, causes=damaged)
+    assert (failure.stops, failure.reason) == (True, "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED")
+    assert not judge(
+        message, causes="Caused by: java.io.IOException: No space left on device"
+    ).stops
+
+
 def test_what_will_come_back_is_waited_for() -> None:
     message = (
         "[PYTHON_EXCEPTION] An exception was thrown:\n"
