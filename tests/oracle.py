@@ -17,8 +17,11 @@ _NOTHING_YET: dict[str, Any] = {
 }
 
 
-def expected_states(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """`events` are the distinct values of the event topics, each topic in log order."""
+def expected_states(
+    events: list[dict[str, Any]], alarms: set[tuple[str, str]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """`events` are the distinct values of the event topics, each topic in log order. `alarms` gets
+    the id of each that raises or clears one, and which of the two."""
     states: dict[str, dict[str, Any]] = {}
     newest: dict[tuple[str, str], tuple[int, int, int]] = {}
     for event in events:
@@ -43,6 +46,8 @@ def expected_states(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             continue
         status = _status(state["status"], value)
         state["status_changes"] += int(status != state["status"])
+        if alarms is not None and (status == "ALARM") != (state["status"] == "ALARM"):
+            alarms.add((event["id"], f"alarm_{'raised' if status == 'ALARM' else 'cleared'}"))
         state.update(
             value=value,
             value_at_ms=time_ms,

@@ -12,6 +12,9 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import psycopg
+
+from local_stack import chaos
 from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
 from tests.faults.proxy import Way
 from tests.faults.whole.rig import DOORS, Rig, signal_all, tree
@@ -92,6 +95,26 @@ async def _frozen(find: Find, rig: Rig, chance: random.Random) -> None:
     signal_all(pids, signal.SIGSTOP)
     await asyncio.sleep(chance.uniform(0.5, 6))
     signal_all(pids, signal.SIGCONT)
+
+
+async def _away(name: str, rig: Rig, chance: random.Random) -> None:
+    await asyncio.to_thread(chaos.hold, rig.state_dir, name)
+    await asyncio.sleep(chance.uniform(2, 12))
+    await asyncio.to_thread(chaos.release, rig.state_dir, name)
+
+
+async def _sessions_ended(rig: Rig, _chance: random.Random) -> None:
+    """Whatever their transactions are in the middle of."""
+    query = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE application_name LIKE 'headrace-%'"""
+    await rig.until(lambda: _answer(rig, query), "PostgreSQL has sessions to be ended")
+
+
+def _answer(rig: Rig, query: str) -> object:
+    try:
+        return rig.rows(query)
+    except psycopg.OperationalError:
+        return None
 
 
 async def _on_a_bad_way(door: str, way: Way, rig: Rig, chance: random.Random) -> None:
@@ -200,11 +223,11 @@ async def _byte_flipped(rig: Rig, chance: random.Random) -> None:
     noted = json.loads((checkpoint / "commits" / str(newest)).read_text().partition("\n")[2])
     partition, (name, *_) = chance.choice(list(enumerate(noted["stateUniqueIds"]["0"])))
     store = checkpoint / "state" / "0" / str(partition)
-    # what it is read from: a batch writes its changes, and now and then all of it
-    damaged = max(store.glob(f"{newest + 1}_{name}.*[pg]"), key=lambda path: path.suffix)
-    raw = bytearray(damaged.read_bytes())
-    raw[len(raw) // 2] ^= 1 << chance.randrange(8)
-    damaged.write_bytes(raw)
+    # its changes, and where there is one the whole of it: from one of them alone Spark would go on
+    for damaged in store.glob(f"{newest + 1}_{name}.*[pg]"):
+        raw = bytearray(damaged.read_bytes())
+        raw[len(raw) // 2] ^= 1 << chance.randrange(8)
+        damaged.write_bytes(raw)
     await rig.release_spark()
     named = "failed: CANNOT_LOAD_STATE_STORE"
     await rig.until(lambda: rig.job_output("fold").startswith(named), f"fold is {named}")
@@ -217,6 +240,9 @@ def _kinds() -> dict[str, Fault]:
         kinds[f"{name} killed"] = functools.partial(_killed, find)
         kinds[f"{name} frozen"] = functools.partial(_frozen, find)
     kinds["launcher killed"] = _launcher_killed
+    for name in ("kafka", "postgres", "spark"):
+        kinds[f"{name} away"] = functools.partial(_away, name)
+    kinds["sessions of PostgreSQL ended"] = _sessions_ended
     for door in DOORS:
         for way in WAYS:
             kinds[f"way {door}: {way}"] = functools.partial(_on_a_bad_way, door, way)

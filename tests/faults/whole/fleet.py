@@ -12,6 +12,7 @@ from tests.faults.whole.sends import EVENT, WAITING, Answer, Message, Sends
 
 CLIENTS = 24
 DEVICES_OF_A_CLIENT = 4
+DEVICES = [f"device-{n + 1:04}" for n in range(CLIENTS * DEVICES_OF_A_CLIENT)]
 _ANSWER_S = 20.0
 _PATIENCE_S = 300.0
 _AGAIN_AFTER_S = 0.2
@@ -35,23 +36,23 @@ _BROKEN = (
 
 class Fleet:
     """So many clients, each with devices of its own, that send at `per_s` together where the
-    gateway lets them, until `over`."""
+    gateway lets them, until `over`; what has a key so many `times`."""
 
-    def __init__(self, port: int, sends: Sends, seed: int, per_s: float) -> None:
+    def __init__(self, port: int, sends: Sends, seed: int, per_s: float, times: int = 1) -> None:
         self.over = False
         self.wrong: list[str] = []  # answers that nobody should get
         self.newest_event_id = ""  # of those that were accepted
         self._numbers = itertools.count(len(sends.messages))
         self._port, self._sends, self._seed = port, sends, seed
         self._every_s = CLIENTS / per_s
+        self._times = times
 
     async def run(self) -> None:
         await asyncio.gather(*(self._client(number) for number in range(CLIENTS)))
 
     async def _client(self, client: int) -> None:
         chance = random.Random(f"{self._seed} {client}")
-        first = client * DEVICES_OF_A_CLIENT + 1
-        devices = [f"device-{n:04}" for n in range(first, first + DEVICES_OF_A_CLIENT)]
+        devices = DEVICES[client * DEVICES_OF_A_CLIENT :][:DEVICES_OF_A_CLIENT]
         recent: deque[Message] = deque(maxlen=_REPEATED_WITHIN)
         loop = asyncio.get_running_loop()
         next_s = loop.time()
@@ -69,7 +70,7 @@ class Fleet:
                 if message.key is None:
                     continue
                 recent.append(message)
-                if choice > 0.95:
+                for _ in range(self._times - 1 or choice > 0.95):
                     await self._once(gateway, message)
 
     def _message(

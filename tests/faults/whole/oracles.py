@@ -4,7 +4,7 @@ Each oracle gives the violations that it finds; none is well.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -18,6 +18,10 @@ from tests.oracle import expected_areas, expected_states
 
 _SENT_TYPES = {name for endpoint in FLOW.endpoints for name in endpoint.emits}
 _SHA = "ce_payloadsha256"
+_NOBODY: State = {
+    **dict.fromkeys(("devices", "alarms_now", "readings"), 0),
+    **dict.fromkeys(("value", "value_at_ms", "value_of", "highest")),
+}
 _FAHRENHEIT_EVERY = 10  # so many of the sample's devices are of the other model
 
 
@@ -180,12 +184,23 @@ def untold(run: Run) -> Iterator[str]:
         yield f"{run.books.outbox} messages are still in the outbox"
 
 
+def underived(run: Run) -> Iterator[str]:
+    """Each change of state that is an event of its own is one, by one id, and nothing else is."""
+    expected: set[tuple[str, str]] = set()
+    events = _in_log_order(run)
+    expected_states([event for event in events if event["type"] in _SENT_TYPES], expected)
+    derived = Counter((e["cause"], e["type"]) for e in events if e["type"] not in _SENT_TYPES)
+    for one, count in derived.items():
+        if count > 1:
+            yield f"derived under {count} ids: {one}"
+    for one in derived.keys() ^ expected:
+        yield f"derived, and it should not be, or the other way: {one}"
+
+
 def unfolded(run: Run) -> Iterator[str]:
     """Each of the three copies of each state is the pure fold of the events, and an area's is what
     its devices add up to."""
-    firsts = sorted((es[0] for es in _events(run).values()), key=lambda record: record.place)
-    events = [json.loads(record.value) for record in firsts]
-    devices = expected_states([event for event in events if event["type"] in _SENT_TYPES])
+    devices = expected_states([e for e in _in_log_order(run) if e["type"] in _SENT_TYPES])
     expected: dict[tuple[str, str], State] = {("device", d): s for d, s in devices.items()}
     expected |= {("area", area): s for area, s in expected_areas(devices).items()}
     newest: dict[tuple[str, str], tuple[int, State]] = {}
@@ -193,6 +208,9 @@ def unfolded(run: Run) -> Iterator[str]:
     for record in run.books.snapshots:
         newest[entity_of(record)] = state_of(record)
         highest[entity_of(record)] = max(highest[entity_of(record)], state_of(record)[0])
+    for kind, name in newest:
+        if kind == "area":  # one that every device has left
+            expected.setdefault((kind, name), {**_NOBODY, "area": name})
     for entity in expected.keys() | newest.keys() | run.books.stored.keys():
         version, state = newest.get(entity, (0, None))
         if version != highest[entity]:
@@ -207,7 +225,7 @@ def unfolded(run: Run) -> Iterator[str]:
 
 ORACLES = (
     *(lost, phantoms, misplaced, misnamed, overtaken, without_end, changed, unstored, untold),
-    unfolded,
+    *(underived, unfolded),
 )
 
 
@@ -247,6 +265,12 @@ def _events(run: Run) -> dict[str, list[Record]]:
     for record in run.books.events:
         found[record.id].append(record)
     return dict(found)
+
+
+def _in_log_order(run: Run) -> list[dict[str, Any]]:
+    """The first copy of each event."""
+    firsts = sorted((es[0] for es in _events(run).values()), key=lambda record: record.place)
+    return [json.loads(record.value) for record in firsts]
 
 
 Letter = tuple[str, str, str]  # lane, reason, and sha256 of the payload

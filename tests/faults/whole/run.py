@@ -12,6 +12,7 @@ from tests.faults.whole import oracles
 from tests.faults.whole.books import read_books
 from tests.faults.whole.faults import KINDS
 from tests.faults.whole.fleet import Fleet
+from tests.faults.whole.movers import move_devices
 from tests.faults.whole.rig import Rig
 from tests.faults.whole.sends import Sends
 from tests.faults.whole.watcher import Watcher
@@ -40,16 +41,19 @@ class Report(NamedTuple):
         return {**self._asdict(), "is_good": self.is_good}
 
 
-async def run(rig: Rig, seed: int, messages: int, faults: Sequence[str], per_s: float) -> Report:
+async def run(
+    rig: Rig, seed: int, messages: int, faults: Sequence[str], per_s: float, times: int = 1
+) -> Report:
     """On a stack that is up, of which only these runs know. The load goes on until so many messages
     were sent in all and every fault is over."""
     began_s = time.monotonic()
     chance, fired, longest_s = random.Random(f"faults {seed}"), Counter[str](), 0.0
     sends = Sends(rig.state_dir.parent / "ledger.jsonl")
-    fleet = Fleet(rig.gateway_port, sends, seed, per_s)
+    fleet = Fleet(rig.gateway_port, sends, seed, per_s, times)
     watcher = Watcher(rig)
     violations: list[str] = []
     loading = asyncio.create_task(fleet.run())
+    moving = asyncio.create_task(move_devices(rig, seed))
     watcher.start()
     try:
         await rig.well(fleet)
@@ -73,6 +77,7 @@ async def run(rig: Rig, seed: int, messages: int, faults: Sequence[str], per_s: 
         violations.append(f"{type(error).__name__}: {error}")
     finally:
         rig.heal()
+        moving.cancel()
         fleet.over = True
         await loading
     found = await _judge(rig, sends)

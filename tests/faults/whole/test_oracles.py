@@ -96,6 +96,13 @@ def _finish(books: Books) -> None:
             parked = {**record.headers, "ce_stage": "persist", "ce_reason": "key_reuse"}
             _add(books.lanes, "dlq.persist.v1", record.key, record.value, **parked)
     events = [json.loads(record.value) for record in firsts.values()]
+    alarms: set[tuple[str, str]] = set()
+    devices = expected_states(events, alarms)
+    by_id = {event["id"]: event for event in events}
+    for cause, what in sorted(alarms):
+        events.append({**by_id[cause], "id": f"{what} by {cause}", "type": what, "cause": cause})
+        key, value = events[-1]["entity_id"].encode(), json.dumps(events[-1]).encode()
+        _add(books.events, f"event.{what}.v1", key, value, ce_id=events[-1]["id"])
     for row_key, e in enumerate(events, 1):
         told = e["type"], e["entity_id"], e["time_ms"], e["arrived_ms"], e["data"]
         books.rows.append(EventRow(e["id"], row_key, *told))
@@ -103,7 +110,6 @@ def _finish(books: Books) -> None:
         name = f"completion of {e['id']}"
         key, value = e["entity_id"].encode(), json.dumps(said).encode()
         _add(books.completions, "completion.reading.v1", key, value, ce_id=name)
-    devices = expected_states(events)
     for topic, states in (
         ("state.device.v1", devices),
         ("state.area.v1", expected_areas(devices)),
@@ -176,7 +182,7 @@ def reorder_payloads(run: Run, _chance: random.Random) -> Run:
 def reorder_events(run: Run, _chance: random.Random) -> Run:
     """Fold has taken them in another order than the log's."""
     firsts = {record.id: record for record in sorted(run.books.events, reverse=True)}
-    events = [json.loads(record.value) for record in firsts.values()]
+    events = [e for e in map(json.loads, (r.value for r in firsts.values())) if "cause" not in e]
     state = expected_states(events)["device-0001"]
     _add_snapshot(run.books, "state.device.v1", "device-0001", state, 2)
     run.books.stored["device", "device-0001"] = 2, state
@@ -245,6 +251,18 @@ def fold_twice(where: str) -> Lie:
     return _named(lie, f"fold one twice, as {where} shows it")
 
 
+def derive_twice(run: Run, chance: random.Random) -> Run:
+    derived = chance.choice([r for r in run.books.events if "alarm" in r.place[0]])
+    value = json.dumps({**json.loads(derived.value), "id": "another"}).encode()
+    _add(run.books.events, derived.place[0], derived.key, value, ce_id="another")
+    return run
+
+
+def derive_nothing(run: Run, _chance: random.Random) -> Run:
+    run.books.events[:] = [r for r in run.books.events if "alarm" not in r.place[0]]
+    return run
+
+
 def go_back_a_version(run: Run, chance: random.Random) -> Run:
     entity = chance.choice(sorted(run.books.shown))
     state = run.books.stored[entity][1]
@@ -276,6 +294,8 @@ LIES: list[Lie] = [
     park_an_event_too,
     tell_another_id,
     *(fold_twice(where) for where in ("PostgreSQL", "/state", "the topic")),
+    derive_twice,
+    derive_nothing,
     go_back_a_version,
     leave_one_in_the_outbox,
 ]
