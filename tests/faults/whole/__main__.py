@@ -37,7 +37,11 @@ def main() -> int:
             break
         faults = plan(random.Random(f"plan {seed}"), options.faults, kinds)
         say(f"seed {seed}: {options.events} messages, {len(faults)} faults")
-        report = asyncio.run(_one(seed, faults, options))
+        try:
+            report = asyncio.run(_one(seed, faults, options))
+        except KeyboardInterrupt:
+            say(f"seed {seed} was ended before it could be judged")
+            return 130
         for violation in report.violations[:_SHOWN_VIOLATIONS]:
             print(f"VIOLATION {violation[:1500]}", flush=True)
         done.append(report.as_document())
