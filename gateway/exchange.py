@@ -1,6 +1,6 @@
 """A request and its answer, as HTTP has them and no framework."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -10,12 +10,22 @@ from gateway.auth.mtls import Certified
 from gateway.problems import MEDIA_TYPE, Problem
 
 Headers = Sequence[tuple[bytes, bytes]]
+ByName = Mapping[bytes, bytes]  # of those that matter, each has come once
+
+
+def read_by_name(headers: Headers) -> dict[bytes, bytes]:
+    """Of headers with one name the last; of two that say who is asking none."""
+    by_name = dict(headers)
+    if len(by_name) != len(headers) and [n for n, _ in headers].count(b"authorization") > 1:
+        del by_name[b"authorization"]
+    return by_name
 
 
 class Request(NamedTuple):
     method: str
     target: bytes  # as it was sent
     headers: Headers
+    by_name: ByName
     address: str  # of the peer
     certified: Certified | None = None  # whom the connection's certificate names
 

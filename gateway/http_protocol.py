@@ -24,11 +24,13 @@ from gateway.auth.mtls import Certified, certified_by, put_into
 from gateway.connections import Connections
 from gateway.exchange import Request
 from gateway.ingest import CLIENT_GONE, Ingest
+from gateway.known_heads import KnownHeads
 from gateway.post import Post
 from gateway.problems import MEDIA_TYPE, Problem, retry_after
 from gateway.request_rules import (
     HEAD_BYTES_MAX,
     TARGET_BYTES_MAX,
+    expects_continue,
     head_too_large,
     judge,
     target_too_long,
@@ -98,6 +100,7 @@ class GatewayProtocol(HttpToolsProtocol):
         limits: Limits,
         connections: Connections,
         ingest: Ingest | None,
+        known_heads: KnownHeads,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -110,6 +113,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._connections = connections
         self._certified: Certified | None = None
         self._ingest = ingest
+        self._known_heads = known_heads
         self._receiving = _HEAD
         self._since_s = self._read_at_s = time.monotonic()
         self._ends_at_s: float | None = None
@@ -120,6 +124,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._expects_continue = False
         # of the message being received, all but its body
         self._framing_bytes = 0
+        self._arrived_bytes = self._heads_read = 0  # at once, the last time
         self._chunks = 0
         self._body_bytes = 0
         self._unread_bytes = 0
@@ -152,7 +157,12 @@ class GatewayProtocol(HttpToolsProtocol):
             self._leave_unread(len(data))
             return
         self._read_at_s = time.monotonic()
-        self._framing_bytes += len(data)
+        is_fresh = not self._unanswered and not self._framing_bytes
+        if is_fresh and self._read_again(data):
+            return
+        self._heads_read = 0
+        self._arrived_bytes = len(data)
+        self._framing_bytes += self._arrived_bytes
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
@@ -162,6 +172,30 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             if self._framing_bytes > HEAD_BYTES_MAX + _BYTES_PER_CHUNK_MAX * self._chunks:
                 self.refuse(self._too_much_framing())
+            elif is_fresh and self._heads_read == 1 and self._receiving is _NEXT:
+                self._learn(data)
+
+    def _read_again(self, data: bytes) -> bool:
+        """Whether this is all of a request whose head is known: then the parser need not see it,
+        which stays between two requests."""
+        found = self._known_heads.find(data)
+        if found is None or not (self.cycle is None or self.cycle.keep_alive):
+            return False
+        (method, target, headers, by_name, *_), body_at = found
+        request = Request(method, target, headers, by_name, self.address, self._certified)
+        self._unanswered = 1
+        self._receiving = _BODY
+        self._since_s = self._read_at_s
+        self._expects_continue = False
+        self._begin(Post(cast(Ingest, self._ingest), request, self, True, False))
+        self.on_body(data[body_at:])
+        self.on_message_complete()
+        return True
+
+    def _learn(self, data: bytes) -> None:
+        cycle = self.cycle
+        if isinstance(cycle, Post) and cycle.keep_alive and not cycle.is_refused:
+            self._known_heads.learn(data, cycle.request)
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """A client that sends no more may still wait for answers."""
@@ -192,17 +226,23 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         method, version = self.parser.get_method(), self.parser.get_http_version()
-        expects_continue = judge(method, version, self.url, self.headers)
+        headers = self.headers
+        arrived_bytes = self._framing_bytes + self._arrived_bytes
+        by_name = judge(method, version, self.url, headers, arrived_bytes)
+        waits = expects_continue(version, by_name.get(b"expect"))
         if self._unanswered >= _PIPELINED_MAX:
             raise _too_many_pipelined()
+        self._heads_read += 1
         self._unanswered += 1
         self._receiving = _BODY
         self._since_s = self._read_at_s
-        self._expects_continue = expects_continue
-        request = Request(method.decode(), self.url, self.headers, self.address, self._certified)
+        self._expects_continue = waits
+        request = Request(
+            method.decode(), self.url, headers, by_name, self.address, self._certified
+        )
         if self._ingest is not None and self._ingest.is_for(request):
             keep_alive = version != "1.0" and self.parser.should_keep_alive()
-            self._begin(Post(self._ingest, request, self, keep_alive, expects_continue))
+            self._begin(Post(self._ingest, request, self, keep_alive, waits))
         else:
             self._begin_asgi()
 

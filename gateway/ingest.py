@@ -6,6 +6,7 @@ costs more than all that is done here.
 
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from typing import NamedTuple
 
 import orjson
@@ -33,6 +34,8 @@ from shared.topology import Flow
 CLIENT_GONE = "client_gone"
 PREFIX = b"/v1/"
 Tell = Callable[[Answer | Problem], None]
+_PLACES_MOST = 50_000
+_PLACE_BYTES_MAX = 256
 
 
 class Reception(NamedTuple):
@@ -74,6 +77,7 @@ class Ingest:
         self._body_limit = Limit(settings.body_bytes_max, "HEADRACE_BODY_BYTES_MAX")
         self._batch_limit = Limit(settings.batch_bytes_max, "HEADRACE_BATCH_BYTES_MAX")
         self._batch_payloads_max = settings.batch_payloads_max
+        self._places: dict[bytes, tuple[Endpoint, str]] = {}  # by the target, as it was sent
 
     def is_for(self, request: Request) -> bool:
         return request.target.startswith(PREFIX) or request.path().startswith(PREFIX.decode())
@@ -81,19 +85,13 @@ class Ingest:
     def admit(self, request: Request) -> Reception:
         """Problem where the head alone says that nothing will come of it."""
         caller = self._who.is_asking(
-            request.method, request.target, request.headers, request.certified
+            request.method, request.target, request.by_name, request.certified
         )
-        endpoint_name, slash, entity_id = _name(request).partition("/")
-        endpoint = self._flow.endpoint(endpoint_name)
-        if endpoint is None:
-            known = ", ".join(e.name for e in self._flow.endpoints)
-            raise _refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
+        endpoint, entity_id = self._places.get(request.target) or self._find_place(request)
         if request.method != "POST":
             raise Problem(405, "method_not_allowed", "payloads come by POST", headers=_ALLOW)
-        if slash and not ENTITY_ID.fullmatch(entity_id):
-            raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
         writing.refuse_others(caller, entity_id)
-        head = read_head(request.headers)
+        head = read_head(request.by_name)
         span = self._tracing.begin(endpoint, entity_id, head)
         try:
             is_batch = batch.is_batch(entity_id, head)
@@ -111,10 +109,25 @@ class Ingest:
         head = span.instead_of_given(head)
         return Reception(caller, endpoint, entity_id, head, body, is_batch, limit, span)
 
+    def _find_place(self, request: Request) -> tuple[Endpoint, str]:
+        """The endpoint, and the entity id if there is one; remembered, since devices send to the
+        same place again and again."""
+        endpoint_name, slash, entity_id = _name(request).partition("/")
+        endpoint = self._flow.endpoint(endpoint_name)
+        if endpoint is None:
+            known = ", ".join(e.name for e in self._flow.endpoints)
+            raise _refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
+        if slash and not ENTITY_ID.fullmatch(entity_id):
+            raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
+        if len(request.target) <= _PLACE_BYTES_MAX:
+            if len(self._places) >= _PLACES_MOST:
+                self._places.clear()
+            self._places[request.target] = endpoint, entity_id
+        return endpoint, entity_id
+
     def accept(self, reception: Reception, tell: Tell) -> None:
         """The body is whole. `tell` is called once, unless a Problem is raised."""
         payload = reception.body.whole()
-        writing.refuse_other_body(reception.caller, payload)
         if reception.is_batch:
             self._accept_batch(reception, payload, tell)
         else:
@@ -126,12 +139,16 @@ class Ingest:
 
     def _accept_one(self, reception: Reception, payload: bytes, tell: Tell) -> None:
         caller, endpoint, entity_id, head, *_ = reception
+        payload_sha256 = sha256(payload).hexdigest()
+        writing.refuse_other_body(caller, payload_sha256)
         if not payload:
             raise _refused(400, "empty_body", "an empty body is no payload")
         received_at = to_rfc3339(time.time_ns() // 1_000_000)
         key = None if head.idempotency_key is None else (head.idempotency_key,)
         item = writing.item_of(caller, Item(entity_id, payload, key))
-        event_id, record = record_of(item, endpoint.name, received_at, head.kept, caller.tenant)
+        event_id, record = record_of(
+            item, endpoint.name, received_at, head.kept, caller.tenant, payload_sha256
+        )
         self._enter(1)
         begun_s = time.perf_counter()
 
@@ -154,6 +171,8 @@ class Ingest:
 
     def _accept_batch(self, reception: Reception, whole: bytes, tell: Tell) -> None:
         caller, endpoint, entity_id, head, *_ = reception
+        if caller.signed is not None:
+            writing.refuse_other_body(caller, sha256(whole).hexdigest())
         items = batch.split(
             whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
         )
@@ -163,7 +182,14 @@ class Ingest:
         received_at = to_rfc3339(time.time_ns() // 1_000_000)
         kept = batch.kept_headers(entity_id, head)
         made = [
-            record_of(item, endpoint.name, received_at, kept, caller.tenant)
+            record_of(
+                item,
+                endpoint.name,
+                received_at,
+                kept,
+                caller.tenant,
+                sha256(item.payload).hexdigest(),
+            )
             for item in items
             if isinstance(item, Item)
         ]

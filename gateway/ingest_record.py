@@ -1,10 +1,10 @@
 """What travels beside a payload: a POST's headers -> its record's headers."""
 
 import re
-from collections.abc import Iterable
-from hashlib import sha256
+from functools import lru_cache
 from typing import NamedTuple
 
+from gateway.exchange import ByName
 from gateway.outcomes import Record
 from gateway.problems import Problem
 from shared.envelope import (
@@ -20,11 +20,9 @@ from shared.envelope import (
     TYPE,
     Header,
 )
-from shared.ids import NO_TENANT, derived_event_id, fresh_event_id, full_id
+from shared.ids import derived_event_id, fresh_event_id, full_id
 
 _KEPT_BYTES_MAX = 1024
-_KEPT = {name.encode(): name for name in (CONTENT_TYPE, CONTENT_ENCODING)}
-_CONTENT_TYPE = CONTENT_TYPE.encode()
 _TRACE_PARENT = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
@@ -40,24 +38,26 @@ class RequestHead(NamedTuple):
     kept: list[Header]
 
 
-def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead:
+def read_head(headers: ByName) -> RequestHead:
     """Problem where a header makes the request one that must not be accepted."""
-    declared_bytes: int | None = None
-    media_type = b""
-    idempotency_key: str | None = None
+    length = headers.get(b"content-length")
+    content_type = headers.get(b"content-type")
+    encoding = headers.get(b"content-encoding")
+    key = headers.get(b"idempotency-key")
+    trace_parent = headers.get(b"traceparent")
     kept: list[Header] = []
-    for name, value in headers:
-        if name == b"content-length":
-            declared_bytes = int(value)
-        elif name in _KEPT:
-            kept.append(_keep(_KEPT[name], value))
-            if name == _CONTENT_TYPE:
-                media_type = value.partition(b";")[0].strip().lower()
-        elif name == b"idempotency-key":
-            idempotency_key = _idempotency_key(value, idempotency_key)
-        elif name == b"traceparent" and _TRACE_PARENT.fullmatch(value):
-            kept.append((TRACE_PARENT, value))
-    return RequestHead(declared_bytes, media_type, idempotency_key, kept)
+    if content_type is not None:
+        kept.append(_keep(CONTENT_TYPE, content_type))
+    if encoding is not None:
+        kept.append(_keep(CONTENT_ENCODING, encoding))
+    if trace_parent is not None and _TRACE_PARENT.fullmatch(trace_parent):
+        kept.append((TRACE_PARENT, trace_parent))
+    return RequestHead(
+        None if length is None else int(length),
+        b"" if content_type is None else _media_type(content_type),
+        None if key is None else _idempotency_key(key),
+        kept,
+    )
 
 
 class Item(NamedTuple):
@@ -70,7 +70,12 @@ class Item(NamedTuple):
 
 
 def record_of(
-    item: Item, endpoint: str, received_at: str, kept: list[Header], tenant: str = NO_TENANT
+    item: Item,
+    endpoint: str,
+    received_at: str,
+    kept: list[Header],
+    tenant: str,
+    payload_sha256: str,
 ) -> tuple[str, Record]:
     """Event id and record."""
     event_id = (
@@ -79,17 +84,30 @@ def record_of(
         else derived_event_id(tenant, endpoint, item.entity_id, *item.key)
     )
     headers = [
-        (SPEC_VERSION, b"1.0"),
+        *_of_all(endpoint),
         (ID, event_id.encode()),
-        (TYPE, f"ingest.{endpoint}".encode()),
-        (SOURCE, f"/v1/{endpoint}".encode()),
         (TIME, received_at.encode()),
-        (PAYLOAD_SHA256, sha256(item.payload).hexdigest().encode()),
+        (PAYLOAD_SHA256, payload_sha256.encode()),
         *kept,
     ]
     if tenant:
         headers.append((TENANT, tenant.encode()))
     return event_id, Record(full_id(tenant, item.entity_id).encode(), item.payload, headers)
+
+
+@lru_cache
+def _of_all(endpoint: str) -> tuple[Header, ...]:
+    """The headers that are the same for all payloads of an endpoint."""
+    return (
+        (SPEC_VERSION, b"1.0"),
+        (TYPE, f"ingest.{endpoint}".encode()),
+        (SOURCE, f"/v1/{endpoint}".encode()),
+    )
+
+
+@lru_cache
+def _media_type(content_type: bytes) -> bytes:
+    return content_type.partition(b";")[0].strip().lower()
 
 
 def is_idempotency_key(value: bytes) -> bool:
@@ -102,11 +120,11 @@ def _keep(name: str, value: bytes) -> Header:
     return name, value
 
 
-def _idempotency_key(value: bytes, earlier: str | None) -> str:
-    if earlier is not None or not is_idempotency_key(value):
+def _idempotency_key(value: bytes) -> str:
+    if not is_idempotency_key(value):
         raise _bad(
             "bad_idempotency_key",
-            "Idempotency-Key is one header of 1 to 255 visible ASCII characters, no spaces",
+            "an Idempotency-Key has 1 to 255 visible ASCII characters, no spaces",
         )
     return value.decode("ascii")
 

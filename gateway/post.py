@@ -43,11 +43,12 @@ class Post:
         expects_continue: bool,
     ) -> None:
         self.keep_alive = keep_alive
+        self.is_refused = False
         self.disconnected = False
         self.response_started = False
         self.response_complete = False
         self._ingest = ingest
-        self._request = request
+        self.request = request
         self._connection = connection
         self._expects_continue = expects_continue
         self._is_started = self._is_whole = False
@@ -57,7 +58,7 @@ class Post:
     def start(self) -> None:
         self._is_started = True
         try:
-            self._reception = self._ingest.admit(self._request)
+            self._reception = self._ingest.admit(self.request)
             if self._expects_continue and not self._is_whole:
                 self._connection.write(_CONTINUE)
             for chunk in self._early:
@@ -89,7 +90,7 @@ class Post:
         """Nobody hears an answer any more, and a body that is not whole is none."""
         self.disconnected = True
         if not self._is_whole and not self.response_complete:
-            self._ingest.refused(self._request, why)
+            self._ingest.refused(self.request, why)
             if self._reception is not None:
                 self._reception.span.failed(why)
                 self._reception.end()
@@ -104,17 +105,18 @@ class Post:
             log.exception("an answer could not be given")
 
     def _fail(self, error: Exception) -> None:
+        self.is_refused = True
         if not isinstance(error, Problem):
             log.error("a fault in taking a payload", exc_info=error)
-        problem = error if isinstance(error, Problem) else internal_fault(self._request.method)
+        problem = error if isinstance(error, Problem) else internal_fault(self.request.method)
         if self._reception is not None:
             self._reception.span.refused(problem)
-        self._ingest.refused(self._request, problem.code, problem.payloads)
+        self._ingest.refused(self.request, problem.code, problem.payloads)
         if not self._is_whole and self._expects_continue:
             # whether the refused body follows or not is the client's choice: nobody can tell where
             # its next request would begin
             problem.ends_connection = True
-        self._answer(refusal(problem, self._request.target))
+        self._answer(refusal(problem, self.request.target))
 
     def _answer(self, answer: Answer) -> None:
         if self._reception is not None:
@@ -133,7 +135,7 @@ class Post:
         elif not self.keep_alive:
             parts.append(b"connection: close\r\n")
         parts.append(b"content-length: %d\r\n\r\n" % len(answer.body))
-        if self._request.method != "HEAD":
+        if self.request.method != "HEAD":
             parts.append(answer.body)
         self._connection.write(b"".join(parts))
         if not self.keep_alive:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from gateway.exchange import read_by_name
 from gateway.problems import Problem
 
 HEAD_BYTES_MAX = 32 * 1024
@@ -17,7 +18,13 @@ HEADERS_MAX = 100
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-_JUDGED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
+_SINGLE = frozenset(
+    {
+        *(b"host", b"content-length", b"transfer-encoding", b"expect", b"upgrade"),
+        # what decides over an event must not be said twice
+        *(b"content-type", b"content-encoding", b"idempotency-key"),
+    }
+)
 _MISSPELT = frozenset({b"content_length", b"transfer_encoding"})
 _WITHOUT_BODY = frozenset({b"GET", b"HEAD"})
 _WITH_BODY = frozenset({b"POST", b"PUT", b"PATCH"})
@@ -29,28 +36,45 @@ _IS_TARGET = re.compile(rb"(?!//)" + _PATH)
 _IS_ABSOLUTE_TARGET = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://(" + _HOST + rb")" + _PATH)
 
 
-def judge(method: bytes, version: str, target: bytes, headers: Headers) -> bool:
-    """Whether the client waits for a 100 before its body; Problem if the request is not taken."""
-    once: dict[bytes, bytes] = {}
-    size_bytes = len(target)
-    for name, value in headers:
-        size_bytes += len(name) + len(value)
-        if name in _JUDGED:
-            if name in once:
-                raise _bad("repeated_header", f"send {_shown(name)} once")
-            once[name] = value
-        elif name in _MISSPELT:
+def judge(
+    method: bytes, version: str, target: bytes, headers: Headers, arrived_bytes: int
+) -> dict[bytes, bytes]:
+    """The headers by their names; Problem if the request is not taken. Those that matter here have
+    come once; of others that have come more than once it has the last. `arrived_bytes`: no fewer
+    than the head has."""
+    by_name = read_by_name(headers)
+    if len(by_name) != len(headers):
+        _check_repeats(headers)
+    for name in _MISSPELT:
+        if name in by_name:
             raise _bad("bad_framing", f"{_shown(name)} is written with a hyphen, or left out")
-    if len(headers) > HEADERS_MAX or size_bytes > HEAD_BYTES_MAX:
+    if len(headers) > HEADERS_MAX or (
+        arrived_bytes > HEAD_BYTES_MAX and _size_bytes(target, headers) > HEAD_BYTES_MAX
+    ):
         raise head_too_large()
-    _check_protocol(method, version, b"upgrade" in once)
-    host = once.get(b"host")
+    host = by_name.get(b"host")
+    _check_protocol(method, version, b"upgrade" in by_name)
     _check_host(host, version)
     _check_target(target, host)
-    _check_framing(method, version, once.get(b"content-length"), once.get(b"transfer-encoding"))
-    return _expects_continue(version, once.get(b"expect"))
+    _check_framing(
+        method, version, by_name.get(b"content-length"), by_name.get(b"transfer-encoding")
+    )
+    return by_name
 
 
+def _size_bytes(target: bytes, headers: Headers) -> int:
+    return len(target) + sum(len(name) + len(value) for name, value in headers)
+
+
+def _check_repeats(headers: Headers) -> None:
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in seen and name in _SINGLE:
+            raise _bad("repeated_header", f"send {_shown(name)} once")
+        seen.add(name)
+
+
+@lru_cache(64)
 def _check_protocol(method: bytes, version: str, has_upgrade: bool) -> None:
     if version not in ("1.1", "1.0"):
         raise _bad("bad_http_version", "speak HTTP/1.1 here")
@@ -98,7 +122,8 @@ def _check_framing(method: bytes, version: str, length: bytes | None, coding: by
         raise _bad("body_not_expected", f"a {method.decode()} has no body here")
 
 
-def _expects_continue(version: str, expectation: bytes | None) -> bool:
+def expects_continue(version: str, expectation: bytes | None) -> bool:
+    """Whether the client waits for a 100 before its body."""
     if expectation is None or version == "1.0":  # which knows no interim answers
         return False
     if expectation.strip().lower() != b"100-continue":

@@ -1,6 +1,5 @@
 """Who sent a request, and what that one may do. Every rule of it stands here."""
 
-from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from gateway.problems import Problem
@@ -18,9 +17,6 @@ class Signed(NamedTuple):
     nonce: str
     body_sha256: str
 
-    def is_of(self, body: bytes) -> bool:
-        return sha256(body).hexdigest() == self.body_sha256
-
     def key(self, number: int = 0) -> tuple[str, ...]:
         """Of one payload in it. No Idempotency-Key is like it: those have no spaces."""
         return ("signed request", self.key_id, self.nonce, str(number))
@@ -35,6 +31,9 @@ class Caller(NamedTuple):
     device: str | None = None
     all_tenants: bool = False
     signed: Signed | None = None
+
+    def who_signed(self, signed: Signed) -> "Caller":
+        return Caller(self.role, self.tenant, self.device, self.all_tenants, signed)
 
     @property
     def may_operate(self) -> bool:

@@ -6,6 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.auth.caller import operators_only
 from gateway.auth.mtls import certified_in
 from gateway.auth.who import Who, target_of
+from gateway.exchange import read_by_name
 from gateway.problems import Problem
 
 CALLER = "headrace.caller"
@@ -31,7 +32,7 @@ class Guard:
 
     def _admit(self, path: str, scope: Scope) -> None:
         caller = self._who.is_asking(
-            scope["method"], target_of(scope), scope["headers"], certified_in(scope)
+            scope["method"], target_of(scope), read_by_name(scope["headers"]), certified_in(scope)
         )
         if not path.startswith(_SCOPED) and not caller.may_operate:
             raise operators_only()

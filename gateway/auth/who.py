@@ -5,7 +5,6 @@ the connection itself has proved comes beside them.
 """
 
 import time
-from collections.abc import Sequence
 from typing import Protocol
 
 from starlette.types import Scope
@@ -16,15 +15,15 @@ from gateway.auth.credentials import Credentials
 from gateway.auth.json_web_token import JsonWebTokens
 from gateway.auth.mtls import Certified, Revoked
 from gateway.auth.signature import SCHEME, Signatures
+from gateway.exchange import ByName
 from gateway.problems import Problem
 
-Headers = Sequence[tuple[bytes, bytes]]
 _BEARER = b"bearer"
 
 
 class Who(Protocol):
     def is_asking(
-        self, method: str, target: bytes, headers: Headers, certified: Certified | None = None
+        self, method: str, target: bytes, headers: ByName, certified: Certified | None = None
     ) -> Caller: ...
 
 
@@ -57,9 +56,9 @@ class Known:
         self._scheme = "Bearer" if tokens or tokens_of_others else "Headrace-HMAC"
 
     def is_asking(
-        self, method: str, target: bytes, headers: Headers, certified: Certified | None = None
+        self, method: str, target: bytes, headers: ByName, certified: Certified | None = None
     ) -> Caller:
-        scheme, _, given = _authorization(headers).partition(b" ")
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         scheme, now_ms = scheme.lower(), time.time_ns() // 1_000_000
         caller: Caller | None
         if certified is not None and self._revoked is not None:  # no header says otherwise
@@ -102,9 +101,3 @@ def unauthenticated(method: str, scheme: str) -> Problem:
         outcome="definite" if method == "POST" else None,
         headers={"www-authenticate": f'{scheme} realm="headrace"'},
     )
-
-
-def _authorization(headers: Headers) -> bytes:
-    """Nothing where there is none, or two that might say two things."""
-    given = [value for name, value in headers if name == b"authorization"]
-    return given[0] if len(given) == 1 else b""

@@ -13,8 +13,8 @@ def refuse_others(caller: Caller, entity_id: str) -> None:
         raise not_your_id(caller)
 
 
-def refuse_other_body(caller: Caller, body: bytes) -> None:
-    if caller.signed is not None and not caller.signed.is_of(body):
+def refuse_other_body(caller: Caller, body_sha256: str) -> None:
+    if caller.signed is not None and caller.signed.body_sha256 != body_sha256:
         raise other_body()
 
 

@@ -156,7 +156,7 @@ def test_a_bad_line_is_told_by_its_number_and_the_others_are_written(gateway: Ga
 
 
 def test_no_more_of_a_batch_is_looked_at_than_may_be_taken() -> None:
-    head = read_head([(b"idempotency-key", b"k")])
+    head = read_head({b"idempotency-key": b"k"})
     frames = iter([*[Problem(400, "bad", "bad")] * 3, *[None] * 1000])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "frames", lambda *_: frames)

@@ -90,7 +90,7 @@ def test_an_idempotency_key_that_is_not_visible_ascii_is_refused(
 
 def test_two_idempotency_keys_are_refused(gateway: Gateway) -> None:
     answer = gateway.post(headers=[("idempotency-key", "a"), ("idempotency-key", "b")])
-    _refused(gateway, answer, 400, "bad_idempotency_key")
+    _refused(gateway, answer, 400, "repeated_header")
 
 
 @pytest.mark.parametrize("entity_id", ["a", "A1._:@-z", "9" * 128, "area%3A7"])

@@ -65,7 +65,8 @@ class Parts:
         )
 
     def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:
-        request = Request(method, b"/v1/telemetry/d", [*HEADERS, *more], "127.0.0.1")
+        headers = [*HEADERS, *more]
+        request = Request(method, b"/v1/telemetry/d", headers, dict(headers), "127.0.0.1")
         return Post(self.ingest, request, self.connection, True, waits)
 
     def is_idle(self) -> bool:

@@ -1,10 +1,23 @@
 import pytest
 
 from gateway.problems import Problem
-from gateway.request_rules import HEAD_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX, Headers, judge
+from gateway.request_rules import (
+    HEAD_BYTES_MAX,
+    HEADERS_MAX,
+    TARGET_BYTES_MAX,
+    Headers,
+    expects_continue,
+    judge,
+)
 
 HOST = (b"host", b"gateway")
 LENGTH = (b"content-length", b"9")
+
+
+def read(method: bytes, version: str, target: bytes, headers: Headers) -> bool:
+    """Whether the client waits for a 100."""
+    by_name = judge(method, version, target, headers, HEAD_BYTES_MAX + 1)
+    return expects_continue(version, by_name.get(b"expect"))
 
 
 def _refusal(
@@ -14,23 +27,23 @@ def _refusal(
     target: bytes = b"/v1/telemetry/device-0001",
 ) -> tuple[int, str]:
     with pytest.raises(Problem) as refused:
-        judge(method, version, target, headers)
+        read(method, version, target, headers)
     assert refused.value.outcome == "definite"
     assert refused.value.ends_connection
     return refused.value.status, refused.value.code
 
 
 def test_an_ordinary_request_is_taken_and_expects_nothing() -> None:
-    assert not judge(b"POST", "1.1", b"/v1/telemetry/a", [HOST, LENGTH])
-    assert not judge(b"POST", "1.1", b"/v1/t", [HOST, (b"transfer-encoding", b"Chunked ")])
-    assert not judge(b"POST", "1.0", b"/v1/t", [LENGTH])
-    assert not judge(b"GET", "1.1", b"/state/a?meta=true", [HOST, (b"content-length", b"0")])
+    assert not read(b"POST", "1.1", b"/v1/telemetry/a", [HOST, LENGTH])
+    assert not read(b"POST", "1.1", b"/v1/t", [HOST, (b"transfer-encoding", b"Chunked ")])
+    assert not read(b"POST", "1.0", b"/v1/t", [LENGTH])
+    assert not read(b"GET", "1.1", b"/state/a?meta=true", [HOST, (b"content-length", b"0")])
 
 
 def test_an_expectation_is_told_to_an_http_1_1_client_alone() -> None:
     headers = [HOST, LENGTH, (b"expect", b"100-Continue")]
-    assert judge(b"POST", "1.1", b"/", headers)
-    assert not judge(b"POST", "1.0", b"/", headers)
+    assert read(b"POST", "1.1", b"/", headers)
+    assert not read(b"POST", "1.0", b"/", headers)
 
 
 @pytest.mark.parametrize("value", [b"", b"200-ok", b"100-continue, 100-continue"])
@@ -38,8 +51,11 @@ def test_other_expectations_fail(value: bytes) -> None:
     assert _refusal(HOST, LENGTH, (b"expect", value)) == (417, "expectation_failed")
 
 
-@pytest.mark.parametrize("header", [HOST, LENGTH, (b"expect", b"100-continue")])
-def test_what_frames_or_routes_comes_once(header: tuple[bytes, bytes]) -> None:
+SAID = [(b"content-type", b"application/json"), (b"idempotency-key", b"k")]
+
+
+@pytest.mark.parametrize("header", [HOST, LENGTH, (b"expect", b"100-continue"), *SAID])
+def test_what_frames_or_decides_over_an_event_comes_once(header: tuple[bytes, bytes]) -> None:
     assert _refusal(header, header) == (400, "repeated_header")
 
 
@@ -82,7 +98,7 @@ def test_there_is_no_connect_and_no_upgrade() -> None:
     "host", [b"gateway", b"a_b.example:8080", b"10.0.0.1", b"[::1]", b"[fe80::1]:80", b"gateway:"]
 )
 def test_a_host_is_a_name_or_an_address_and_a_port(host: bytes) -> None:
-    judge(b"GET", "1.1", b"/", [(b"host", host)])
+    read(b"GET", "1.1", b"/", [(b"host", host)])
 
 
 @pytest.mark.parametrize(
@@ -95,14 +111,14 @@ def test_any_other_host_is_refused(host: bytes) -> None:
 
 def test_only_http_1_0_may_leave_the_host_out() -> None:
     assert _refusal(method=b"GET") == (400, "bad_host")
-    judge(b"GET", "1.0", b"/", [])
+    read(b"GET", "1.0", b"/", [])
 
 
 @pytest.mark.parametrize(
     "target", [b"/", b"/state/a.b_c:d@e?x=%20&y", b"http://gateway/x", b"HTTPS://Gateway/"]
 )
 def test_a_target_is_a_path_or_names_the_host(target: bytes) -> None:
-    judge(b"GET", "1.1", target, [HOST])
+    read(b"GET", "1.1", target, [HOST])
 
 
 @pytest.mark.parametrize(
@@ -138,11 +154,11 @@ def test_any_other_target_is_refused(target: bytes) -> None:
 
 def test_what_is_too_long_is_refused() -> None:
     many: Headers = [(b"x", b"")] * (HEADERS_MAX - 1)
-    judge(b"GET", "1.1", b"/", [HOST, *many])
+    read(b"GET", "1.1", b"/", [HOST, *many])
     assert _refusal(HOST, *many, *many[:1], method=b"GET") == (431, "head_too_large")
     left = HEAD_BYTES_MAX - len(b"/" + b"host" + b"gateway" + b"x")
-    judge(b"GET", "1.1", b"/", [HOST, (b"x", b"y" * left)])
+    read(b"GET", "1.1", b"/", [HOST, (b"x", b"y" * left)])
     assert _refusal(HOST, (b"x", b"y" * (left + 1)), method=b"GET") == (431, "head_too_large")
     longest = b"/".ljust(TARGET_BYTES_MAX, b"x")
-    judge(b"GET", "1.1", longest, [HOST])
+    read(b"GET", "1.1", longest, [HOST])
     assert _refusal(HOST, method=b"GET", target=longest + b"x") == (414, "target_too_long")

@@ -203,3 +203,38 @@ def test_the_batches_of_the_readme_run_as_they_stand(gateway: Gateway, served: S
         (b"device-0011", b'{"value": 5}'),
         (b"device-0012", b'{"value": 6}'),
     ]
+
+
+def _post_to(entity_id: str, body: bytes) -> bytes:
+    head = _head(f"Content-Length: {len(body)}")
+    return head.replace(b"device-0001", entity_id.encode()) + body
+
+
+def test_a_head_that_is_sent_again_is_the_same_request(gateway: Gateway, served: Served) -> None:
+    """Alone, in halves, and with another one before or behind it."""
+    both = _post_to("a", b"3") + _post_to("b", b"4")
+    sent = [[both], [_post_to("a", b"5")], [_post_to("b", b"6")], [both], [_post_to("a", b"7")]]
+    sent += [[_post_to("a", b"8")[:30], _post_to("a", b"8")[30:]], [both[:-1], both[-1:]]]
+    with served.connect() as connection:
+        for parts in sent:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(0.02)
+            for _ in range(b"".join(parts).count(b"POST")):
+                assert _answer(connection)[0] == 202
+    written = b"".join(record.key + record.value for record in gateway.log.records)
+    assert written == b"a3b4a5b6a3b4a7a8a3b4"
+
+
+def test_a_head_that_was_taken_is_refused_when_the_log_is_not_well(
+    gateway: Gateway, served: Served
+) -> None:
+    with served.connect() as connection:
+        connection.sendall(_post_to("a", b"1"))
+        assert _answer(connection)[0] == 202
+        gateway.log.failure = NotWritten("kafka_unreachable", "Kafka is away")
+        connection.sendall(_post_to("a", b"2"))
+        assert _answer(connection)[0] == 503
+        gateway.log.failure = None
+        connection.sendall(_post_to("a", b"3"))
+        assert _answer(connection)[0] == 202

@@ -1,5 +1,6 @@
 """What is published of a topic is what the code writes there."""
 
+from hashlib import sha256
 from typing import Any, NotRequired
 
 import jsonschema_rs
@@ -44,9 +45,11 @@ def keeps_headers(message: Message, headers: list[Header]) -> bool:
 
 def gateway_headers(body: bytes, tenant: str = "") -> list[Header]:
     trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    head = read_head([(b"content-type", b"application/json"), (b"traceparent", trace)])
+    head = read_head({b"content-type": b"application/json", b"traceparent": trace})
     item = Item("device-0001", body, None)
-    return record_of(item, "telemetry", "2023-11-14T22:13:20.000Z", head.kept, tenant)[1].headers
+    digest = sha256(body).hexdigest()
+    received_at = "2023-11-14T22:13:20.000Z"
+    return record_of(item, "telemetry", received_at, head.kept, tenant, digest)[1].headers
 
 
 def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}', tenant: str = "") -> Outgoing:

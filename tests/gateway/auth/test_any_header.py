@@ -60,5 +60,5 @@ def test_it_lets_nobody_in_and_never_fails(known: Known, header: bytes) -> None:
     if given_in(header) in map(given_in, GOOD):
         return  # put together again as it was
     with pytest.raises(Problem) as raised:
-        known.is_asking("POST", b"/v1/telemetry/device-0001", [(b"authorization", header)])
+        known.is_asking("POST", b"/v1/telemetry/device-0001", {b"authorization": header})
     assert raised.value.code == "unauthenticated"
