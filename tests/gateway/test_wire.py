@@ -220,8 +220,9 @@ def test_a_head_that_is_sent_again_is_the_same_request(gateway: Gateway, served:
             for part in parts:
                 connection.sendall(part)
                 time.sleep(0.02)
-            for _ in range(b"".join(parts).count(b"POST")):
-                assert _answer(connection)[0] == 202
+            answers = b""
+            while answers.count(b"HTTP/1.1 202") < b"".join(parts).count(b"POST"):
+                answers += _some(connection)
     written = b"".join(record.key + record.value for record in gateway.log.records)
     assert written == b"a3b4a5b6a3b4a7a8a3b4"
 
