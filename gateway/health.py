@@ -15,6 +15,8 @@ from starlette.routing import BaseRoute
 
 from gateway import ledger_seen
 from gateway.health_report import Observation, report
+from gateway.job_metrics import job_metrics
+from gateway.job_status import job_status
 from gateway.node import Node
 from gateway.outcomes import Log
 from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
@@ -97,6 +99,10 @@ class Health:
     def ledger(self) -> Iterator[Metric]:
         said = self.view.values(JOB_STATUS_TOPIC).get(ledger_seen.KEEPER)
         return ledger_seen.metrics(said, time.time_ns() // 1_000_000)
+
+    def jobs_metrics(self) -> Iterator[Metric]:
+        said, now_ms = self.view.values(JOB_STATUS_TOPIC), time.time_ns() // 1_000_000
+        return job_metrics({job: job_status(said.get(job.encode()), now_ms) for job in self.jobs})
 
     async def _look_at_kafka(self, probe: KafkaProbe) -> None:
         while True:

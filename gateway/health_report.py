@@ -3,17 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import orjson
-
 from gateway import VERSION, ledger_seen
+from gateway.job_status import JobStatus, SaidBreaker, job_status
 from gateway.probes import KafkaSeen, Seen
 from gateway.spool import SpoolState
 from gateway.state_view import Progress
 from shared.timestamps import to_rfc3339
 from shared.topology import JOB_STATUS_TOPIC
 
-# they speak every two seconds
-SILENT_MAX_MS = 5_000
 _VIEW_LAG_MAX_MS = 5_000
 _MASTER_AGE_MAX_S = 300.0
 
@@ -36,7 +33,7 @@ class Observation(NamedTuple):
 
 
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
-    statuses = {job: _status_of(job, seen) for job in jobs}
+    statuses = {job: job_status(seen.job_statuses.get(job.encode()), seen.at_ms) for job in jobs}
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
@@ -47,7 +44,13 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         "ledger:difference": ledger_seen.check(
             seen.job_statuses.get(ledger_seen.KEEPER), seen.at_ms
         ),
-        **{f"job:{job}": _job(status, seen.at_ms) for job, status in statuses.items()},
+        **{f"job:{job}": _job(status) for job, status in statuses.items()},
+        **{
+            f"breaker:{job}:{store}": _breaker(breaker)
+            for job, status in statuses.items()
+            if status is not None
+            for store, breaker in status.breakers.items()
+        },
         **{f"lane:{lane}": _lane(lane, seen.kafka) for lane in lanes},
     }
     time = to_rfc3339(seen.at_ms)
@@ -99,8 +102,8 @@ def _spool(spool: SpoolState) -> Check:
     return _check("warn" if said else "pass", spool.records, "records", "; ".join(said))
 
 
-def _master_data(relay: Mapping[str, Any] | None, now_ms: int) -> dict[str, Check]:
-    as_of_ms = (relay or {}).get("master_as_of_ms")
+def _master_data(relay: JobStatus | None, now_ms: int) -> dict[str, Check]:
+    as_of_ms = relay.said.get("master_as_of_ms") if relay else None
     if not isinstance(as_of_ms, int):
         return {}
     age_s = round(max(0, now_ms - as_of_ms) / 1000, 1)
@@ -120,27 +123,31 @@ def _view(seen: Observation) -> Check:
     return _check("warn" if output else "pass", lag_ms, "ms", output)
 
 
-def _status_of(job: str, seen: Observation) -> Mapping[str, Any] | None:
-    try:
-        status = orjson.loads(seen.job_statuses[job.encode()])
-    except (KeyError, ValueError):
-        return None
-    return status if isinstance(status, dict) and isinstance(status.get("at_ms"), int) else None
-
-
-def _job(status: Mapping[str, Any] | None, at_ms: int) -> Check:
+def _job(status: JobStatus | None) -> Check:
     if status is None:
         return _check("warn", None, "s", "no sign of life yet")
-    lag = status.get("lag_s"), "s"
-    if lag[0] is None and status.get("lag_records") is not None:
-        lag = status["lag_records"], "records"
-    silent_ms = at_ms - status["at_ms"]
-    if silent_ms > SILENT_MAX_MS:
-        return _check("warn", *lag, f"no sign of life for {silent_ms // 1000} s")
-    state, detail = str(status.get("state")), str(status.get("detail") or "")
-    if state == "running":
-        return _check("pass", *lag, detail)
-    return _check("warn", *lag, f"{state}: {detail}" if detail else state)
+    lag = {
+        name: value
+        for name, value in (("lag_records", status.lag_records), ("lag_s", status.lag_s))
+        if value is not None
+    }
+    return {**_sign_of_life(status), **lag}
+
+
+def _sign_of_life(status: JobStatus) -> Check:
+    lag = (status.lag_records, "records") if status.lag_s is None else (status.lag_s, "s")
+    if status.is_silent:
+        return _check("warn", *lag, f"no sign of life for {status.silent_ms // 1000} s")
+    if status.state == "running":
+        return _check("pass", *lag, status.detail)
+    return _check("warn", *lag, f"{status.state}: {status.detail}".removesuffix(": "))
+
+
+def _breaker(breaker: SaidBreaker) -> Check:
+    if breaker.state == "closed":
+        return _check("pass", None, "", "closed")
+    since = "" if breaker.since_ms is None else f" since {to_rfc3339(breaker.since_ms)}"
+    return _check("warn", None, "", f"{breaker.state}{since}: {breaker.reason}")
 
 
 def _lane(lane: str, kafka: KafkaSeen) -> Check:

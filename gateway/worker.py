@@ -61,6 +61,7 @@ def build(
     metrics.add_counter(PRODUCER_REPLACEMENTS, raw_log.replacements)
     metrics.add_gauge(WORKERS_READY, lambda: log.is_healthy() and not node.is_ending)
     metrics.add_families(health.ledger)
+    metrics.add_families(health.jobs_metrics)
     background.append(metrics)
     return create_app(
         settings,

@@ -119,6 +119,9 @@ class EventType:
     # one for each former shape of `data`, the oldest first, that makes the next one of it. Events
     # are kept for ever as they were written; whoever reads one sees it in today's shape
     upcasters: tuple[Callable[[Fields], Fields], ...] = ()
+    # its completions come once or, where the relay dies with them under way, never. Otherwise they
+    # come at least once, always under the same id
+    completed_at_most_once: bool = False
 
     @property
     def shape(self) -> int:

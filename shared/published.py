@@ -300,6 +300,17 @@ def _job_status() -> Message:
             at_times={
                 "master_as_of_ms": {"type": ["integer", "null"]},
                 "ledger": {"type": "object", "description": "what became of payloads, and when"},
+                "breakers": {
+                    "type": "object",
+                    "description": "by store: closed, half-open, or open and the job pauses",
+                    "additionalProperties": _object(
+                        {
+                            "state": {"enum": ["closed", "open", "half-open"]},
+                            "since_ms": {"type": ["integer", "null"]},
+                            "reason": _TEXT,
+                        }
+                    ),
+                },
             },
         ),
     )

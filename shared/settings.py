@@ -270,6 +270,9 @@ class JobSettings(Settings):
     master_age_max_s: float = Field(
         86_400.0, gt=0, description="older last-known master data pauses enrich"
     )
+    slow_after_s: float = Field(
+        10.0, ge=1, description="an answer of PostgreSQL or Kafka that takes longer counts as none"
+    )
 
     @property
     def checkpoints(self) -> Path:

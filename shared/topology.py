@@ -172,12 +172,20 @@ class Flow:
             lines += ["", f"{job.name}: {job.does}"]
             lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
             lines += [f"  looks up    {topic}" for topic in job.looks_up]
-            lines += [f"  emits       {topic}" for topic in job.emits]
+            lines += [f"  emits       {self._marked(topic)}" for topic in job.emits]
             lines += [f"  waits in    {topic}" for topic in job.waits_in]
             lines += [f"  parks in    {topic}" for topic in job.parks_in]
         lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
         lines += [f"who may ask the gateway stands on {CREDENTIAL_TOPIC}"]
         return "\n".join(lines)
+
+    def _marked(self, topic: str) -> str:
+        return f"{topic} (at most once)" if topic in self.at_most_once_topics else topic
+
+    @property
+    def at_most_once_topics(self) -> frozenset[str]:
+        """Everything else comes at least once."""
+        return frozenset(t.completion_topic for t in self.event_types if t.completed_at_most_once)
 
     def topics(self) -> tuple[Topic, ...]:
         for_ever = {**_LOG_TIME, **_FOR_EVER}

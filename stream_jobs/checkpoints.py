@@ -1,17 +1,25 @@
 """What the jobs have read, as their checkpoints say, against what the flow lets them read."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
 from shared.topology import Flow
+
+Offsets = dict[str, dict[int, int]]
+
+
+class Read(NamedTuple):
+    done: Offsets  # up to here all is written
+    planned: Offsets  # up to here the batch goes that may have to run again
 
 
 def why_not(checkpoints: Path, flow: Flow) -> str | None:
     """Why this flow cannot go on from these checkpoints; None where it can. A flow may grow. Of a
     topic that it no longer reads Spark says that data was lost, at each restart again."""
     for job in flow.jobs():
-        gone = sorted(_topics_read(checkpoints / job.name) - set(job.ignited_by))
+        gone = sorted(offsets_of(checkpoints / job.name).planned.keys() - set(job.ignited_by))
         if gone:
             others = f" and {len(gone) - 1} more" if gone[1:] else ""
             return (
@@ -21,12 +29,27 @@ def why_not(checkpoints: Path, flow: Flow) -> str | None:
     return None
 
 
-def _topics_read(checkpoint: Path) -> set[str]:
+def offsets_of(checkpoint: Path) -> Read:
     """Empty where it cannot be told: then it is for Spark to judge."""
-    batches = [path for path in (checkpoint / "offsets").glob("*") if path.name.isdecimal()]
-    newest = max(batches, key=lambda path: int(path.name), default=None)
+    planned = _batches(checkpoint / "offsets")
+    done = [batch for batch in _batches(checkpoint / "commits") if batch in planned]
+    return Read(
+        _offsets(checkpoint, max(done)) if done else {},
+        _offsets(checkpoint, max(planned)) if planned else {},
+    )
+
+
+def _batches(log: Path) -> list[int]:
+    return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]
+
+
+def _offsets(checkpoint: Path, batch: int) -> Offsets:
+    """Kafka's are the last line."""
     try:
-        offsets = orjson.loads(newest.read_bytes().splitlines()[-1]) if newest else {}
-    except (OSError, ValueError, IndexError):
-        return set()
-    return set(offsets) if isinstance(offsets, dict) else set()
+        read = orjson.loads((checkpoint / "offsets" / str(batch)).read_bytes().splitlines()[-1])
+        return {
+            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in read.items()
+        }
+    except (OSError, ValueError, IndexError, AttributeError):
+        return {}

@@ -31,6 +31,7 @@ class EnrichTask(NamedTuple):
     kafka: KafkaAccess
     master_age_max_s: float
     postgres_url: str
+    slow_after_s: float
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         enrich = _enricher(self.flow)
@@ -56,7 +57,7 @@ def _master_view(task: EnrichTask) -> MasterView:
 
 @cache
 def _fresh_fields(task: EnrichTask) -> FreshFields:
-    return FreshFields(load_flow(task.flow), task.postgres_url)
+    return FreshFields(load_flow(task.flow), task.postgres_url, task.slow_after_s)
 
 
 def _payloads(batch: pa.RecordBatch) -> Iterator[Payload]:
@@ -83,6 +84,7 @@ def task(settings: JobSettings) -> EnrichTask:
         settings.kafka,
         settings.master_age_max_s,
         settings.postgres_url.get_secret_value(),
+        settings.slow_after_s,
     )
 
 

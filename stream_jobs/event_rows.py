@@ -13,9 +13,11 @@ from shared.envelope import Header, Position
 from shared.event_reader import EventReader, NoEvent
 from shared.ids import derived_event_id
 from shared.json_text import holds_nul
+from shared.model import Fields
 from shared.topology import Flow
 
 _BIGINT_END = 1 << 63
+_INDEXED_BYTES_MAX = 2_000  # PostgreSQL takes a few hundred more
 _SHA256 = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -111,6 +113,8 @@ class RowMaker:
 
     def _event_row(self, record: LogRecord) -> EventRow:
         event = self.events.read(record.position, record.key, _json_value(record))
+        _indexable(event.id, "the event's id")
+        _indexable(event.entity_id, "the entity's id")
         return EventRow(
             record=record,
             event_id=event.id,
@@ -120,7 +124,7 @@ class RowMaker:
             arrived_ms=event.arrived_ms,
             origin=str(event.origin),
             payload_sha256=_payload_sha256(record.headers),
-            data=orjson.dumps(event.data).decode(),
+            data=_data(event.data),
             completion_topic=self.completion_by_type[event.type],
             completion_headers=_completion_headers(event, record.headers),
             ledger_place=(
@@ -150,6 +154,7 @@ def _state_row(record: LogRecord, entity: str) -> StateRow | GoneRow:
         raise _UnfitError("no_snapshot", str(error)) from error
     if "\0" in entity_id:
         raise _UnfitError("nul_in_text", "the key holds a NUL character")
+    _indexable(entity_id, "the key")
     if record.value is None:
         return GoneRow(record, entity, entity_id)
     value = _json_value(record)
@@ -181,6 +186,24 @@ def _json_value(record: LogRecord) -> bytes:
     if holds_nul(record.value):
         raise _UnfitError("nul_in_text", r"the value holds \u0000, which no row can")
     return record.value
+
+
+def _data(data: Fields) -> str:
+    """An upcaster may have put into it what the record did not hold."""
+    try:
+        text = orjson.dumps(data)
+    except (TypeError, ValueError) as error:
+        raise _UnfitError("not_writable", f"the data cannot be written as JSON: {error}") from error
+    if holds_nul(text):
+        raise _UnfitError("nul_in_text", r"the data holds \u0000, which no row can")
+    return text.decode()
+
+
+def _indexable(text: str, what: str) -> None:
+    if (size := len(text.encode())) > _INDEXED_BYTES_MAX:
+        raise _UnfitError(
+            "id_too_long", f"{what} has {size} bytes, an index takes {_INDEXED_BYTES_MAX}"
+        )
 
 
 def _payload_sha256(headers: list[Header]) -> str | None:

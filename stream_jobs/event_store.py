@@ -15,10 +15,17 @@ from shared.topology import dead_letter_topic
 from stream_jobs import store
 from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
 from stream_jobs.outbox import header_rows
-from stream_jobs.store import Connection, RowRefusedError, StoreAwayError, judged_errors
+from stream_jobs.store import (
+    Connection,
+    RowRefusedError,
+    StoreAwayError,
+    StoreSlowError,
+    judged_errors,
+)
 
 CHUNK_ROWS_MAX = 2_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
+_SLOW_ROWS_MIN = 50
 _ATTEMPTS = 3
 _RETRY_AFTER_S = 0.2
 
@@ -26,9 +33,9 @@ _INSERT_EVENTS = f"""
     WITH given AS MATERIALIZED (
         SELECT * FROM unnest(
             %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[],
-            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
         ) AS given (event_id, type, entity_id, time_ms, arrived_ms,
-                    origin, position, payload_sha256, data, topic, headers)
+                    origin, position, payload_sha256, data, topic, told, headers)
     ), inserted AS (
         INSERT INTO headrace.event
             (event_id, type, entity_id, event_time, arrived_at, origin, position,
@@ -39,15 +46,13 @@ _INSERT_EVENTS = f"""
                origin, position, payload_sha256, data::jsonb
         FROM given
         ON CONFLICT (event_id) DO NOTHING
-        RETURNING event_id, row_key, headrace.rfc3339(stored_at) AS stored_at
-    )
+        RETURNING event_id, row_key
+    ), stored AS MATERIALIZED (SELECT headrace.rfc3339(now()) AS at)
     INSERT INTO headrace.outbox (topic, key, value, headers)
     SELECT topic, convert_to(entity_id, 'UTF8'),
-           convert_to(json_build_object(
-               'row_key', row_key, 'event_id', event_id, 'type', type,
-               'entity_id', entity_id, 'stored_at', stored_at)::text, 'UTF8'),
-           headers::jsonb || jsonb_build_array(jsonb_build_array('{TIME}', stored_at))
-    FROM inserted JOIN given USING (event_id) ORDER BY row_key
+           convert_to('{{"row_key" : ' || row_key || told || at || '"}}', 'UTF8'),
+           (left(headers, -1) || ', ["{TIME}", "' || at || '"]]')::jsonb
+    FROM inserted JOIN given USING (event_id) CROSS JOIN stored ORDER BY row_key
 """
 # A statement of its own, after the insert: only so it sees a row that another task's insert,
 # which this one had to wait for, has put there.
@@ -131,18 +136,35 @@ def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 class EventStore:
     """One connection, made when it is needed and again when it is lost."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, slow_after_s: float = store.SLOW_AFTER_S) -> None:
         self._url = url
+        self._slow_after_s = slow_after_s
+        self._rows_max = CHUNK_ROWS_MAX
         self._connection: Connection | None = None
 
     def write(self, rows: Sequence[Row]) -> Written:
-        """StoreAwayError after a few attempts: nothing is lost by calling it again later."""
+        """StoreAwayError after a few attempts: nothing is lost by calling it again later. A store
+        that is slow gets fewer rows at once, until it does them in time."""
+        written, done = Written(), 0
+        while done < len(rows):
+            part = rows[done : done + self._rows_max]
+            begun_s = time.monotonic()
+            written += self._write_part(part)
+            done += len(part)
+            if time.monotonic() - begun_s < self._slow_after_s / 4:  # twice as many go in time, too
+                self._rows_max = min(self._rows_max * 2, CHUNK_ROWS_MAX)
+        return written
+
+    def _write_part(self, rows: Sequence[Row]) -> Written:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._write_or_split(rows)
-            except StoreAwayError:
+            except StoreAwayError as away:
                 # also where the connection broke in COMMIT: whatever became of it, again is right
                 self.close()
+                if isinstance(away, StoreSlowError):
+                    self._rows_max = max(len(rows) // 2, _SLOW_ROWS_MIN)
+                    raise
                 if attempt == _ATTEMPTS:
                     raise
             time.sleep(_RETRY_AFTER_S * attempt)
@@ -167,7 +189,7 @@ class EventStore:
 
     def _write_together(self, rows: Sequence[Row]) -> Written:
         if self._connection is None:
-            self._connection = store.connect(self._url, "persist")
+            self._connection = store.connect(self._url, "persist", self._slow_after_s)
         given: list[EventRow] = []
         events: dict[str, EventRow] = {}
         states: dict[tuple[str, str], StateRow] = {}
@@ -185,7 +207,12 @@ class EventStore:
                     gone[row.entity, row.id] = row
                 case DeadLetter():
                     letters.setdefault(row.id, row)
-        with judged_errors(), self._connection.transaction():
+        with (
+            # the server's own limit, for each of a few statements, comes first
+            store.answered_within(self._connection, self._slow_after_s * 2),
+            judged_errors(),
+            self._connection.transaction(),
+        ):
             inserted = self._insert_events(events.values())
             verdicts: list[int] = [Verdict.STORED] * len(given)
             if inserted < len(given):
@@ -214,6 +241,7 @@ class EventStore:
                 row.payload_sha256,
                 row.data,
                 row.completion_topic,
+                _told(row),
                 json.dumps(header_rows(row.completion_headers)),
             )
             for row in rows
@@ -281,6 +309,13 @@ class EventStore:
         assert self._connection is not None
         columns = [list(column) for column in zip(*rows, strict=True)]
         return self._connection.execute(statement.encode(), [*columns, *more]).rowcount
+
+
+def _told(row: EventRow) -> str:
+    """A completion's value but for what only the store knows: building JSON there takes a third of
+    the statement's time."""
+    ids = {"event_id": row.event_id, "type": row.type, "entity_id": row.entity_id}
+    return f', {json.dumps(ids, separators=(", ", " : "))[1:-1]}, "stored_at" : "'
 
 
 def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None:

@@ -21,7 +21,7 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # the last line of a Python traceback; where it stands in a module is in the log
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
 _REASON_CHARS_MAX = 300
-_NAMED = re.compile(r"(StaleMasterDataError|StoreAwayError|LeaseEndedError): (.+)")
+_NAMED = re.compile(r"(StaleMasterDataError|StoreAwayError|StoreSlowError|LeaseEndedError): (.+)")
 _OTHER_COPY = re.compile(r"AnotherCopyError: (.+)")
 
 
@@ -30,6 +30,7 @@ class Failure(NamedTuple):
     waits: bool  # for something outside that will come back
     reason: str
     other_copy: bool = False
+    store_away: bool = False
 
 
 def judge(message: str, causes: str = "") -> Failure:
@@ -39,7 +40,12 @@ def judge(message: str, causes: str = "") -> Failure:
         return Failure(stops=True, waits=False, reason=other.group(1).strip(), other_copy=True)
     named = _NAMED.search(message)
     if named:
-        return Failure(stops=False, waits=True, reason=named.group(2).strip())
+        return Failure(
+            stops=False,
+            waits=True,
+            reason=named.group(2).strip(),
+            store_away=named.group(1).startswith("Store"),
+        )
     conditions = _CONDITION.findall(message)
     for condition in conditions:
         damaged = condition.startswith(_DAMAGED_STATE[0]) and _DAMAGED_STATE[1] in causes

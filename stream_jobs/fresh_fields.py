@@ -16,8 +16,11 @@ from stream_jobs.enrichment import Payload
 class FreshFields:
     """Raises StoreAwayError where the store does not answer: then the batch has to wait."""
 
-    def __init__(self, flow: Flow, postgres_url: str) -> None:
+    def __init__(
+        self, flow: Flow, postgres_url: str, slow_after_s: float = store.SLOW_AFTER_S
+    ) -> None:
         self._url = postgres_url
+        self._slow_after_s = slow_after_s
         self._by_topic = {e.topic: e.fresh for e in flow.endpoints if e.fresh}
         self._connection: store.Connection | None = None
 
@@ -49,9 +52,12 @@ class FreshFields:
 
     def _ask(self, query: sql.Composed, ids: list[str]) -> list[tuple[Any, ...]]:
         try:
-            with store.judged_errors():
-                if self._connection is None:
-                    self._connection = store.connect(self._url, "enrich")
+            if self._connection is None:
+                self._connection = store.connect(self._url, "enrich", self._slow_after_s)
+            with (
+                store.answered_within(self._connection, self._slow_after_s * 2),
+                store.judged_errors(),
+            ):
                 return self._connection.execute(query, (ids,)).fetchall()
         except store.StoreAwayError:
             self.close()

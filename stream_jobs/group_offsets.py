@@ -15,10 +15,16 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from shared.settings import Settings
+from stream_jobs.checkpoints import Offsets
 
 _TIMEOUT_S = 5.0
 
-Offsets = dict[str, dict[int, int]]
+Partition = tuple[str, int]
+
+
+class Range(NamedTuple):
+    start: int
+    end: int
 
 
 class Committed(NamedTuple):
@@ -31,7 +37,7 @@ class Committed(NamedTuple):
 
 class GroupOffsets:
     def __init__(self, settings: Settings, job: str, topics: Sequence[str] = ()) -> None:
-        self._topics = topics
+        self.topics = topics
         self._answers: list[KafkaError | None] = []
         self._consumer = Consumer(
             {
@@ -64,7 +70,7 @@ class GroupOffsets:
 
     def committed(self) -> Committed:
         found = Committed({}, set(), False)
-        for place in self._consumer.committed(self._partitions(self._topics), _TIMEOUT_S):
+        for place in self._consumer.committed(self._partitions(self.topics), _TIMEOUT_S):
             if place.error is not None:
                 raise KafkaException(place.error)
             at = place.offset
@@ -76,13 +82,12 @@ class GroupOffsets:
             found.offsets.setdefault(place.topic, {})[place.partition] = at
         return found
 
-    def lag_records(self) -> int:
-        """How many records the job has not finished, over all partitions of its topics."""
-        lag = 0
-        for place in self._consumer.committed(self._partitions(self._topics), _TIMEOUT_S):
-            start, end = self._consumer.get_watermark_offsets(place, _TIMEOUT_S)
-            lag += end - max(place.offset, start)  # a negative offset says that there is none
-        return lag
+    def ranges(self) -> dict[Partition, Range]:
+        """Where the partitions of the job's topics begin and end."""
+        return {
+            (at.topic, at.partition): Range(*self._consumer.get_watermark_offsets(at, _TIMEOUT_S))
+            for at in self._partitions(self.topics)
+        }
 
     def ever_written(self, topics: Sequence[str]) -> int:
         """Records, those included that compaction has taken away."""

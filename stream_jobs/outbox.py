@@ -1,11 +1,12 @@
 """The outbox as its relay sees it: rows to send, in order, until they are sent."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from shared.envelope import Header
-from stream_jobs.store import Connection, judged_errors
+from stream_jobs.store import SLOW_AFTER_S, Connection, answered_within, judged_errors
 
 _CHANNEL = "headrace_outbox"
 _ONE_RELAY_AT_A_TIME = 4_729_018_802
@@ -31,8 +32,14 @@ class Depth(NamedTuple):
 class Outbox:
     """Every method raises StoreAwayError where PostgreSQL does not answer."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, slow_after_s: float = SLOW_AFTER_S) -> None:
         self._connection = connection
+        self._slow_after_s = slow_after_s
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        with answered_within(self._connection, self._slow_after_s * 2), judged_errors():
+            yield
 
     def take_lead(self) -> bool:
         """True for one relay at a time, until its connection ends."""
@@ -67,7 +74,7 @@ class Outbox:
                       WHERE {condition} ORDER BY seq LIMIT %s) AS first_rows
             ) AS counted
             WHERE coalesce(bytes_before, 0) < %s ORDER BY seq"""
-        with judged_errors(), self._connection.cursor(binary=True) as cursor:
+        with self._asking(), self._connection.cursor(binary=True) as cursor:
             cursor.execute(query.encode(), (argument, limit, _BATCH_BYTES_MAX))
             return [
                 OutboxRow(seq, topic, key, value, header_pairs(headers))
@@ -75,11 +82,11 @@ class Outbox:
             ]
 
     def remove(self, seqs: list[int]) -> None:
-        with judged_errors():
+        with self._asking():
             self._connection.execute("DELETE FROM headrace.outbox WHERE seq = ANY(%s)", (seqs,))
 
     def depth(self) -> Depth:
-        with judged_errors():
+        with self._asking():
             row = self._connection.execute(
                 """SELECT counted.rows,
                           coalesce((SELECT max(seq) - min(seq) + 1 FROM headrace.outbox), 0),

@@ -4,6 +4,7 @@ The store being away is no event's fault: the batch waits and runs again. Any ba
 in part or whole: what is stored already is passed over.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs import arrow_records, store
+from stream_jobs.breaker import Breaker
 from stream_jobs.event_rows import LogRecord, Row, RowMaker
 from stream_jobs.event_store import EventStore, Written, chunks
 from stream_jobs.kafka_io import read_topics
@@ -26,8 +28,6 @@ from stream_jobs.persist_lock import PersistLock
 from stream_jobs.status import Say
 
 STAGE = "persist"
-_WAIT_S_MIN = 0.25
-_WAIT_S_MAX = 5.0
 _OUTCOME_DDL = "events long, states long, parked long, away string"
 _OUTCOME = pa.schema([*((name, pa.int64()) for name in Written._fields), ("away", pa.string())])
 
@@ -43,12 +43,13 @@ class PersistTask:
 
     flow: str
     url: str
+    slow_after_s: float
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written, away = Written(), None
         try:
             for chunk in chunks(_rows(batches, _row_maker(self.flow))):
-                written += _event_store(self.url).write(chunk)
+                written += _event_store(self.url, self.slow_after_s).write(chunk)
         except store.StoreAwayError as error:
             # told, not raised: a failed task would take the query with it
             away = str(error)
@@ -63,8 +64,14 @@ def _row_maker(flow: str) -> RowMaker:
 
 
 @cache
-def _event_store(url: str) -> EventStore:
-    return EventStore(url)
+def _event_store(url: str, slow_after_s: float) -> EventStore:
+    return EventStore(url, slow_after_s)
+
+
+@cache
+def _persist_lock(url: str) -> PersistLock:
+    """Of this process: a query that begins again must not meet the lock of its predecessor."""
+    return PersistLock(url)
 
 
 def _rows(batches: Iterator[pa.RecordBatch], maker: RowMaker) -> Iterator[Row]:
@@ -92,11 +99,11 @@ def write(frame: DataFrame, task: PersistTask) -> Outcome:
 def write_until_stored(
     write_batch: Callable[[], Outcome],
     trouble: Callable[[], str | None],
-    report: Callable[[str], None],
+    report: Callable[[Breaker], None],
     sleep: Callable[[float], None],
 ) -> Written:
     """Between two tries of a batch the store alone is asked, which costs it next to nothing."""
-    total, wait_s = Written(), _WAIT_S_MIN
+    total, breaker = Written(), Breaker()
     while True:
         outcome = write_batch()
         total += outcome.written
@@ -104,16 +111,19 @@ def write_until_stored(
         if away is None:
             return total
         while away is not None:
-            report(away)
-            sleep(wait_s)
-            wait_s = min(wait_s * 2, _WAIT_S_MAX)
+            breaker = breaker.failed(time.time_ns() // 1_000_000, away)
+            report(breaker)
+            sleep(breaker.pause_s)
             away = trouble()
+        breaker = breaker.answered()
+        report(breaker)
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
-    task = PersistTask(settings.flow, settings.postgres_url.get_secret_value())
+    url = settings.postgres_url.get_secret_value()
+    task = PersistTask(settings.flow, url, settings.slow_after_s)
 
-    lock = PersistLock(task.url)
+    lock = _persist_lock(url)
 
     def write_as_the_only_one(frame: DataFrame) -> Outcome:
         try:
@@ -126,11 +136,11 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
         with _stop_as_spark_knows_it():
             write_until_stored(
                 lambda: write_as_the_only_one(frame),
-                lambda: store.trouble(task.url),
-                lambda reason: say("waiting", f"PostgreSQL: {reason}"),
+                lambda: store.trouble(url),
+                lambda breaker: say("waiting", f"PostgreSQL: {breaker.reason}", breaker),
                 lambda duration_s: _sleep(spark, duration_s),
             )
-        say("running", "")
+        say("running", "", Breaker())
 
     topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.with_state]
     return (

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from shared.flow import load_flow
-from shared.settings import Settings
+from shared.settings import JobSettings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
 from stream_jobs import store
 from stream_jobs.acked_producer import AckedProducer, DeadProducerError
+from stream_jobs.breaker import Breaker
 from stream_jobs.outbox import Outbox, OutboxRow
 from stream_jobs.status import StatusReporter
 
@@ -38,34 +39,39 @@ class Hold(NamedTuple):
     reason: str
 
 
-def run(settings: Settings, stop: threading.Event) -> None:
+def run(settings: JobSettings, stop: threading.Event) -> None:
     """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
     status = StatusReporter(settings, "relay")
     relay = Relay(settings, stop, status)
     while not stop.is_set():
+        pause_s = _POLL_S
         try:
             relay.work()
         except store.StoreAwayError as away:
+            pause_s = relay.pause("postgres", str(away))
             relay.say("waiting", f"PostgreSQL: {away}")
         except DeadProducerError as dead:
+            pause_s = relay.pause("kafka", str(dead))
             relay.say("waiting", f"Kafka: {dead}")
             relay.renew_producer()
-        stop.wait(_POLL_S)
+        stop.wait(pause_s)
     if relay.leads:
         status.report("stopped")
         status.flush()
 
 
 class Relay:
-    def __init__(self, settings: Settings, stop: threading.Event, status: Status) -> None:
+    def __init__(self, settings: JobSettings, stop: threading.Event, status: Status) -> None:
         self._settings = settings
         self._stop = stop
         self._status = status
-        tables = load_flow(settings.flow).published_tables
-        self._master_topics = [master_topic(table) for table in tables]
+        flow = load_flow(settings.flow)
+        self._master_topics = [master_topic(table) for table in flow.published_tables]
+        self._at_most_once = flow.at_most_once_topics
         self._as_of_ms: int | None = None
         self.leads = False
         self._held: dict[str, Hold] = {}
+        self._breakers = {"postgres": Breaker(), "kafka": Breaker()}
         self._sent = 0
         self._said = ("", "")
         self._said_at_s = time.monotonic()
@@ -76,8 +82,10 @@ class Relay:
 
     def work(self) -> None:
         """Until the stop, or until an error ends the connection."""
-        with store.connect(self._settings.postgres_url.get_secret_value(), "relay") as connection:
-            outbox = Outbox(connection)
+        url = self._settings.postgres_url.get_secret_value()
+        with store.connect(url, "relay", self._settings.slow_after_s) as connection:
+            self._breakers["postgres"] = self._breakers["postgres"].answered()
+            outbox = Outbox(connection, self._settings.slow_after_s)
             self.leads = self._lead(outbox)
             if not self.leads:
                 return
@@ -85,7 +93,13 @@ class Relay:
             while not self._stop.is_set():
                 if not self.send_batch(outbox):
                     outbox.wait(_POLL_S)
+                self._breakers["postgres"] = Breaker()
                 self._report(outbox)
+
+    def pause(self, which: str, reason: str) -> float:
+        """How long, now that this store is away."""
+        self._breakers[which] = self._breakers[which].failed(_now_ms(), reason)
+        return self._breakers[which].pause_s
 
     def _lead(self, outbox: Outbox) -> bool:
         while not outbox.take_lead():
@@ -100,8 +114,18 @@ class Relay:
         rows = self._next_rows(outbox)
         if not rows:
             return False
+        removed = {row.seq for row in rows if row.topic in self._at_most_once}
+        if removed:
+            outbox.remove(sorted(removed))  # before the broker hears of them: never twice
         asked_s = time.monotonic()
-        refusals = self._producer.send(rows, lambda: self._keep_waiting(asked_s))
+        try:
+            refusals = self._producer.send(rows, lambda: self._keep_waiting(asked_s))
+        except DeadProducerError:
+            self._tell_lost(len(removed), "its producer is dead")
+            raise
+        self._kafka_has_answered()
+        if lost := removed & refusals.keys():
+            self._tell_lost(len(lost), refusals[min(lost)])
         if self._stop.is_set() and refusals:
             return False  # whoever comes next sends them again, under the same ids
         for topic in {row.topic for row in rows}:
@@ -109,10 +133,14 @@ class Relay:
         for row in rows:
             if row.seq in refusals and row.topic not in self._held:
                 self._held[row.topic] = Hold(time.monotonic() + _HOLD_S, refusals[row.seq])
-        sent = removable(rows, set(refusals))
+        sent = removable([row for row in rows if row.seq not in removed], set(refusals))
         outbox.remove(sent)
-        self._sent += len(sent)
+        self._sent += len(sent) + len(removed - refusals.keys())
         return True
+
+    def _tell_lost(self, rows: int, reason: str) -> None:
+        if rows:
+            _log.warning("%d messages of at-most-once topics may be lost: %s", rows, reason)
 
     def _next_rows(self, outbox: Outbox) -> list[OutboxRow]:
         """A topic that was held back proves itself with its oldest record alone."""
@@ -125,15 +153,23 @@ class Relay:
         return outbox.pending(_BATCH_ROWS_MAX, except_topics=list(self._held))
 
     def _keep_waiting(self, asked_s: float) -> bool:
-        if time.monotonic() - asked_s > _KAFKA_SLOW_S:
+        waited_s = time.monotonic() - asked_s
+        if waited_s > self._settings.slow_after_s and not self._breakers["kafka"].is_open:
+            # nothing to probe with: the client goes on trying, and no other row is touched
+            self.pause("kafka", f"no acknowledgement for {waited_s:.0f} s")
+        if waited_s > _KAFKA_SLOW_S:
             self.say("waiting", "Kafka does not acknowledge")
         return not self._stop.is_set()
+
+    def _kafka_has_answered(self) -> None:
+        if not self._stop.is_set():
+            self._breakers["kafka"] = Breaker()
 
     def _report(self, outbox: Outbox) -> None:
         state = "waiting" if self._held else "running"
         detail = "; ".join(f"{topic}: {hold.reason}" for topic, hold in sorted(self._held.items()))
         if self._is_news(state, detail):
-            asked_ms = time.time_ns() // 1_000_000
+            asked_ms = _now_ms()
             depth = outbox.depth()
             self._beat(asked_ms - round(depth.oldest_s * 1000))
             elapsed_s = time.monotonic() - self._said_at_s
@@ -160,7 +196,9 @@ class Relay:
     def say(self, state: str, detail: str, **numbers: float) -> None:
         if self._is_news(state, detail):
             self._log_change(state, detail)
-            self._status.report(state, detail, master_as_of_ms=self._as_of_ms, **numbers)
+            breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
+            told = {**numbers, "breakers": breakers, "master_as_of_ms": self._as_of_ms}
+            self._status.report(state, detail, **told)
             self._said_at_s = time.monotonic()
 
     def _is_news(self, state: str, detail: str) -> bool:
@@ -172,6 +210,10 @@ class Relay:
         if state != self._said[0]:
             _log.info("relay is %s%s", state, f": {detail}" if detail else "")
         self._said = (state, detail)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def removable(rows: list[OutboxRow], refused: set[int]) -> list[int]:

@@ -1,17 +1,22 @@
 """What a job says of itself, on the status topic; never in the job's way."""
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from confluent_kafka import Producer
 
 from shared.settings import Settings
 from shared.topology import JOB_STATUS_TOPIC
+from stream_jobs.breaker import Breaker
 
-# state and detail, as a job says them from within
-Say = Callable[[str, str], None]
+
+class Say(Protocol):
+    """State and detail, as a job says them from within, and how it is with PostgreSQL."""
+
+    def __call__(
+        self, state: str, detail: str = "", postgres: Breaker | None = None, /
+    ) -> None: ...
 
 
 class StatusReporter:
@@ -37,6 +42,7 @@ class StatusReporter:
             "lag_s": None,
             "batch_id": None,
             "rows_per_s": None,
+            "breakers": {},
             **numbers,
         }
         try:

@@ -1,9 +1,12 @@
 """PostgreSQL: how to connect, how to bring the schema up, and what its errors mean to a job."""
 
+import os
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import SHUT_RDWR, socket
 from typing import Any
 
 import psycopg
@@ -19,9 +22,10 @@ _CONNECT_TIMEOUT_S = 5
 # a peer that vanished without a word is noticed in seconds, not in hours: by the server, too, or
 # its locks would stay
 _SERVER_SETTINGS = (
-    "-c statement_timeout=60s -c lock_timeout=10s -c TimeZone=UTC"
+    "-c lock_timeout=10s -c TimeZone=UTC"
     " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
 )
+SLOW_AFTER_S = 60.0  # where nobody says otherwise
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -30,11 +34,16 @@ _KEEPALIVE: dict[str, Any] = {
 }
 # classes of SQLSTATE: what the data is to blame for
 _DATA_EXCEPTION, _CONSTRAINT, _PROGRAM_LIMIT = "22", "23", "54"
+_QUERY_CANCELED = "57014"  # by statement_timeout
 _SCHEMA_MISSING = ("3F000", "42P01", "42703", "42883")
 
 
 class StoreAwayError(Exception):
     """The store cannot do it now; nothing is wrong with the data."""
+
+
+class StoreSlowError(StoreAwayError):
+    """It did not answer in time: less at once may go."""
 
 
 class RowRefusedError(Exception):
@@ -46,15 +55,16 @@ class RowRefusedError(Exception):
         self.detail = detail
 
 
-def connect(url: str, application: str) -> Connection:
-    """A connection in autocommit mode: a transaction is where one is written out."""
+def connect(url: str, application: str, slow_after_s: float = SLOW_AFTER_S) -> Connection:
+    """A connection in autocommit mode: a transaction is where one is written out. The server ends
+    a statement that takes longer than `slow_after_s`."""
     with judged_errors():
         return psycopg.connect(
             url,
             autocommit=True,
             application_name=f"headrace-{application}",
             connect_timeout=_CONNECT_TIMEOUT_S,
-            options=_SERVER_SETTINGS,
+            options=f"{_SERVER_SETTINGS} -c statement_timeout={slow_after_s * 1000:.0f}",
             **_KEEPALIVE,
         )
 
@@ -69,6 +79,30 @@ def trouble(url: str) -> str | None:
 
 
 @contextmanager
+def answered_within(connection: Connection, duration_s: float) -> Iterator[None]:
+    """StoreSlowError where the server neither answers nor lets go: it is frozen, or cut off by
+    something that keeps the connection. libpq alone would wait for ever."""
+    cut = threading.Event()
+
+    def give_up() -> None:
+        cut.set()
+        with suppress(OSError, psycopg.Error), socket(fileno=os.dup(connection.fileno())) as link:
+            link.shutdown(SHUT_RDWR)
+
+    timer = threading.Timer(duration_s, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except StoreAwayError as away:
+        if cut.is_set():
+            raise StoreSlowError(f"it did not answer within {duration_s:.0f} s") from away
+        raise
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def judged_errors() -> Iterator[None]:
     """A driver's error becomes one of the two that a job tells apart; a bug stays a bug."""
     try:
@@ -80,6 +114,8 @@ def judged_errors() -> Iterator[None]:
             raise RowRefusedError(state, sentence) from error
         if state in _SCHEMA_MISSING:
             raise StoreAwayError(f"no schema yet (run migrate): {sentence}") from error
+        if state == _QUERY_CANCELED:
+            raise StoreSlowError(sentence) from error
         if _is_passing(error, state):
             raise StoreAwayError(sentence) from error
         raise

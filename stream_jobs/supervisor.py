@@ -14,9 +14,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.settings import JobSettings
+from stream_jobs import store
+from stream_jobs.breaker import Breaker
+from stream_jobs.checkpoints import Offsets
 from stream_jobs.failure import judge
-from stream_jobs.group_offsets import GroupOffsets, Offsets
+from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.lag import LagReader, unread
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
+from stream_jobs.same_log import OtherLogError, SameLog, topic_ids
 from stream_jobs.status import Say, StatusReporter
 
 _log = logging.getLogger(__name__)
@@ -46,6 +51,8 @@ class JobRun:
         self.other_copy = ""  # why this one has to go
         self._build = build
         self._spark = spark
+        self._settings = settings
+        self._same_log = SameLog(job, settings.checkpoints / job)
         self._query: StreamingQuery | None = None
         self._state, self._detail = "restarting", "starting"
         self._failures = 0
@@ -56,13 +63,17 @@ class JobRun:
         self._batch_id = -1
         self._numbers: dict[str, Any] = {}
         self._offsets = offsets
+        self._lag = LagReader(settings.kafka, f"headrace-{job}")
         self._copy = copy
         self._is_the_copy = False
         self._hold_at_s = 0.0
+        self._breakers = {"kafka": Breaker()}
         self._status = StatusReporter(settings, job)
 
-    def say(self, state: str, detail: str = "") -> None:
+    def say(self, state: str, detail: str = "", postgres: Breaker | None = None) -> None:
         """May be called from within the job, by whoever knows that it waits."""
+        if postgres is not None:
+            self._breakers["postgres"] = postgres
         if (state, detail) != (self._state, self._detail):
             _log.info("%s is %s%s", self.job, state, f": {detail}" if detail else "")
             self._state, self._detail = state, detail
@@ -76,7 +87,7 @@ class JobRun:
         if self.other_copy:
             return
         if self._query is None:
-            if self._is_the_copy and self._state != "failed" and now_s >= self._start_at_s:
+            if self._state != "failed" and now_s >= self._start_at_s and self._may_begin(now_s):
                 self._begin(now_s)
         elif not self._query.isActive:
             self._judge_end(now_s)
@@ -88,24 +99,57 @@ class JobRun:
             self._report()
 
     def _hold(self) -> None:
+        asked_s = time.monotonic()
+        before = kafka = self._breakers["kafka"]
         try:
             self._is_the_copy = self._copy.hold()
         except AnotherCopyError as error:
             self._give_way(str(error))
+            return
         except KafkaException as error:
-            _log.warning("%s could not renew its claim: %s", self.job, error)
+            kafka = kafka.failed(_now_ms(), error.args[0].str())
+        else:
+            took_s = time.monotonic() - asked_s
+            if took_s > self._settings.slow_after_s:
+                kafka = kafka.failed(_now_ms(), f"it took {took_s:.1f} s to answer")
+            else:
+                kafka = kafka.answered() if kafka.is_open else kafka.worked()
+        self._breakers["kafka"] = kafka
+        if kafka.state != before.state:
+            _log.info("%s: the breaker of Kafka is %s %s", self.job, kafka.state, kafka.reason)
+            self._report_at_s = 0.0
 
     def _give_way(self, other_copy: str) -> None:
         _log.error("%s", other_copy)
         self.other_copy = other_copy
         self._end_query()
 
+    def _may_begin(self, now_s: float) -> bool:
+        """Not against a store that is away, which costs it and this machine more than a probe."""
+        postgres = self._breakers.get("postgres", Breaker())
+        if postgres.is_open:
+            away = store.trouble(self._settings.postgres_url.get_secret_value())
+            if away is None:
+                self._breakers["postgres"] = postgres.answered()
+            else:
+                self._breakers["postgres"] = postgres.failed(_now_ms(), away)
+                self._start_at_s = now_s + self._breakers["postgres"].pause_s
+                return False
+        return self._is_the_copy and not self._breakers["kafka"].is_open
+
     def _begin(self, now_s: float) -> None:
         self._started_at_s = now_s
         self._batch_id = -1  # of a checkpoint that may have been lost meanwhile
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
         try:
+            ids = topic_ids(self._settings, self._offsets.topics)
+            self._same_log.check(ids, self._offsets.ranges())
             self._query = self._build(self.say).start()
+            self._same_log.remember(ids)
+        except OtherLogError as error:
+            with suppress(KafkaException):  # then the claim's next renewal tells it
+                self._copy.publish(error.begin_at)  # the old place would skip what is there now
+            self.say("failed", str(error))
         except Exception as error:  # whatever Spark raises here, the others go on
             self._fail(str(error), now_s)
         else:
@@ -115,7 +159,7 @@ class JobRun:
     def _recover(self, age_s: float) -> None:
         """A query that failed before is believed when it has lasted, not when it starts."""
         if self._failures and age_s > _BELIEVED_AFTER_S and self._why_ended == self._detail:
-            self.say("running")
+            self.say("running", postgres=Breaker() if "postgres" in self._breakers else None)
         if age_s > _WELL_AFTER_S:
             self._failures = 0
 
@@ -136,6 +180,10 @@ class JobRun:
             return
         delay_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
         self._failures += 1
+        if failure.store_away:
+            postgres = self._breakers.get("postgres", Breaker())
+            self._breakers["postgres"] = postgres.failed(_now_ms(), failure.reason)
+            delay_s = self._breakers["postgres"].pause_s
         self._start_at_s = now_s + delay_s
         self._why_ended = failure.reason
         self.say("waiting" if failure.waits else "restarting", failure.reason)
@@ -157,11 +205,19 @@ class JobRun:
         self._numbers["rows_per_s"] = round(progress["processedRowsPerSecond"], 1)
 
     def _report(self) -> None:
-        try:
-            self._numbers["lag_records"] = self._offsets.lag_records()
-        except KafkaException:
-            self._numbers["lag_records"] = None
-        self._status.report(self._state, self._detail, **self._numbers)
+        state, detail = self._state, self._detail
+        kafka = self._breakers["kafka"]
+        self._numbers["lag_records"] = self._numbers["lag_s"] = None
+        if kafka.is_open:
+            if state != "failed":
+                state, detail = "waiting", f"Kafka: {kafka.reason}"
+        else:
+            with suppress(KafkaException):
+                waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
+                lag = self._lag.lag(waiting)
+                self._numbers["lag_records"], self._numbers["lag_s"] = lag
+        breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
+        self._status.report(state, detail, **self._numbers, breakers=breakers)
 
     def stop(self) -> None:
         self._end_query()
@@ -176,6 +232,10 @@ class JobRun:
         query, self._query = self._query, None
         if query is not None and query.isActive:
             query.stop()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _end_offsets(progress: Any) -> Offsets:

@@ -45,6 +45,13 @@ def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
     (ledger,) = health.json()["checks"]["ledger:difference"]
     assert ledger["endpoints"]["telemetry"]["received"] > 0
     assert ledger["ageSeconds"] > 1
+    checks = health.json()["checks"]
+    (breaker,) = checks["breaker:persist:postgres"]
+    assert breaker["status"] == "warn" and " since 20" in breaker["output"]
+    assert checks["job:persist"][0]["lag_records"] > 0
+    assert checks["job:persist"][0]["lag_s"] > 0
+    metrics = running.http.get("/metrics").text
+    assert 'headrace_job_breaker{job="persist",store="postgres"}' in metrics
 
     running.stack.release("postgres")
     ids = {receipt["id"] for receipt in receipts}
@@ -52,6 +59,12 @@ def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
     assert sorted(running.completions_of(ids)) == sorted(ids)
     assert running.rows_of(ids) == 1000
     assert running.dead_letters() == dead_before
+    running.eventually(
+        lambda: (
+            running.http.get("/health").json()["checks"]["breaker:persist:postgres"][0]["output"]
+            == "closed"
+        )
+    )
     _assert_states_are_the_pure_fold(running, set(devices))
 
 

@@ -61,6 +61,28 @@ def test_a_job_says_how_far_it_is_behind() -> None:
     assert (check["observedValue"], check["observedUnit"]) == (1.25, "s")
 
 
+def test_the_lag_of_a_job_that_is_silent_grows_by_itself() -> None:
+    said = {"state": "running", "lag_s": 2.0, "lag_records": 7, "at_ms": NOW_MS - 60_000}
+    (check,) = _report(fold=said)["checks"]["job:fold"]
+    assert (check["lag_s"], check["lag_records"]) == (62.0, 7)
+    (check,) = _report(fold={**said, "lag_s": 0.0, "lag_records": 0})["checks"]["job:fold"]
+    assert (check["lag_s"], check["lag_records"]) == (0.0, 0)
+
+
+def test_a_breaker_that_is_not_closed_is_a_warning_and_tells_since_when() -> None:
+    breakers = {
+        "kafka": {"state": "closed", "since_ms": None, "reason": ""},
+        "postgres": {"state": "half-open", "since_ms": NOW_MS - 60_000, "reason": "no answer"},
+        "odd": {"state": "ajar"},
+    }
+    checks = _report(persist={"state": "waiting", "breakers": breakers})["checks"]
+    assert checks["breaker:persist:kafka"][0]["status"] == "pass"
+    (check,) = checks["breaker:persist:postgres"]
+    assert check["status"] == "warn"
+    assert check["output"] == "half-open since 2027-01-15T07:59:00.000Z: no answer"
+    assert "breaker:persist:odd" not in checks
+
+
 @pytest.mark.parametrize(("age_s", "expected"), [(3.0, "pass"), (4000.0, "warn")])
 def test_old_master_data_is_a_warning(age_s: float, expected: str) -> None:
     as_of_ms = NOW_MS - int(age_s * 1000)

@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway import ledger_seen
 from gateway.app import create_app
 from gateway.counts import Counts
+from gateway.job_metrics import job_metrics
+from gateway.job_status import JobStatus
 from gateway.metrics import PRODUCER_REPLACEMENTS, Metrics
 from gateway.node import Node, SharedMemory
 from gateway.outcomes import NotWritten, OutcomeUnknown, Receipt, Record, Spooled
@@ -42,6 +44,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 def metrics(node: Node, spool: Spool) -> Metrics:
     metrics = Metrics(node, spool)
     metrics.add_families(lambda: ledger_seen.metrics(said(), NOW_MS))
+    metrics.add_families(lambda: job_metrics({}))
     return metrics
 
 
@@ -127,6 +130,37 @@ def test_the_time_to_the_outcome_is_a_histogram(measured: Gateway) -> None:
     assert found[f"{name}_bucket", "telemetry", "+Inf"] == 2
     assert found[f"{name}_count", "telemetry"] == 2
     assert found[f"{name}_sum", "telemetry"] >= 0.3
+
+
+def test_jobs_tell_their_lag_and_their_breakers(gateway: Gateway, node: Node) -> None:
+    said = {
+        "state": "running",
+        "lag_records": 7,
+        "lag_s": 2.5,
+        "rows_per_s": None,
+        "breakers": {"postgres": {"state": "open", "since_ms": 1, "reason": "away"}},
+    }
+    jobs = {
+        "persist": JobStatus(said, silent_ms=500),
+        "fold": JobStatus({"state": "running"}, silent_ms=9_000),
+        "enrich": None,
+    }
+    metrics = Metrics(node)
+    metrics.add_families(lambda: job_metrics(jobs))
+    app = create_app(
+        gateway.settings, FLOW, gateway.log, gateway.health.view, gateway.health,
+        node=node, metrics=metrics,
+    )  # fmt: skip
+    found = scraped(gateway._replace(app=app))
+    assert {name: value for name, value in found.items() if name[0].startswith("headrace_job")} == {
+        ("headrace_job_running", "persist"): 1,
+        ("headrace_job_running", "fold"): 0,
+        ("headrace_job_silent_seconds", "persist"): 0.5,
+        ("headrace_job_silent_seconds", "fold"): 9,
+        ("headrace_job_lag_records", "persist"): 7,
+        ("headrace_job_lag_seconds", "persist"): 2.5,
+        ("headrace_job_breaker", "persist", "postgres"): 2,
+    }
 
 
 def test_what_is_in_flight_is_shown_and_gone_again(measured: Gateway) -> None:

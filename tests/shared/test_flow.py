@@ -201,3 +201,12 @@ def test_two_entities_of_one_event_type_read_its_topic_once() -> None:
     assert flow.folded_topics == (
         *("event.reading.v1", "event.status_changed.v1", "event.retired.v1"),
     )
+
+
+def test_what_comes_at_most_once_is_marked_and_all_else_is_not() -> None:
+    first, *others = FLOW.event_types
+    flow = replace(FLOW, event_types=(replace(first, completed_at_most_once=True), *others))
+    assert FLOW.at_most_once_topics == frozenset()
+    assert flow.at_most_once_topics == {first.completion_topic}
+    assert f"{first.completion_topic} (at most once)\n" in flow.picture()
+    assert flow.picture().count("(at most once)") == 1

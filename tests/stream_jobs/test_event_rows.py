@@ -43,6 +43,13 @@ def _event(**changes: Any) -> LogRecord:
     return LogRecord(_PLACE, b"device-0001", orjson.dumps(fields), [_TRACE])
 
 
+def _deep_event() -> LogRecord:
+    """JSON can be read to a greater depth than it is written to."""
+    event = _event(data={"deep": "here"})
+    deep = b"[" * 400 + b"]" * 400
+    return event._replace(value=(event.value or b"").replace(b'"here"', deep))
+
+
 def _raw_event(value: bytes | None) -> LogRecord:
     return LogRecord(_PLACE, b"device-0001", value, [])
 
@@ -151,6 +158,14 @@ def test_a_row_has_the_shape_of_today() -> None:
         (_event(time_ms="1"), "no_event"),
         (_event(arrived_ms=10**18), "no_event"),
         (_event(id="e\0"), "nul_in_text"),
+        (_raw_event(rb'{"a": "\ud800"}'), "no_json"),
+        (_raw_event(b'{"a": 1e400}'), "no_json"),
+        (_raw_event(b'{"a": NaN}'), "no_json"),
+        (_raw_event(b"[" * 2_000 + b"]" * 2_000), "no_json"),
+        (_deep_event(), "not_writable"),
+        (_event(id="e" * 2_001), "id_too_long"),
+        (_event(entity_id="ä" * 1_001)._replace(key="ä".encode() * 1_001), "id_too_long"),
+        (_state(b"{}")._replace(key=b"d" * 2_001), "id_too_long"),
         (_event(type="other"), "wrong_type"),
         (_event()._replace(key=b"device-0002"), "wrong_key"),
         (_event()._replace(key=None), "wrong_key"),
@@ -166,6 +181,16 @@ def test_what_can_be_no_row_is_parked_with_the_reason(record: LogRecord, reason:
     assert isinstance(letter, DeadLetter)
     assert letter.reason == reason
     assert letter.record is record
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"), [({"a": "\0"}, "nul_in_text"), ({"a": {1, 2}}, "not_writable")]
+)
+def test_what_an_upcaster_makes_is_looked_at_as_well(data: Fields, reason: str) -> None:
+    lifted = EventType("reading", upcasters=(lambda _: data,))
+    letter = replace(_MAKER, events=EventReader({_PLACE.topic: lifted})).make(_event())
+    assert isinstance(letter, DeadLetter)
+    assert letter.reason == reason
 
 
 def test_a_clock_that_stands_before_1970_is_no_reason_to_park() -> None:

@@ -4,16 +4,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import orjson
 import psycopg
 import pytest
 
 from shared.envelope import Header, Position
+from shared.flow import FLOW
 from shared.ids import derived_event_id
 from stream_jobs import event_store, store
-from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, LogRecord, Row, StateRow
+from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, LogRecord, Row, RowMaker, StateRow
 from stream_jobs.event_store import CHUNK_BYTES_MAX, EventStore, Written, chunks
 from stream_jobs.outbox import Outbox, OutboxRow
-from stream_jobs.store import StoreAwayError
+from stream_jobs.store import StoreAwayError, StoreSlowError
+from tests.postgres_proxy import Way, proxy_before
 
 
 def _event(
@@ -114,6 +117,37 @@ def test_rows_that_the_store_refuses_are_parked_once_and_the_others_stay(
     assert headers["ce_id"] == b"e3"
     assert headers["ce_reason"] == b"refused_by_store"
     assert headers["ce_origin"] == b"event.reading.v1/0/3"
+
+
+@pytest.mark.stack
+def test_what_persist_lets_pass_the_store_takes(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    """The ends of what JSON, an id and a time may be."""
+    deep: Any = 1
+    for _ in range(200):
+        deep = [deep]
+    hard = [
+        {"text": "\x01\x7f\u2028\ufffe\U0010ffff \\u0000 '); --"},
+        {"": 1, " ": None, "ä" * 3_000: True},
+        {"numbers": [1.7976931348623157e308, 5e-324, -0.0, 2**63 - 1, -(2**63), 2**64 - 1]},
+        {"long": "x" * 1_000_000, "deep": deep},
+    ]
+    times = [-62_135_596_800_000, 253_402_300_799_999]
+    maker, records = RowMaker.of(FLOW), []
+    for number, (data, time_ms) in enumerate((data, at) for data in hard for at in times):
+        event = {"id": f"{number}-".ljust(2_000, "i"), "type": "reading", "entity_id": "ä" * 1_000,
+                 "time_ms": time_ms, "arrived_ms": time_ms, "data": data,
+                 "origin": ["ingest.telemetry.v1", 2**31 - 1, 2**63 - 1]}  # fmt: skip
+        place = Position("event.reading.v1", 0, number)
+        headers = [("x", b"\xff\0"), ("ä", b""), ("traceparent", b"\xff")]
+        key = "ä".encode() * 1_000
+        records.append(LogRecord(place, key, orjson.dumps(event), headers))
+    rows = [maker.make(record) for record in records]
+    assert writer.write(rows) == Written(events=len(records))
+    assert {row[0]["deep"] is not None for row in connection.execute(
+        "SELECT data FROM headrace.event WHERE data ? 'deep'")} == {True}  # fmt: skip
+    assert _letters(connection) == []
 
 
 @pytest.mark.stack
@@ -264,6 +298,70 @@ class _BreaksAfterCommit:
     def __exit__(self, *error: Any) -> None:
         self._transaction.__exit__(*error)
         raise psycopg.OperationalError("the connection broke")
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("way", ["lose the request", "lose the answer"])
+def test_a_connection_that_breaks_exactly_at_the_commit_leaves_one_row_each(
+    postgres_url: str, connection: store.Connection, way: Way
+) -> None:
+    """Before the server has it nothing is stored, after it all is; the writer never knows which."""
+    with proxy_before(postgres_url) as proxy:
+        writer = EventStore(proxy.url)
+        writer.write([_event(0), _state(1)])
+        proxy.way = way
+        poison = DeadLetter(_event(99).record, "no_json", "odd")
+        written = writer.write([*(_event(n) for n in range(1, 500)), _state(2), poison])
+        assert proxy.struck == 1
+        new = (499, 1, 1) if way == "lose the request" else (0, 0, 0)
+        assert written == Written(*new)
+        writer.close()
+    rows = Outbox(connection).pending(5_000)
+    assert len(rows) == 501 == len({dict(row.headers)["ce_id"] for row in rows})
+    assert _one(connection, "SELECT count(*) FROM headrace.event") == 500
+    assert _one(connection, "SELECT version FROM headrace.entity_state") == 2
+    assert _one(connection, "SELECT count(*) FROM headrace.parked") == 1
+
+
+@pytest.mark.stack
+def test_a_store_that_is_frozen_is_told_as_slow_and_does_its_work_when_it_thaws(
+    postgres_url: str,
+) -> None:
+    with proxy_before(postgres_url) as proxy:
+        writer = EventStore(proxy.url, slow_after_s=0.5)
+        writer.write([_event(0)])
+        proxy.freeze()
+        with pytest.raises(StoreSlowError, match="did not answer within 1 s"):
+            writer.write([_event(1)])
+        proxy.thaw()
+        assert writer.write([_event(1)]) == Written(events=1)
+        writer.close()
+
+
+@pytest.mark.stack
+def test_a_slow_store_gets_fewer_rows_at_once_until_it_manages(
+    postgres_url: str, connection: store.Connection
+) -> None:
+    connection.execute(
+        """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN PERFORM pg_sleep(0.005); RETURN NEW; END'"""
+    )
+    connection.execute(
+        "CREATE TRIGGER slow BEFORE INSERT ON headrace.event FOR EACH ROW EXECUTE FUNCTION slow()"
+    )
+    writer = EventStore(postgres_url, slow_after_s=1.0)
+    rows, refusals = [_event(n) for n in range(1_000)], 0
+    while refusals < 10:
+        try:
+            writer.write(rows)
+            break
+        except StoreSlowError as slow:
+            assert "statement timeout" in str(slow)
+            refusals += 1
+    assert 0 < refusals < 10
+    assert _one(connection, "SELECT count(*) FROM headrace.event") == 1_000
+    assert _letters(connection) == []
+    writer.close()
 
 
 @pytest.mark.stack

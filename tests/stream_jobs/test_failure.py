@@ -36,6 +36,21 @@ def test_what_will_come_back_is_waited_for() -> None:
     assert failure.reason == "master data of 'device' is old"
 
 
+@pytest.mark.parametrize(
+    ("name", "store_away"),
+    [("StoreAwayError", True), ("StoreSlowError", True), ("LeaseEndedError", False)],
+)
+def test_a_store_that_is_away_is_told_from_other_waits(name: str, store_away: bool) -> None:
+    failure = judge(f"[PYTHON_EXCEPTION] thrown:\nstream_jobs.x.{name}: in words\n")
+    assert (failure.waits, failure.store_away, failure.reason) == (True, store_away, "in words")
+
+
+def test_another_copy_of_the_job_is_told_from_damage() -> None:
+    failure = judge("[X] thrown:\nstream_jobs.one_copy.AnotherCopyError: ANOTHER_COPY: persist\n")
+    assert (failure.stops, failure.other_copy) == (True, True)
+    assert not judge("[KAFKA_DATA_LOSS] gone").other_copy
+
+
 def test_anything_else_is_tried_again() -> None:
     failure = judge("java.util.concurrent.TimeoutException: no answer\n\tat somewhere")
     assert (failure.stops, failure.waits) == (False, False)

@@ -15,6 +15,7 @@ from shared.flow import FLOW
 from shared.settings import JobSettings
 from shared.snapshot import Snapshot
 from stream_jobs import store
+from stream_jobs.breaker import Breaker
 from stream_jobs.event_store import Written
 from stream_jobs.outbox import Outbox
 from stream_jobs.persist import Outcome, build, write_until_stored
@@ -25,13 +26,18 @@ from stream_jobs.topics import ensure_topics
 def test_a_batch_runs_again_when_the_store_is_back() -> None:
     outcomes = iter([Outcome(Written(3), "refused"), Outcome(Written(4), None)])
     answers = iter(["still away", None])
-    heard: list[str] = []
+    heard: list[Breaker] = []
     slept_s: list[float] = []
     written = write_until_stored(
         lambda: next(outcomes), lambda: next(answers), heard.append, slept_s.append
     )
     assert written == Written(7)
-    assert heard == ["refused", "still away"]
+    assert [(one.state, one.reason) for one in heard] == [
+        ("open", "refused"),
+        ("open", "still away"),
+        ("half-open", "still away"),
+    ]
+    assert len({one.since_ms for one in heard}) == 1
     assert slept_s == [0.25, 0.5]
 
 
@@ -45,7 +51,7 @@ def spark(
     session.stop()
 
 
-def _say(_state: str, _detail: str) -> None: ...
+def _say(_state: str, _detail: str = "", _postgres: Breaker | None = None) -> None: ...
 
 
 def _event(number: int) -> bytes:

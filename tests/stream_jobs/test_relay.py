@@ -153,6 +153,34 @@ def test_a_crash_between_the_answer_and_the_removal_sends_the_same_ids_again(
 
 
 @pytest.mark.stack
+def test_what_is_to_come_at_most_once_is_gone_before_it_is_sent(
+    job_settings: JobSettings,
+    connection: store.Connection,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outbox = Outbox(connection)
+    worker = Relay(job_settings, threading.Event(), _Heard())
+    monkeypatch.setattr(worker, "_at_most_once", frozenset({topic}))
+    _put(connection, topic, 3)
+    assert worker.send_batch(outbox)
+    assert not worker.send_batch(outbox)
+    assert sorted(i for i, _ in _read(job_settings, topic)) == ["id-1", "id-2", "id-3"]
+
+    def dies(_rows: list[OutboxRow], _go_on: Callable[[], bool]) -> dict[int, str]:
+        assert outbox.depth().records == 0
+        raise SystemExit
+
+    _put(connection, topic, 3)
+    monkeypatch.setattr(worker._producer, "send", dies)
+    with pytest.raises(SystemExit):
+        worker.send_batch(outbox)
+    again = Relay(job_settings, threading.Event(), _Heard())
+    assert not again.send_batch(outbox)
+    assert len(_read(job_settings, topic)) == 3
+
+
+@pytest.mark.stack
 def test_a_missing_topic_is_held_back_and_the_others_flow(
     job_settings: JobSettings,
     connection: store.Connection,

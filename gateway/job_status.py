@@ -1,0 +1,73 @@
+"""A job's last word on the status topic, which may be any bytes, as of now. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+# they speak every two seconds
+SILENT_MAX_MS = 5_000
+_STATES = ("closed", "half-open", "open")
+
+
+class SaidBreaker(NamedTuple):
+    state: str
+    since_ms: int | None
+    reason: str
+
+
+class JobStatus(NamedTuple):
+    said: Mapping[str, Any]
+    silent_ms: int
+
+    @property
+    def state(self) -> str:
+        return str(self.said.get("state"))
+
+    @property
+    def detail(self) -> str:
+        return str(self.said.get("detail") or "")
+
+    @property
+    def is_silent(self) -> bool:
+        return self.silent_ms > SILENT_MAX_MS
+
+    @property
+    def lag_records(self) -> float | None:
+        return self.number("lag_records")
+
+    @property
+    def lag_s(self) -> float | None:
+        """Who says nothing does nothing: what was there then is older now."""
+        lag_s = self.number("lag_s")
+        if lag_s is None or not self.is_silent or not self.lag_records:
+            return lag_s
+        return round(lag_s + self.silent_ms / 1000, 3)
+
+    @property
+    def breakers(self) -> dict[str, SaidBreaker]:
+        said = self.said.get("breakers")
+        return {
+            name: SaidBreaker(
+                one["state"],
+                one["since_ms"] if isinstance(one.get("since_ms"), int) else None,
+                str(one.get("reason") or ""),
+            )
+            for name, one in (said.items() if isinstance(said, dict) else ())
+            if isinstance(one, dict) and one.get("state") in _STATES
+        }
+
+    def number(self, name: str) -> float | None:
+        value = self.said.get(name)
+        return value if isinstance(value, int | float) else None
+
+
+def job_status(raw: bytes | None, now_ms: int) -> JobStatus | None:
+    """None where the job has said nothing that can be understood."""
+    try:
+        said = orjson.loads(raw or b"")
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or not isinstance(said.get("at_ms"), int):
+        return None
+    return JobStatus(said, max(0, now_ms - said["at_ms"]))
