@@ -83,9 +83,7 @@ KINDS = {
         credentials_key=load.CREDENTIALS_KEY,
         **LIMITS,
     ),
-    "ndjson": _gateway(
-        lambda _: load.batches(PATH), payloads=load.LINES, in_flight_requests_max="10000"
-    ),
+    "ndjson": _gateway(lambda _: load.batches(PATH), payloads=load.LINES),
 }
 
 

@@ -152,7 +152,7 @@ class GatewaySettings(Settings):
         1024**3, ge=0, description="of disk, for payloads that Kafka does not take; 0: no spool"
     )
     spool_after_s: float = Field(5.0, gt=0, description="without Kafka's ack; then to the spool")
-    in_flight_requests_max: int = Field(4096, ge=1)
+    in_flight_requests_max: int = Field(10_000, ge=1)
     in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)
     docs: bool = Field(True, description="serve /docs and /openapi.json")
     shutdown_grace_s: float = Field(10.0, gt=0)

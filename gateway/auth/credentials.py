@@ -95,12 +95,14 @@ class Credentials:
 
     def __init__(self) -> None:
         self._by_kind: dict[Kind, dict[bytes, Credential]] | None = None
+        self.edition = 0  # what was found in an earlier one may be revoked in this
 
     def replace(self, known: Mapping[bytes, Credential]) -> None:
         self._by_kind = {
             kind: {key: found for key, found in known.items() if found.kind == kind}
             for kind in get_args(Kind)
         }
+        self.edition += 1
 
     def find(self, kind: Kind, key_id: bytes) -> Credential:
         """NOBODY of that kind where there is none: it is then compared with all the same."""

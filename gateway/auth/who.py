@@ -9,12 +9,12 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from gateway.auth import token
 from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.credentials import Credentials
 from gateway.auth.json_web_token import JsonWebTokens
 from gateway.auth.mtls import Certified, Revoked
 from gateway.auth.signature import SCHEME, Signatures
+from gateway.auth.token import PREFIX, Tokens
 from gateway.exchange import ByName
 from gateway.problems import Problem
 
@@ -48,7 +48,7 @@ class Known:
         tokens_of_others: JsonWebTokens | None = None,
         revoked: Revoked | None = None,
     ) -> None:
-        self._credentials = credentials
+        self._own_tokens = Tokens(credentials)
         self._tokens = tokens
         self._signatures = signatures
         self._tokens_of_others = tokens_of_others
@@ -69,7 +69,7 @@ class Known:
         elif (
             scheme == _BEARER
             and self._tokens_of_others is not None
-            and not given.startswith(token.PREFIX)
+            and not given.startswith(PREFIX)
         ):
             caller = self._tokens_of_others.check(given, now_ms)
         else:
@@ -79,7 +79,7 @@ class Known:
         return caller
 
     def _token(self, given: bytes, now_ms: int) -> Caller | None:
-        found = token.check(self._credentials, given, now_ms)
+        found = self._own_tokens.check(given, now_ms)
         if found is None or not (self._tokens or found.caller.role == "operator"):
             return None
         return found.caller

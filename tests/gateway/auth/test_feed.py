@@ -34,7 +34,7 @@ class Follower:
         """None: nothing is known yet."""
         self._feed.look()
         try:
-            return token.check(self._credentials, one.token.text.encode(), 0) is not None
+            return token.Tokens(self._credentials).check(one.token.text.encode(), 0) is not None
         except Problem:
             return None
 

@@ -81,7 +81,7 @@ def secure(secure_settings: GatewaySettings, authority: Authority) -> Iterator[S
     log, view = FakeLog(), StateView(secure_settings.state_dir)
     health = Health(secure_settings, FLOW, log, view)
     who, kept = known_callers(secure_settings)
-    who._credentials.replace({})
+    who._own_tokens._credentials.replace({})
     app = create_app(secure_settings, FLOW, log, view, health, [kept], who)
     assert secure_settings.tls_crl_file
     with serving(app, secure_settings) as served:
