@@ -17,7 +17,7 @@ from tests.gateway.support import free_port
         ("HEADRACE_TRUSTED_PROXIES", "10.0.0.1/8"),
         ("HEADRACE_TRUSTED_PROXIES", "proxy.local"),
         ("HEADRACE_BODY_BYTES_MAX", "0"),
-        ("HEADRACE_BATCH_PAYLOADS_MAX", "5000"),
+        ("HEADRACE_BATCH_PAYLOADS_MAX", "10001"),
         ("HEADRACE_BATCH_BYTES_MAX", "33554433"),
         ("HEADRACE_BODY_BYTES_MAX", "33554433"),
         ("HEADRACE_AUTH", "tokens"),
