@@ -109,7 +109,7 @@ class RowMaker:
             return self._event_row(record)
         except (_UnfitError, NoEvent) as unfit:
             reason, detail = unfit.args
-            return DeadLetter(record, reason, detail)
+            return DeadLetter(record, reason, detail, ledger_place=self._payload_of(record))
 
     def _event_row(self, record: LogRecord) -> EventRow:
         event = self.events.read(record.position, record.key, _json_value(record))
@@ -131,6 +131,14 @@ class RowMaker:
                 event.origin if event.origin.topic in self.ingest_topics else record.position
             ),
         )
+
+    def _payload_of(self, record: LogRecord) -> Position | None:
+        """Of an event that can be no row; None where the record is no event of a payload."""
+        try:
+            origin = envelope.read_event(record.position, record.value or b"").origin
+        except ValueError:
+            return None
+        return origin if origin.topic in self.ingest_topics else None
 
 
 def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLetter:

@@ -201,3 +201,29 @@ def test_a_clock_that_stands_before_1970_is_no_reason_to_park() -> None:
 
 def test_an_escaped_backslash_before_u0000_is_text() -> None:
     assert isinstance(_MAKER.make(_event(data={"a": "\\u0000"})), EventRow)
+
+
+def test_the_ledger_is_told_of_the_payload_or_of_an_event_that_came_from_none() -> None:
+    places = []
+    for origin in (_ORIGIN, Position("event.reading.v1", 0, 1)):
+        row = _MAKER.make(_event(origin=list(origin)))
+        assert isinstance(row, EventRow)
+        places.append(row.ledger_place)
+    assert places == [_ORIGIN, _PLACE]
+
+
+@pytest.mark.parametrize(
+    ("record", "place"),
+    [
+        (_event(data={"value": "\0"}), _ORIGIN),
+        (_event(data={"value": "\0"}, origin=["event.reading.v1", 0, 1]), None),
+        (_raw_event(b"{"), None),
+        (_state(b"{}"), None),
+    ],
+)
+def test_an_event_that_can_be_no_row_leaves_its_payload_parked(
+    record: LogRecord, place: Position | None
+) -> None:
+    letter = _MAKER.make(record)
+    assert isinstance(letter, DeadLetter)
+    assert letter.ledger_place == place

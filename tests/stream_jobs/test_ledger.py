@@ -261,6 +261,14 @@ def test_a_posting_that_breaks_is_posted_again_and_counts_once(
     assert pipeline.minutes() == BY_MINUTE
 
 
+def test_what_the_store_refuses_is_parked_as_the_payload_that_it_was(pipeline: Pipeline) -> None:
+    pipeline.receive(3)
+    pipeline.enrich(events=3)
+    refused = pipeline.row(1)._replace(data='{"value": 1e200000}')
+    pipeline.persist(pipeline.row(0), refused, pipeline.row(2))
+    assert pipeline.keep() == {"received": 3, "stored": 2, "parked": 1}
+
+
 def test_where_rows_were_there_before_it_the_ledger_begins_with_what_comes_next(
     pipeline: Pipeline,
 ) -> None:
