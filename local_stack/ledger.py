@@ -56,7 +56,7 @@ def _document(
 
     minutes = [
         (names.get(topic, topic), minute, total)
-        for topic, minute, total in book.minutes(-(-minutes_since // 60_000))
+        for topic, minute, total in book.minutes(minutes_since // 60_000)
         if wanted(topic)
     ]
     if since is None:

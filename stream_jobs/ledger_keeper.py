@@ -26,6 +26,7 @@ from stream_jobs.status import StatusReporter
 JOB = "ledger"
 _log = logging.getLogger(__name__)
 _EVERY_S = 1.0
+_IDLE_S = 3.0  # to look costs the servers as much as to find something
 _AGAIN_AFTER_S = 2.0
 _JOURNAL_ROWS_AT_ONCE = 1_000
 _MISSING_TOLD_MAX = 5
@@ -65,6 +66,7 @@ class LedgerKeeper:
         self._folded = _wholly_folded(self._flow)
         self._cuts: dict[str, Cut] = {}
         self._last: dict[str, object] | None = None
+        self._is_idle = False
 
     def work(self) -> None:
         """Until the stop, or until an error ends the connection."""
@@ -78,7 +80,7 @@ class LedgerKeeper:
                 is_behind = self.keep(book)
                 self._last = self._summary(book)
                 self.say("running", "")
-                self._stop.wait(0 if is_behind else _EVERY_S)
+                self._stop.wait(0 if is_behind else _IDLE_S if self._is_idle else _EVERY_S)
 
     def go_on(self, book: LedgerBook) -> None:
         self._log.go_on_from(book.lanes())
@@ -105,6 +107,7 @@ class LedgerKeeper:
             heard.next,
         )
         book.post(before, news)
+        self._is_idle = not news.entries and known == before
         if absent := [job for job in self._jobs if job not in self._cuts]:
             enriched = self._log.progress("enrich")
             for job in absent:

@@ -2,6 +2,7 @@
 what was told of payloads in lanes. Every call raises KafkaException where no broker answers."""
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ _GROUP = "headrace-ledger"  # has to be there, is never joined
 _TIMEOUT_S = 5.0
 _RECORDS_AT_ONCE = 200  # dead letters hold whole payloads
 _MINUTE_MS = 60_000
+_NEW_PARTITIONS_S = 30.0
 
 
 class Heard(NamedTuple):
@@ -52,6 +54,8 @@ class LedgerLog:
         # one that only asks: on one that reads, too, each question would wait behind a fetch
         self._asking, self._reading = Consumer(config), Consumer(config)
         self._next: dict[Partition, int] = {}
+        self._partitions: dict[str, list[int]] = {}
+        self._look_again_s = 0.0
 
     def close(self) -> None:
         self._asking.close()
@@ -119,17 +123,22 @@ class LedgerLog:
         yield from ((place, verdict) for place in places if place.topic in self._payloads)
 
     def _ends(self, topics: Iterable[str]) -> dict[Partition, int]:
-        known = self._asking.list_topics(timeout=_TIMEOUT_S).topics
         places = [
             TopicPartition(topic, partition, OFFSET_END)  # in the place of a time: the newest
             for topic in topics
-            if topic in known
-            for partition in known[topic].partitions
+            for partition in self._partitions_of(topic)
         ]
         found = self._asking.offsets_for_times(places, _TIMEOUT_S) if places else []
         for place in found:
             _refuse(place)
         return {(place.topic, place.partition): place.offset for place in found}
+
+    def _partitions_of(self, topic: str) -> list[int]:
+        if time.monotonic() >= self._look_again_s or topic not in self._partitions:
+            topics = self._asking.list_topics(timeout=_TIMEOUT_S).topics
+            self._partitions = {name: [*found.partitions] for name, found in topics.items()}
+            self._look_again_s = time.monotonic() + _NEW_PARTITIONS_S
+        return self._partitions.get(topic, [])
 
 
 def _refuse(place: TopicPartition) -> None:

@@ -14,7 +14,7 @@ _OLD_S = 10.0
 def ledger(
     endpoint: Annotated[str | None, typer.Option(help="Of this endpoint alone.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="Payloads that came since: 90s, 15m, 2h, 1d or a time.")
+        str | None, typer.Option(help="Payloads of the minutes since: 90s, 15m, 2h, 1d or a time.")
     ] = None,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
