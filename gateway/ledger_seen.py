@@ -10,7 +10,7 @@ from shared.ledger import TERMS
 from shared.timestamps import is_time_ms, to_rfc3339
 
 KEEPER = b"ledger"  # its key on the status topic
-_OLD_MS = 10_000  # it speaks each second
+_OLD_MS = 10_000  # it speaks every three seconds at least
 
 
 class LedgerSeen(NamedTuple):
