@@ -109,7 +109,7 @@ class Pipeline:
             payload * 64,
             "{}",
             "completion.reading.v1",
-            [],
+            [("ce_id", b"c")],
             origin,
         )
 

@@ -126,7 +126,7 @@ class World:
         times = 1_000, 2_000
         self.store.write([EventRow(
             record, f"e{event.id}", "reading", "d", *times, str(origin), None, "{}",
-            "completion.reading.v1", [], origin,
+            "completion.reading.v1", [("ce_id", b"c")], origin,
         )])  # fmt: skip
 
     def expected(self) -> dict[str, int]:
