@@ -12,6 +12,8 @@ from gateway.auth.credentials import Credential, Kind, to_record
 from gateway.auth.secret_box import SecretBox
 from gateway.auth.signature import SigningKey, make_signing_key, signature_of
 from gateway.auth.token import Token, make_token
+from shared.flow import FLOW
+from shared.snapshot import Snapshot, encode
 from shared.topology import CREDENTIAL_TOPIC
 
 DEVICES = [f"device-{number:04}" for number in range(1000)]
@@ -74,6 +76,19 @@ def make_keys(bootstrap: str) -> list[SigningKey]:
     keys = [make_signing_key(box) for _ in DEVICES]
     _publish(bootstrap, "hmac", keys)
     return keys
+
+
+def reads(path: str, bootstrap: str) -> Iterator[bytes]:
+    """Of the state of each device, which is made first."""
+    (entity,) = FLOW.entities
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+    for number, device in enumerate(DEVICES):
+        state = {"value": number / 10, "status": "RUN", "unit": "celsius", "note": "x" * 200}
+        snapshot = Snapshot(state=state, version=1, event_time_ms=1_700_000_000_000)
+        producer.produce(entity.topic, encode(snapshot, "bench"), device)
+    producer.flush(30)
+    for device in DEVICES:
+        yield f"GET {path}/{device} HTTP/1.1\r\nHost: gateway\r\n\r\n".encode()
 
 
 def _publish(bootstrap: str, kind: Kind, made: list[Token] | list[SigningKey]) -> None:
