@@ -5,6 +5,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gateway.auth.mtls import Certified
 from gateway.problems import MEDIA_TYPE, Problem
@@ -51,3 +52,36 @@ def refusal(problem: Problem, target: bytes) -> Answer:
     headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
     headers.append((b"content-type", MEDIA_TYPE.encode()))
     return Answer(problem.status, headers, problem.body(instance), problem.ends_connection)
+
+
+class _Common(NamedTuple):
+    """The headers of every answer, put together once as long as they are the same."""
+
+    headers: Headers
+    number: int
+    lines: bytes
+    is_last: bool  # they end the connection
+
+
+_common = _Common([], 0, b"", False)
+
+
+def written(
+    answer: Answer, default_headers: Headers, method: str, keep_alive: bool
+) -> tuple[bytes, bool]:
+    """The answer's bytes; whether it is the last one of its connection."""
+    global _common
+    headers = default_headers
+    if _common.headers is not headers or _common.number != len(headers):
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        _common = _Common(headers, len(headers), lines, (b"connection", b"close") in headers)
+    parts = [STATUS_LINE[answer.status], _common.lines]
+    for name, value in answer.headers:
+        parts += (name, b": ", value, b"\r\n")
+    is_last = answer.ends_connection or not keep_alive or _common.is_last
+    if is_last and not _common.is_last:
+        parts.append(b"connection: close\r\n")
+    parts.append(b"content-length: %d\r\n\r\n" % len(answer.body))
+    if method != "HEAD":
+        parts.append(answer.body)
+    return b"".join(parts), is_last

@@ -12,21 +12,20 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple, cast
-from urllib.parse import quote
 
 import httptools
 from starlette.types import Scope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gateway.auth.mtls import Certified, certified_by, put_into
 from gateway.connections import Connections
-from gateway.exchange import Request
+from gateway.exchange import Request, refusal, written
 from gateway.ingest import CLIENT_GONE, Ingest
 from gateway.known_heads import KnownHeads
 from gateway.post import Post
-from gateway.problems import MEDIA_TYPE, Problem, retry_after
+from gateway.problems import Problem, retry_after
 from gateway.request_rules import (
     HEAD_BYTES_MAX,
     TARGET_BYTES_MAX,
@@ -359,18 +358,10 @@ class GatewayProtocol(HttpToolsProtocol):
     def _answer(self, problem: Problem) -> None:
         if self.transport.is_closing():
             return
-        body = problem.body(quote(self.url[:256], safe="/?&=%:@+,;~$!*'()"))
-        headers = [
-            *self.server_state.default_headers,
-            (b"content-type", MEDIA_TYPE.encode()),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-            *((name.encode(), value.encode()) for name, value in problem.headers.items()),
-        ]
-        head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-        if self.parser.get_method() == b"HEAD":
-            body = b""
-        self.transport.write(STATUS_LINE[problem.status] + head + b"\r\n" + body)
+        method = self.parser.get_method().decode()
+        answer = refusal(problem, self.url)
+        raw, _ = written(answer, self.default_headers(), method, keep_alive=False)
+        self.transport.write(raw)
         self._end(_LINGER_LATE_S if problem.status == 408 else _LINGER_S)
 
     def _stop(self, reason: BaseException | None) -> None:

@@ -6,11 +6,9 @@ it is. `start` is called as soon as all earlier requests of the connection are a
 
 import asyncio
 import logging
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
-
-from gateway.exchange import Answer, Headers, Request, refusal
+from gateway.exchange import Answer, Headers, Request, refusal, written
 from gateway.ingest import Ingest, Reception
 from gateway.problems import Problem, internal_fault
 
@@ -124,41 +122,11 @@ class Post:
         self.response_started = self.response_complete = True
         if self.disconnected:
             return
-        if answer.ends_connection:
-            self.keep_alive = False
-        begin, is_last = _begin(answer.status, self._connection.default_headers())
-        parts = [begin]
-        for name, value in answer.headers:
-            parts += (name, b": ", value, b"\r\n")
-        if is_last:
-            self.keep_alive = False
-        elif not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts.append(b"content-length: %d\r\n\r\n" % len(answer.body))
-        if self.request.method != "HEAD":
-            parts.append(answer.body)
-        self._connection.write(b"".join(parts))
+        raw, is_last = written(
+            answer, self._connection.default_headers(), self.request.method, self.keep_alive
+        )
+        self.keep_alive = not is_last
+        self._connection.write(raw)
         if not self.keep_alive:
             self._connection.close()
         self._connection.on_response_complete()
-
-
-class _Common(NamedTuple):
-    """The headers of every answer, put together once as long as they are the same."""
-
-    headers: Headers
-    number: int
-    lines: bytes
-    is_last: bool  # they end the connection
-
-
-_common = _Common([], 0, b"", False)
-
-
-def _begin(status: int, headers: Headers) -> tuple[bytes, bool]:
-    """Status line and the headers of every answer; whether these make it the last one."""
-    global _common
-    if _common.headers is not headers or _common.number != len(headers):
-        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-        _common = _Common(headers, len(headers), lines, (b"connection", b"close") in headers)
-    return STATUS_LINE[status] + _common.lines, _common.is_last
