@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 FULL = NotWritten("spool_full", "Kafka is away and the spool is full")
 # to wait for Kafka would not help: the operator has to set it right, and should hear of it
-WRONG = {"record_too_large", "topic_missing", "not_authorized"}
+WRONG = {"record_formless", "record_too_large", "topic_missing", "not_authorized"}
 _GATE_LOOK_S = 0.005
 
 

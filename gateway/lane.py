@@ -6,6 +6,7 @@ because of what was never handed over one can say for certain that it was not wr
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,8 +17,11 @@ from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedEr
 from gateway.outcomes import NotWritten, Outcome, OutcomeUnknown, Receipt, Record, Tell
 from gateway.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 
+log = logging.getLogger(__name__)
+
 AWAY = NotWritten("kafka_unreachable", "Kafka is away")
 _BUSY = NotWritten("kafka_unreachable", "Kafka takes nothing at the moment")
+_FORMLESS = NotWritten("record_formless", "the gateway cannot write it down: a fault of its own")
 _TOO_LARGE = NotWritten("record_too_large", "Kafka's max.message.bytes is below this body's size")
 
 
@@ -45,9 +49,14 @@ class Lane:
         taken: list[Waiting] = []
         while self.waiting:
             record = self.waiting[0].record
-            fits = batch.append(
-                timestamp=None, key=record.key, value=record.value, headers=record.headers
-            )
+            try:
+                fits = batch.append(
+                    timestamp=None, key=record.key, value=record.value, headers=record.headers
+                )
+            except Exception:  # first in its lane, it would stop all that comes behind it
+                log.exception("a record has no form in Kafka")
+                _tell(self.waiting.popleft(), _FORMLESS)
+                continue
             if fits is None:
                 break
             taken.append(self.waiting.popleft())
@@ -59,17 +68,24 @@ class Lane:
         if isinstance(outcome, int):
             topic, partition = self.place
             for number, waiting in enumerate(taken):
-                waiting.tell(Receipt(topic, partition, outcome + number))
+                _tell(waiting, Receipt(topic, partition, outcome + number))
             return
         for waiting in taken:
-            waiting.tell(outcome)
+            _tell(waiting, outcome)
         # what came later goes with a new producer or none: it must not overtake what failed
         self.refuse(_BUSY)
 
     def refuse(self, why: NotWritten) -> None:
         refused, self.waiting = self.waiting, deque()
         for waiting in refused:
-            waiting.tell(why)
+            _tell(waiting, why)
+
+
+def _tell(waiting: Waiting, outcome: Outcome) -> None:
+    try:
+        waiting.tell(outcome)
+    except Exception:  # whoever cannot hear it must not keep the others from it
+        log.exception("an outcome could not be told")
 
 
 class Writer:
@@ -108,10 +124,12 @@ class Writer:
 
     async def _write_together(self, producer: Any, lanes: list[Lane]) -> None:
         self._keeper.in_flight += 1
+        under_way: dict[asyncio.Future[Any], tuple[Lane, list[Waiting]]] = {}
         try:
-            under_way: dict[asyncio.Future[Any], tuple[Lane, list[Waiting]]] = {}
             for lane in lanes:
                 batch, taken = lane.next_batch(producer)
+                if not taken:
+                    continue
                 # the oldest waits first, so its deadline is the nearest
                 written = await self._hand_over(producer, lane, batch, taken[0].until_s)
                 if written is None:
@@ -121,6 +139,13 @@ class Writer:
                 if lane.waiting:
                     self._ready[lane] = None
             await self._await_all(producer, under_way)
+        except Exception as error:  # a fault here must leave nobody waiting for ever
+            log.exception("a fault in writing to Kafka")
+            self._keeper.retire(producer, error)
+            for lane, taken in under_way.values():
+                lane.tell(taken, OutcomeUnknown())
+            for lane in lanes:
+                lane.refuse(_BUSY)
         finally:
             self._keeper.in_flight -= 1
 

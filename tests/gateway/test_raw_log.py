@@ -17,6 +17,7 @@ from aiokafka.errors import (
 )
 
 from gateway import producer_keeper, raw_log
+from gateway.lane import Writer
 from gateway.outcomes import (
     NotWritten,
     Outcome,
@@ -32,6 +33,7 @@ from shared.settings import GatewaySettings
 TOPIC = "ingest.telemetry.v1"
 RECORD = Record(b"key", b"value", [])  # murmur2 puts it on the second of two partitions
 BATCH_RECORDS_MAX = 3
+FORMLESS = b"formless"
 DEADLINE_S = 0.2
 
 
@@ -42,6 +44,8 @@ class FakeBatch:
     def append(self, *, value: bytes, **_: object) -> object:
         if len(self.values) == BATCH_RECORDS_MAX:
             return None
+        if value == FORMLESS:
+            raise TypeError(value)
         self.values.append(value)
         return object()
 
@@ -302,6 +306,49 @@ def test_records_that_come_at_once_travel_together_and_in_their_order() -> None:
         outcomes = await append_all(log, [(TOPIC, record) for record in records])
         assert _last().batches == [[b"0", b"1", b"2"], [b"3", b"4"]]
         assert outcomes == [Receipt(TOPIC, 1, offset) for offset in (7, 8, 9, 7, 8)]
+
+    _with_log(body)
+
+
+def test_a_record_that_has_no_form_is_refused_alone() -> None:
+    async def body(log: RawLog) -> None:
+        formless = RECORD._replace(value=FORMLESS)
+        for records in ([RECORD, formless, RECORD], [formless]):
+            outcomes = await append_all(log, [(TOPIC, record) for record in records])
+            told = [isinstance(outcome, Receipt) for outcome in outcomes]
+            assert told == [record is RECORD for record in records]
+        assert len(FakeProducer.made) == 1
+
+    _with_log(body)
+
+
+def test_a_fault_in_writing_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_writer: Writer, _producer: object, under_way: dict[object, object]) -> None:
+        if under_way:
+            raise RuntimeError
+
+    async def body(log: RawLog) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Writer, "_await_all", fail)
+            outcomes = await append_all(log, [(TOPIC, RECORD)] * 5)
+        assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 3 + [NotWritten] * 2
+        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+        assert await _append(log) == Receipt(TOPIC, 1, 7)
+
+    _with_log(body)
+
+
+def test_whoever_cannot_hear_an_outcome_keeps_it_from_nobody_else() -> None:
+    async def body(log: RawLog) -> None:
+        heard: list[Outcome] = []
+
+        def deaf(_: Outcome) -> None:
+            raise RuntimeError
+
+        for tell in (deaf, heard.append):
+            log.put(TOPIC, RECORD, tell)
+        await append_all(log, [(TOPIC, RECORD)])
+        assert [type(outcome) for outcome in heard] == [Receipt]
 
     _with_log(body)
 
