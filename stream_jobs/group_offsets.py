@@ -32,7 +32,6 @@ class Committed(NamedTuple):
 
     offsets: Offsets
     notes: set[str]
-    ever: bool  # whether anything was committed at all
 
 
 class GroupOffsets:
@@ -69,14 +68,13 @@ class GroupOffsets:
             raise KafkaException(self._answers[0])
 
     def committed(self) -> Committed:
-        found = Committed({}, set(), False)
+        found = Committed({}, set())
         for place in self._consumer.committed(self._partitions(self.topics), _TIMEOUT_S):
             if place.error is not None:
                 raise KafkaException(place.error)
             at = place.offset
             if at >= 0:
                 found.notes.add(place.metadata or "")
-                found = found._replace(ever=True)
             else:
                 at, _ = self._consumer.get_watermark_offsets(place, _TIMEOUT_S)
             found.offsets.setdefault(place.topic, {})[place.partition] = at

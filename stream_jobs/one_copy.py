@@ -35,7 +35,6 @@ class Claim(NamedTuple):
     run: str
     host: str = ""
     checkpoint: str = ""  # Spark's id of the query, which ends with the checkpoint
-    begun: bool = False  # the offsets beside it are a batch's, not just where the log begins
     released: bool = False
     beat: int = 0
 
@@ -92,8 +91,7 @@ class OneCopy:
             if not committed.offsets or not self._is_free(seen, asked_s):
                 return False
             self._offsets = committed.offsets
-            epoch, begun = (seen.epoch + 1, seen.begun) if seen else (1, committed.ever)
-            self._mine = Claim(epoch, self._run, _host(), begun=begun)
+            self._mine = Claim(seen.epoch + 1 if seen else 1, self._run, _host())
         elif seen is not None and seen.outranks(self._mine):
             raise AnotherCopyError(self._who(seen))
         self._write(self._mine)
@@ -105,7 +103,7 @@ class OneCopy:
         assert self._mine is not None
         for topic, partitions in offsets.items():
             self._offsets[topic] = {**self._offsets.get(topic, {}), **partitions}
-        self._write(self._mine._replace(begun=True))
+        self._write(self._mine)
 
     def release(self) -> None:
         """So that the next copy need not wait."""
