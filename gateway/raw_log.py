@@ -7,7 +7,7 @@ into it is trusted to return, and after any outcome that is not clear it is repl
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -39,9 +39,12 @@ class RawLog:
         self._writers: dict[int | None, Writer] = {}  # by the broker; None: nobody leads
         self._hashes: dict[bytes, int] = {}
         self._looks: set[asyncio.Task[None]] = set()
+        self._now_s: Callable[[], float]
 
     async def start(self) -> None:
         """Does not wait long for Kafka: whether it is there is what `is_healthy` says."""
+        # to ask for the loop each time costs a call of the system
+        self._now_s = asyncio.get_running_loop().time
         await self._keeper.start()
 
     async def stop(self) -> None:
@@ -60,7 +63,7 @@ class RawLog:
         if self._keeper.producer() is None:
             tell(self._why_none())
             return
-        waiting = Waiting(record, tell, asyncio.get_running_loop().time() + self._deadline_s)
+        waiting = Waiting(record, tell, self._now_s() + self._deadline_s)
         lanes = self._lanes.get(topic)
         if lanes is None:
             look = asyncio.create_task(self._put_on_new_lanes(topic, waiting))
@@ -85,13 +88,13 @@ class RawLog:
         """What Kafka does not let the gateway do; of a topic only while somebody goes on trying."""
         if self._keeper.refused:
             return NOT_AUTHORIZED.detail
-        since_s = asyncio.get_running_loop().time() - _REFUSAL_TOLD_S
+        since_s = self._now_s() - _REFUSAL_TOLD_S
         topics = sorted(t for t, at_s in self._keeper.refused_at_s.items() if at_s > since_s)
         return f"{NOT_AUTHORIZED.detail} to {', '.join(topics)}" if topics else ""
 
     def _why_unknown(self, producer: Any, topic: str) -> NotWritten:
         if topic in producer.client.cluster.unauthorized_topics:
-            self._keeper.refused_at_s[topic] = asyncio.get_running_loop().time()
+            self._keeper.refused_at_s[topic] = self._now_s()
             return NOT_AUTHORIZED
         return NotWritten("topic_missing", f"Kafka has no topic {topic}")
 
