@@ -16,9 +16,12 @@ from confluent_kafka.admin import AdminClient
 from benchmarks.job_environment import job_environment
 from gateway.probes import KafkaProbe
 from shared.acls import acls
+from shared.envelope import Position
 from shared.flow import FLOW
+from shared.ledger import Verdict
 from shared.settings import JobSettings, Settings
-from shared.topology import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, master_topic
+from shared.topology import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, REPEAT_TOPIC, master_topic
+from stream_jobs.ledger_log import LedgerLog
 from tests.certificates import Authority
 from tests.gateway.support import GatewayProcess, until
 from tests.job_process import JobProcess
@@ -152,6 +155,31 @@ def test_a_job_that_is_known_by_its_certificate_works_with_what_is_listed(
         eventually(lambda: job_says(kafka).get("lag_records") == 0, 30)
     assert "PRIVATE KEY" not in log.read_text()
     assert kafka.denials_of("headrace-enrich") == 0
+
+
+def test_the_ledger_is_kept_with_what_the_relay_may(
+    kafka: SecureKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.make_users("headrace-relay")
+    kafka.allow(acls_of("relay"))
+    for name, value in kafka.variables("headrace-relay").items():
+        monkeypatch.setenv(name, value)
+    eventually(lambda: (REPEAT_TOPIC, "READ") in allowed(kafka, "relay"), 10)
+    denials = kafka.denials_of("headrace-relay")
+    write(kafka, REPEAT_TOPIC, "device-0001", {f"{TOPIC}/0": [7]})
+    log = LedgerLog(JobSettings(), FLOW)
+    log.go_on_from({})
+    heard = log.hear(log.ends_of_lanes())
+    assert (Position(TOPIC, 0, 7), Verdict.KNOWN_REPEAT) in heard.told
+    assert heard.all
+    for at, end in log.ends_of_payloads().items():
+        assert log.start_of(at) == 0
+        assert (log.first_at(at, 0) is None) == (end == 0)
+    for job in ("persist", "fold"):
+        assert log.ends_of_events(job).keys() == log.progress(job).keys()
+    assert log.progress("enrich").keys() == log.ends_of_payloads().keys()
+    log.close()
+    assert kafka.denials_of("headrace-relay") == denials
 
 
 def waiting(kafka: SecureKafka) -> set[str]:
