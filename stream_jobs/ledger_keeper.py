@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 _EVERY_S = 1.0
 _IDLE_S = 3.0  # to look costs the servers as much as to find something
 _AGAIN_AFTER_S = 2.0
+_STUCK_AFTER_S = 60.0
 _JOURNAL_ROWS_AT_ONCE = 1_000
 _MISSING_TOLD_MAX = 5
 
@@ -77,8 +78,9 @@ class LedgerKeeper:
                     return
             self.go_on(book)
             while not self._stop.is_set():
-                is_behind = self.keep(book)
-                self._last = self._summary(book)
+                with store.answered_within(connection, _STUCK_AFTER_S):
+                    is_behind = self.keep(book)
+                    self._last = self._summary(book)
                 self.say("running", "")
                 self._stop.wait(0 if is_behind else _IDLE_S if self._is_idle else _EVERY_S)
 
