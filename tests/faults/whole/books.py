@@ -1,7 +1,9 @@
 """All that has come out of what was sent, read from the topics, PostgreSQL and `/state`."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -9,7 +11,9 @@ import orjson
 import psycopg
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from local_stack.ledger import from_database
 from shared.flow import load_flow
+from shared.ledger import TERMS
 from shared.snapshot import META
 
 FLOW = load_flow()
@@ -54,9 +58,10 @@ class Books(NamedTuple):
     stored: dict[Entity, tuple[int, State]]
     shown: dict[Entity, State]
     outbox: int
+    ledger: dict[str, int]  # the product's own, as `headrace ledger` tells it
 
 
-def read_books(bootstrap: str, postgres_url: str, gateway_url: str) -> Books:
+def read_books(state_dir: Path, bootstrap: str, postgres_url: str, gateway_url: str) -> Books:
     snapshots = _read(bootstrap, [entity.topic for entity in FLOW.with_state])
     with psycopg.connect(postgres_url, connect_timeout=10) as connection:
         return Books(
@@ -69,6 +74,7 @@ def read_books(bootstrap: str, postgres_url: str, gateway_url: str) -> Books:
             stored={(e, i): (v, s) for e, i, v, s in connection.execute(_STATES)},
             shown=_shown(gateway_url, {entity_of(record) for record in snapshots}),
             outbox=_one(connection.execute("SELECT count(*) FROM headrace.outbox")),
+            ledger=_ledger(state_dir),
         )
 
 
@@ -96,6 +102,11 @@ def _one(cursor: psycopg.Cursor[Any]) -> int:
     row = cursor.fetchone()
     assert row is not None
     return int(row[0])
+
+
+def _ledger(state_dir: Path) -> dict[str, int]:
+    found = from_database(None, None, time.time_ns() // 1_000_000, state_dir)
+    return {term: found[term] for term in TERMS}
 
 
 def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import isclose
 from typing import Any, NamedTuple
 
+from shared.ledger import TERMS
 from tests.faults.ledger import Told
 from tests.faults.whole.books import FLOW, Books, Place, Record, State, entity_of, state_of
 from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
@@ -197,6 +198,27 @@ def underived(run: Run) -> Iterator[str]:
         yield f"derived, and it should not be, or the other way: {one}"
 
 
+def unbalanced(run: Run) -> Iterator[str]:
+    """The product's own ledger says of all payloads what they have become."""
+    expected = dict.fromkeys(TERMS, 0)
+    events = _events(run)
+    stored: set[str] = set()
+    for copy in _copies(run):
+        event_id, message = copy.record.id, copy.message
+        first = events[event_id][0].headers.get(_SHA) if event_id in events else None
+        if message.fate == WAITING:
+            end = "waiting"
+        elif _letter_of(message, first) is not None:
+            end = "parked"
+        else:
+            end = "duplicate" if event_id in stored else "stored"
+            stored.add(event_id)
+        expected["received"] += 1
+        expected[end] += 1
+    if run.books.ledger != expected:
+        yield f"the ledger says {run.books.ledger}, not {expected}"
+
+
 def unfolded(run: Run) -> Iterator[str]:
     """Each of the three copies of each state is the pure fold of the events, and an area's is what
     its devices add up to."""
@@ -225,7 +247,7 @@ def unfolded(run: Run) -> Iterator[str]:
 
 ORACLES = (
     *(lost, phantoms, misplaced, misnamed, overtaken, without_end, changed, unstored, untold),
-    *(underived, unfolded),
+    *(underived, unfolded, unbalanced),
 )
 
 

@@ -104,8 +104,8 @@ async def _judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
     deadline_s = time.monotonic() + _DRAINED_WITHIN_S
     while True:
         status = rig.launcher.status()
-        asked = status["kafka_bootstrap"], status["postgres_url"], rig.launcher.gateway_url
-        books = await asyncio.to_thread(read_books, *asked)
+        servers = status["kafka_bootstrap"], status["postgres_url"], rig.launcher.gateway_url
+        books = await asyncio.to_thread(read_books, rig.state_dir, *servers)
         run = oracles.Run(sends.messages, sends.answers, books)
         found = await asyncio.to_thread(oracles.violations, run)
         if not found or time.monotonic() > deadline_s:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shared.ledger import TERMS
 from shared.snapshot import META
 from tests.faults.ledger import Told
 from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
@@ -17,12 +18,14 @@ from tests.oracle import expected_areas, expected_states
 Lie = Callable[[Run, random.Random], Run]
 _NOW_MS = 1_795_264_963_000
 _SHA = "ce_payloadsha256"
+_ENDS = {"received": 132, "stored": 81, "duplicate": 24, "waiting": 12, "parked": 15}
+_LEDGER = {**dict.fromkeys(TERMS, 0), **_ENDS}
 
 
 def _run() -> Run:
     """Forty payloads of each of three devices, among them letters, waiting ones, repeats, refused
     ones, and one under a key that another has used; all of it gone its way."""
-    run = Run([], {}, Books([], [], [], [], [], [], {}, {}, 0))
+    run = Run([], {}, Books([], [], [], [], [], [], {}, {}, 0, {}))
     for number in range(120):
         device, kind = f"device-000{number % 3 + 1}", number // 3
         key = f"k{number}" if kind != 37 else f"k{number - 6}"
@@ -46,6 +49,7 @@ def _run() -> Run:
             spooled = Answer(Told.SPOOLED, record.id)
             answers.append(spooled if kind % 3 == 0 else Answer(Told.WRITTEN, *_of(record)))
     _finish(run.books)
+    run.books.ledger.update(_LEDGER)
     return run
 
 
@@ -271,6 +275,11 @@ def go_back_a_version(run: Run, chance: random.Random) -> Run:
     return run
 
 
+def tell_one_payload_twice_in_the_ledger(run: Run, _chance: random.Random) -> Run:
+    run.books.ledger["stored"] += 1
+    return run
+
+
 def leave_one_in_the_outbox(run: Run, _chance: random.Random) -> Run:
     return run._replace(books=run.books._replace(outbox=1))
 
@@ -298,6 +307,7 @@ LIES: list[Lie] = [
     derive_nothing,
     go_back_a_version,
     leave_one_in_the_outbox,
+    tell_one_payload_twice_in_the_ledger,
 ]
 
 
