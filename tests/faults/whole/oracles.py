@@ -215,7 +215,12 @@ def unbalanced(run: Run) -> Iterator[str]:
             stored.add(event_id)
         expected["received"] += 1
         expected[end] += 1
-    if run.books.ledger != expected:
+    found = dict(run.books.ledger)
+    # a fold takes one type after the other: of a backlog of more ids than it remembers, it may take
+    # a repeat for new. Whether that has done anything to the state, `unfolded` sees
+    found["duplicate"] += found["late_duplicate"]
+    found["late_duplicate"] = 0
+    if found != expected:
         yield f"the ledger says {run.books.ledger}, not {expected}"
 
 
@@ -258,6 +263,7 @@ def doubled(run: Run) -> dict[str, int]:
         "payloads": len(books.ingest) - len({(r.id, r.digest) for r in books.ingest}),
         "events": len(books.events) - len({(r.id, r.headers.get(_SHA)) for r in books.events}),
         "completions": len(books.completions) - len({r.id for r in books.completions}),
+        "late": books.ledger["late_duplicate"],
     }
 
 

@@ -314,7 +314,7 @@ LIES: list[Lie] = [
 def test_a_run_without_a_lie_is_well() -> None:
     run = _run()
     assert violations(run) == []
-    assert doubled(run) == {"payloads": 24, "events": 24, "completions": 0}
+    assert doubled(run) == {"payloads": 24, "events": 24, "completions": 0, "late": 0}
 
 
 @pytest.mark.parametrize("seed", range(3))
