@@ -264,7 +264,6 @@ def _kinds() -> dict[str, Fault]:
 
 
 KINDS = _kinds()
-KILLS = [*(f"{name} killed" for name in PARTS), "launcher killed"]
 
 
 def plan(chance: random.Random, count: int, kinds: list[str] | None = None) -> list[str]:
