@@ -57,7 +57,7 @@ def test_its_lag_is_seen_by_usual_tools_and_a_topic_made_anew_stops_it_by_name(
     job = JobProcess("fold", settings, log, spark_environment)
     with job:
         DEVICES.write(bootstrap, events[:1_000])
-        eventually(lambda: _said(settings).get("lag_records") == 0)
+        eventually(lambda: _said(settings).get("lag_records") == 0, within_s=120)
         said = _said(settings)
         assert said["lag_s"] == 0.0
         assert said["breakers"]["kafka"]["state"] == "closed"
@@ -73,7 +73,7 @@ def test_its_lag_is_seen_by_usual_tools_and_a_topic_made_anew_stops_it_by_name(
         ensure_topics(DEVICES.flow, settings)
         DEVICES.write(bootstrap, events)  # more than it had read: by its offsets all is well
         job.start()
-        eventually(lambda: _said(settings)["state"] == "failed")
+        eventually(lambda: _said(settings)["state"] == "failed", within_s=120)
         assert _said(settings)["detail"].startswith(f"TOPIC_RECREATED: {READING} was deleted and")
         assert "docs/operations.md" in _said(settings)["detail"]
         assert len(read_topic(bootstrap, DEVICES.state_topic)) == 1_000

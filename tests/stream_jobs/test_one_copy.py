@@ -263,7 +263,7 @@ def test_a_frozen_copy_that_wakes_while_another_works_stops_before_it_writes(
     try:
         folds.append(Fold(settings[0], tmp_path / "first.log", spark_environment))
         DEVICES.write(kafka.kafka_bootstrap, events[:1_000])
-        eventually(lambda: len(_versions(settings[0])) == 1_000)
+        eventually(lambda: len(_versions(settings[0])) == 1_000, within_s=120)
         held = subprocess.run(
             [sys.executable, "-m", "stream_jobs", "fold"],
             env={**os.environ, "HEADRACE_KAFKA_BOOTSTRAP": kafka.kafka_bootstrap,
@@ -276,15 +276,15 @@ def test_a_frozen_copy_that_wakes_while_another_works_stops_before_it_writes(
         os.kill(folds[0].process.pid, signal.SIGSTOP)
         folds.append(Fold(settings[1], tmp_path / "second.log", spark_environment))
         # it begins at the start of the log: its state is another's
-        eventually(lambda: len(_versions(settings[0])) == 2_000)
+        eventually(lambda: len(_versions(settings[0])) == 2_000, within_s=120)
         DEVICES.write(kafka.kafka_bootstrap, events[1_000:2_000])
-        eventually(lambda: len(_versions(settings[0])) >= 3_000)
+        eventually(lambda: len(_versions(settings[0])) >= 3_000, within_s=120)
         folds[0].signal(signal.SIGSTOP)  # now all of it
         DEVICES.write(kafka.kafka_bootstrap, events[2_000:])
         folds[0].signal(signal.SIGCONT)
         assert folds[0].process.wait(60) == 2
         assert "ANOTHER_COPY: fold already runs on" in folds[0].log.read_text()
-        eventually(lambda: len(_versions(settings[0])) >= 4_000)
+        eventually(lambda: len(_versions(settings[0])) >= 4_000, within_s=120)
         assert len(_versions(settings[0])) == 4_000  # each of the second's, none of the first's
         claim = claim_from(*GroupOffsets(settings[0], "fold", DEVICES.flow.folded_topics)
                            .committed().notes)  # fmt: skip
