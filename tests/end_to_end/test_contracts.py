@@ -9,6 +9,7 @@ import pytest
 from local_stack.verbs import credentials
 from shared.flow import FLOW
 from shared.published import Message, messages
+from shared.topology import REPEAT_TOPIC
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import LogRecord, read_topic
 
@@ -37,9 +38,14 @@ def test_every_record_of_every_topic_is_as_it_is_published(running: Running) -> 
     receipts = running.post_all([(device, body) for body in payloads] + [("nobody", b"{}")])
     online = running.http.post(f"/v1/status/{device}", content=b'{"status": "online"}')
     assert online.status_code == 202
+    for _ in range(2):  # a repeat, which fold tells
+        running.http.post(
+            f"/v1/telemetry/{device}", content=b'{"value": 22}', headers={"idempotency-key": "k"}
+        )
     # an alarm that is raised and cleared, and the end of a device that an area has known
     cooled = running.http.post(f"/v1/telemetry/{device}", content=b'{"value": 5}').json()
-    running.eventually(lambda: len(read_topic(kafka, "state.area.v1")) >= 1, 90)
+    for topic in ("state.area.v1", REPEAT_TOPIC):
+        running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1, 90)
     retired = running.http.post(f"/v1/status/{device}", content=b'{"status": "retired"}').json()
     receipts += [cooled, retired]
     credentials.add(device=device, state_dir=running.stack.state_dir)
