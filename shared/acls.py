@@ -9,6 +9,7 @@ from shared.topology import (
     JOB_STATUS_TOPIC,
     REPEAT_TOPIC,
     Flow,
+    again_topic,
     master_topic,
 )
 
@@ -66,7 +67,9 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
 def _relay(flow: Flow) -> Iterable[Acl]:
     persist = next(job for job in flow.jobs() if job.name == "persist")
     masters = [master_topic(table) for table in flow.published_tables]
-    written = (*persist.emits, *persist.parks_in, *masters, JOB_STATUS_TOPIC)
+    # what an operator sends on again leaves through the outbox, too
+    again = again_topic("enrich")
+    written = (*persist.emits, *persist.parks_in, *masters, again, JOB_STATUS_TOPIC)
     yield from _write("relay", written)
     yield from _last_word("relay")
     yield from _ledger(flow)

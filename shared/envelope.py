@@ -26,7 +26,9 @@ TRACE_PARENT = "traceparent"
 PAYLOAD_SHA256 = "ce_payloadsha256"
 TENANT = "ce_tenant"  # absent where there is none
 ORIGIN = "ce_origin"
+ARRIVED = "ce_arrivedms"  # where the record's own time is a later one
 ATTEMPT = "ce_attempt"  # absent on a first attempt
+REVISION = "ce_revision"  # absent but on corrections
 STAGE = "ce_stage"
 REASON = "ce_reason"
 DETAIL = "ce_detail"
@@ -155,6 +157,7 @@ def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) ->
         (TIME, to_rfc3339(record.time_ms).encode()),
         (CONTENT_TYPE, b"application/json"),
         (ORIGIN, str(record.origin).encode()),
+        *([(REVISION, str(record.revision).encode())] if record.revision else []),
         *kept,
     ]
 

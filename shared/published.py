@@ -16,6 +16,7 @@ from shared.topology import (
     REPEAT_TOPIC,
     Flow,
     Job,
+    again_topic,
     master_topic,
 )
 
@@ -40,7 +41,13 @@ _HEADERS: dict[str, Fields] = {
     envelope.PAYLOAD_SHA256: {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     envelope.TENANT: {"type": "string", "pattern": f"^{TENANT.pattern}$"},
     envelope.ORIGIN: {"type": "string", "description": "topic/partition/offset"},
+    envelope.ARRIVED: {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": "epoch milliseconds of the payload's first arrival, by the broker's clock",
+    },
     envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
+    envelope.REVISION: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.STAGE: _TEXT,
     envelope.REASON: _TEXT,
     envelope.DETAIL: _TEXT,
@@ -57,7 +64,6 @@ _INGEST_HEADERS_AT_TIMES = (
     envelope.CONTENT_TYPE,
     envelope.CONTENT_ENCODING,
     envelope.TRACE_PARENT,
-    envelope.ATTEMPT,
     envelope.TENANT,
 )
 _COMPLETION_HEADERS = (
@@ -70,6 +76,7 @@ _COMPLETION_HEADERS = (
     envelope.CONTENT_TYPE,
 )
 _EVENT_HEADERS = (*_COMPLETION_HEADERS, envelope.ORIGIN)
+_AGAIN_HEADERS = (envelope.ID, envelope.ORIGIN, envelope.ARRIVED, envelope.ATTEMPT)
 _FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
 
 
@@ -87,6 +94,7 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
     """By topic, for every topic of the flow."""
     return {
         **{row.topic: [_payload(row)] for row in flow.endpoints},
+        again_topic("enrich"): [_again()],
         **{row.topic: [_event(row)] for row in flow.event_types},
         **{
             row.topic: [
@@ -127,6 +135,18 @@ def _payload(endpoint: Endpoint) -> Message:
     )
 
 
+def _again() -> Message:
+    its_own = tuple(name for name in _INGEST_HEADERS if name not in _AGAIN_HEADERS)
+    return Message(
+        "again",
+        "a payload that comes again, byte for byte: retried, redriven or to be corrected. Its "
+        "origin's endpoint takes it, at the time of its first arrival",
+        _ENTITY_ID,
+        _headers(_AGAIN_HEADERS, (*its_own, *_INGEST_HEADERS_AT_TIMES, envelope.REVISION), {}),
+        None,
+    )
+
+
 def _event(event_type: EventType) -> Message:
     data = of_contract(event_type.data)
     definitions = data.pop("$defs", {})
@@ -160,7 +180,12 @@ def _event(event_type: EventType) -> Message:
         envelope.TYPE: {"const": event_type.name},
         envelope.CONTENT_TYPE: {"const": "application/json"},
     }
-    kept = (envelope.TRACE_PARENT, envelope.PAYLOAD_SHA256, envelope.TENANT)
+    kept = (
+        envelope.REVISION,
+        envelope.TRACE_PARENT,
+        envelope.PAYLOAD_SHA256,
+        envelope.TENANT,
+    )
     return Message(
         "event",
         "in the common format; a repeat has the same id and origin",
@@ -258,7 +283,8 @@ def _master(table: str) -> list[Message]:
 
 
 def _waiting_or_parked(job: Job) -> Message:
-    its_own = (*_INGEST_HEADERS, *_INGEST_HEADERS_AT_TIMES, envelope.SUBJECT)
+    of_attempts = (envelope.ARRIVED, envelope.ATTEMPT, envelope.REVISION)
+    its_own = (*_INGEST_HEADERS, *_INGEST_HEADERS_AT_TIMES, *of_attempts, envelope.SUBJECT)
     return Message(
         "untouched",
         f"a record of {' or '.join(job.ignited_by)}, byte for byte, and why it did not pass",

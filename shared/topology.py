@@ -45,6 +45,10 @@ def dead_letter_topic(stage: str) -> str:
     return f"dlq.{stage}.v1"
 
 
+def again_topic(stage: str) -> str:
+    return f"again.{stage}.v1"
+
+
 class Topic(NamedTuple):
     name: str
     config: Mapping[str, str]
@@ -129,7 +133,7 @@ class Flow:
         events = tuple(t.topic for t in self.event_types)
         enrich = Job(
             "enrich",
-            ignited_by=tuple(e.topic for e in self.endpoints),
+            ignited_by=(*(e.topic for e in self.endpoints), again_topic("enrich")),
             looks_up=tuple(master_topic(table) for table in self.master_tables),
             emits=self._event_topics(name for row in self.endpoints for name in row.emits),
             waits_in=(retry_topic("enrich"),),
@@ -198,6 +202,7 @@ class Flow:
         types = self.event_types
         return (
             *(Topic(e.topic, ingest, "payloads as they came") for e in self.endpoints),
+            Topic(again_topic("enrich"), ingest, "payloads that come again"),
             *(Topic(t.topic, for_ever, "events, kept for ever") for t in types),
             *(
                 Topic(row.topic, _COMPACTED, "the latest snapshot of each")

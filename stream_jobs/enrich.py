@@ -1,5 +1,7 @@
 """ingest topics -> event topics; what cannot be an event goes to the lanes.
 
+What comes again comes on a topic of its own, and is taken as what it was when it first came.
+
 Stateless: a batch that is run again writes its records again, under the same ids and origins.
 """
 
@@ -16,7 +18,7 @@ from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs import arrow_records
-from stream_jobs.enrichment import STAGE, Enrich, Payload, enricher
+from stream_jobs.enrichment import STAGE, Enrich, Payload, as_first_come, enricher
 from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.lease import check_lease
@@ -37,10 +39,11 @@ class EnrichTask(NamedTuple):
         enrich = _enricher(self.flow)
         master = _master_view(self)
         fresh = _fresh_fields(self)
+        topics = {endpoint.topic for endpoint in load_flow(self.flow).endpoints}
         for batch in batches:
             check_lease(STAGE)
             master.refresh()
-            payloads = list(_payloads(batch))
+            payloads = [as_first_come(payload, topics) for payload in _payloads(batch)]
             known = fresh.over(master, payloads)
             yield arrow_records.outgoing_batch([enrich(payload, known) for payload in payloads])
 
@@ -89,6 +92,6 @@ def task(settings: JobSettings) -> EnrichTask:
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
-    topics = [endpoint.topic for endpoint in flow.endpoints]
-    payloads = read_topics(spark, settings, topics, with_headers=True)
+    job = next(job for job in flow.jobs() if job.name == STAGE)
+    payloads = read_topics(spark, settings, job.ignited_by, with_headers=True)
     return write_topics(transform(payloads, task(settings)), settings, STAGE)

@@ -1,12 +1,12 @@
 """A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
 import orjson
 
-from shared import envelope
+from shared import again, envelope
 from shared.contract import contract_of
 from shared.envelope import EventRecord, Header, Position
 from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, tenant_of
@@ -29,13 +29,16 @@ _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, to
 
 
 class Payload(NamedTuple):
-    """A record of an ingest topic; anyone may have written it."""
+    """A record of an ingest topic, or one that has come again; anyone may have written it."""
 
-    position: Position
+    position: Position  # where it first came
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
-    arrived_ms: int
+    arrived_ms: int  # when it first came
+    attempt: int = 0
+    revision: int = 0
+    lacks: str = ""  # why it cannot be told whose payload came again
 
 
 class Outgoing(NamedTuple):
@@ -48,10 +51,28 @@ class Outgoing(NamedTuple):
 Enrich = Callable[[Payload, MasterData], Outgoing]
 
 
+def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
+    """One that has come again, as the payload that it was."""
+    if payload.position.topic in ingest_topics:
+        return payload
+    try:
+        first = again.first_of(payload.headers, ingest_topics)
+    except ValueError as error:
+        return payload._replace(lacks=str(error))
+    return payload._replace(
+        position=first.origin,
+        arrived_ms=first.arrived_ms,
+        attempt=first.attempt,
+        revision=first.revision,
+    )
+
+
 def enricher(flow: Flow) -> Enrich:
     endpoints = {endpoint.topic: endpoint for endpoint in flow.endpoints}
 
     def enrich(payload: Payload, master: MasterData) -> Outgoing:
+        if payload.lacks:
+            return _failure(dead_letter_topic(STAGE), payload, "no_origin", payload.lacks)
         endpoint = endpoints[payload.position.topic]
         try:
             record = _event(endpoint, payload, master)
@@ -114,18 +135,17 @@ class _OwnMaster(NamedTuple):
 
 
 def _record(payload: Payload, draft: Draft, entity_id: str) -> EventRecord:
-    headers = payload.headers
-    origin = envelope.text(headers, envelope.ORIGIN)  # a retried payload brings its first one
     return EventRecord(
         position=payload.position,
         entity_id=full_id_within(tenant_of(entity_id), draft.entity_id or entity_id),
-        id=envelope.text(headers, envelope.ID) or str(payload.position),
+        id=envelope.text(payload.headers, envelope.ID) or str(payload.position),
         type=draft.type,
         time_ms=draft.time_ms,
         arrived_ms=payload.arrived_ms,
-        origin=Position.parse(origin) if origin else payload.position,
-        attempt=int(envelope.find(headers, envelope.ATTEMPT) or 0),
+        origin=payload.position,
+        attempt=payload.attempt,
         data=draft.data,
+        revision=payload.revision,
     )
 
 
@@ -159,5 +179,8 @@ def _fields(payload: Payload) -> Fields:
 
 
 def _failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:
-    headers = envelope.failure_headers(payload.headers, STAGE, payload.position, reason, detail)
+    origin, arrived_ms = payload.position, payload.arrived_ms
+    first = again.First(origin, arrived_ms, payload.attempt, payload.revision)
+    known = again.headers_of(payload.headers, first)  # all that brings it back from there
+    headers = envelope.failure_headers(known, STAGE, origin, reason, detail)
     return Outgoing(topic, payload.key, payload.value, headers)

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shared.published import Message, messages
-from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, Topic, master_topic
+from shared.topology import (
+    CREDENTIAL_TOPIC,
+    JOB_STATUS_TOPIC,
+    Flow,
+    Topic,
+    again_topic,
+    master_topic,
+)
 
 _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
@@ -79,6 +86,8 @@ def _operations(flow: Flow) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from _each(job.name, "send", [JOB_STATUS_TOPIC], "tells how it is")
     tables = map(master_topic, flow.published_tables)
     yield from _each("relay", "send", tables, "publishes what was committed")
+    again = [again_topic("enrich")]
+    yield from _each("relay", "send", again, "brings back what is to be tried or corrected")
     yield from _each("relay", "send", [JOB_STATUS_TOPIC], "tells how it is")
 
 

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, to_record
 from gateway.ingest_record import Item, read_head, record_of
-from shared import envelope, snapshot
+from shared import again, envelope, snapshot
 from shared.applier import Applier
 from shared.envelope import Header, Position
 from shared.flow import FLOW
@@ -126,6 +126,15 @@ def test_a_dead_letter_and_a_payload_that_waits() -> None:
     out = enricher(FLOW)(lonely, Master())
     assert out.topic == "retry.enrich.v1"
     assert keeps_headers(only(out.topic), out.headers)
+
+
+def test_a_payload_that_comes_again() -> None:
+    letter = enriched(b"{").headers
+    first = again.First(Position("ingest.telemetry.v1", 2, 17), 1_700_000_000_000, attempt=1)
+    message = only("again.enrich.v1")
+    assert keeps_headers(message, again.headers_of(letter, first))
+    assert keeps_headers(message, again.headers_of([], first._replace(revision=2)))
+    assert not keeps_headers(message, again.headers_of([], first)[:-1])
 
 
 def test_a_snapshot_as_fold_makes_it() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 import orjson
 import pytest
 
-from shared import envelope
-from shared.envelope import Position, read_event
+from shared import again, envelope
+from shared.envelope import Header, Position, read_event
 from shared.flow import FLOW
 from shared.model import (
     Arrival,
@@ -18,7 +18,7 @@ from shared.model import (
     Rejected,
 )
 from shared.topology import Flow
-from stream_jobs.enrichment import Outgoing, Payload, enricher
+from stream_jobs.enrichment import Outgoing, Payload, as_first_come, enricher
 from tests.builders import Master
 
 ENRICH = enricher(FLOW)
@@ -278,3 +278,56 @@ def test_an_id_that_a_domain_derives_stays_in_the_tenant(
         assert dict(out.headers)[envelope.REASON] == b"bad_entity_id"
     else:
         assert (out.topic, out.key) == ("event.seen.v1", becomes)
+
+
+ORIGIN = Position("ingest.telemetry.v1", 2, 17)
+INGEST_TOPICS = {endpoint.topic for endpoint in FLOW.endpoints}
+
+
+def _again(
+    value: bytes, headers: list[Header] | None = None, key: bytes = b"device-0001", **facts: int
+) -> Outgoing:
+    first = again.First(ORIGIN, 1_700_000_000_000, **{"attempt": 1, **facts})
+    headers = again.headers_of([], first) if headers is None else headers
+    place = Position("again.enrich.v1", 0, 3)
+    payload = Payload(place, key, value, headers, 1_800_000_000_000)
+    return ENRICH(as_first_come(payload, INGEST_TOPICS), Master())
+
+
+def test_a_payload_that_comes_again_is_the_one_that_first_came() -> None:
+    first_time = read_event(ORIGIN, _enrich(b'{"value": 21.5}').value or b"")
+    out = _again(b'{"value": 21.5}', attempt=3, revision=2)
+    assert read_event(ORIGIN, out.value or b"") == first_time._replace(attempt=3, revision=2)
+    headers = dict(out.headers)
+    assert headers[envelope.ORIGIN] == str(ORIGIN).encode()
+    assert headers[envelope.REVISION] == b"2"
+
+
+def test_what_fails_again_says_where_it_first_came_and_how_often_it_was_tried() -> None:
+    for out in (_again(b"{", attempt=4), _again(b"{}", key=b"device-9999", attempt=4)):
+        assert out.topic in ("dlq.enrich.v1", "retry.enrich.v1")
+        found = again.first_of(out.headers, INGEST_TOPICS)
+        assert found == again.First(ORIGIN, 1_700_000_000_000, attempt=4)
+
+
+def test_what_fails_the_first_time_says_all_that_it_needs_to_come_again() -> None:
+    headers = _enrich(b"{", ce_attempt=b"7", ce_origin=b"ingest.status.v1/0/0").headers
+    assert envelope.find(headers, envelope.ATTEMPT) is None  # whoever wrote that into it
+    known = [*headers, (envelope.ATTEMPT, b"1")]
+    assert again.first_of(known, INGEST_TOPICS).origin == ORIGIN
+    assert envelope.text(headers, envelope.ARRIVED) == "1700000000000"
+
+
+def test_a_payload_cannot_say_that_it_stands_elsewhere_or_was_tried_before() -> None:
+    out = _enrich(b'{"value": 1}', ce_attempt=b"7", ce_origin=b"ingest.status.v1/0/0")
+    record = read_event(ORIGIN, out.value or b"")
+    assert (record.origin, record.attempt) == (ORIGIN, 0)
+
+
+def test_what_comes_again_from_nowhere_is_parked_with_what_it_lacks() -> None:
+    out = _again(b'{"value": 21.5}', headers=[])
+    headers = dict(out.headers)
+    assert (out.topic, out.value) == ("dlq.enrich.v1", b'{"value": 21.5}')
+    assert headers[envelope.REASON] == b"no_origin"
+    assert headers[envelope.DETAIL] == b"the header ce_id is missing: it names the event"
+    assert headers[envelope.ORIGIN] == b"again.enrich.v1/0/3"
