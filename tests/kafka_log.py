@@ -23,6 +23,7 @@ def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
             "group.id": "tests",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,  # or the broker keeps an end to itself for half a second
         }
     )
     try:
@@ -30,7 +31,7 @@ def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         records, unread = [], set(partitions)
         while unread:
-            for message in consumer.consume(5000, 1.0):
+            for message in consumer.consume(5000, 0.05):
                 error = message.error()
                 if error is None:
                     records.append(
@@ -51,9 +52,8 @@ def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
 
 def last_values(bootstrap: str, topic: str) -> dict[str, dict]:
     """The latest value of each key, as a compacted topic means it."""
-    return {
-        record.key.decode(): orjson.loads(record.value) for record in read_topic(bootstrap, topic)
-    }
+    last = {record.key: record.value for record in read_topic(bootstrap, topic)}
+    return {key.decode(): orjson.loads(value) for key, value in last.items()}
 
 
 def distinct_events(bootstrap: str, topic: str) -> list[dict]:

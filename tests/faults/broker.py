@@ -72,7 +72,12 @@ class Broker:
 
 def read_topic(bootstrap: str, topic: str) -> dict[Place, Found]:
     """All of it."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "rig", "log_level": 0}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "rig",
+        "log_level": 0,
+        "fetch.wait.max.ms": 20,  # or the broker keeps an end to itself for half a second
+    }
     consumer = Consumer({**settings, "enable.partition.eof": True})
     partitions = consumer.list_topics(topic, 20).topics[topic].partitions
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
@@ -81,7 +86,7 @@ def read_topic(bootstrap: str, topic: str) -> dict[Place, Found]:
     deadline_s = time.monotonic() + 120
     while len(ended) < len(partitions):
         assert time.monotonic() < deadline_s, "the topic cannot be read to its end"
-        for message in consumer.consume(5000, 1):
+        for message in consumer.consume(5000, 0.05):
             error = message.error()
             if error is None:
                 place = message.partition() or 0, message.offset() or 0

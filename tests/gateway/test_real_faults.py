@@ -109,6 +109,7 @@ def whole_log(broker: Stack) -> dict[tuple[int, int], tuple[bytes, bytes]]:
             "bootstrap.servers": broker.kafka_bootstrap,
             "group.id": "test",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,  # or the broker keeps an end to itself for half a second
             "log_level": 0,
         }
     )
@@ -117,7 +118,7 @@ def whole_log(broker: Stack) -> dict[tuple[int, int], tuple[bytes, bytes]]:
     ended: set[int | None] = set()
     deadline_s = time.monotonic() + 60
     while len(ended) < 4 and time.monotonic() < deadline_s:
-        for message in consumer.consume(1000, 1):
+        for message in consumer.consume(1000, 0.05):
             error = message.error()
             if error is None:
                 place = message.partition() or 0, message.offset() or 0

@@ -224,7 +224,7 @@ def _records(broker: Stack, places: list[tuple[int, int]]) -> dict[tuple[int, in
     found: dict[tuple[int, int], Message] = {}
     deadline_s = time.monotonic() + 30
     while not found.keys() >= set(places) and time.monotonic() < deadline_s:
-        for message in consumer.consume(500, 1):
+        for message in consumer.consume(500, 0.05):
             assert message.error() is None
             found[message.partition() or 0, message.offset() or 0] = message
     consumer.close()

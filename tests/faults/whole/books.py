@@ -122,7 +122,12 @@ def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:
 
 def _read(bootstrap: str, topics: list[str]) -> list[Record]:
     """From their first records to what is their end now."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "rig", "log_level": 0}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "rig",
+        "log_level": 0,
+        "fetch.wait.max.ms": 20,  # or the broker keeps an end to itself for half a second
+    }
     consumer = Consumer(
         {**settings, "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True}
     )
@@ -131,7 +136,7 @@ def _read(bootstrap: str, topics: list[str]) -> list[Record]:
     consumer.assign([TopicPartition(topic, number, 0) for topic, number in unread])
     records: list[Record] = []
     while unread:
-        for message in consumer.consume(10_000, 0.5):
+        for message in consumer.consume(10_000, 0.05):
             error = message.error()
             topic, partition = message.topic() or "", message.partition() or 0
             if error is None:
