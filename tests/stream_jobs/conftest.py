@@ -20,6 +20,10 @@ _numbers = count(1)
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder: Path = tmp_path_factory.mktemp("parts")
     with Stack(folder, random_ports=True, services=("kafka", "postgres")) as stack:
+        with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+            # servers die here, machines do not: the disk may take its time
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
         yield stack
 
 
@@ -28,15 +32,23 @@ def spark_environment() -> dict[str, str]:
     return job_environment()
 
 
+@pytest.fixture(scope="session")
+def migrated(parts: Stack) -> str:
+    """A database with the schema in it, of which each test gets a copy."""
+    store.migrate(_new_database(parts, "migrated"))
+    return "migrated"
+
+
 @pytest.fixture
-def postgres_url(parts: Stack) -> str:
+def postgres_url(parts: Stack, migrated: str) -> str:
     """A fresh database with the schema in it."""
-    name = f"test_{next(_numbers)}"
+    return _new_database(parts, f"test_{next(_numbers)}", f"TEMPLATE {migrated}")
+
+
+def _new_database(parts: Stack, name: str, like: str = "") -> str:
     with psycopg.connect(parts.postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    url = psycopg.conninfo.make_conninfo(parts.postgres_url, dbname=name)
-    store.migrate(url)
-    return url
+        connection.execute(f"CREATE DATABASE {name} {like}".encode())
+    return psycopg.conninfo.make_conninfo(parts.postgres_url, dbname=name)
 
 
 @pytest.fixture

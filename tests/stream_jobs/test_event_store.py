@@ -344,12 +344,12 @@ def test_a_slow_store_gets_fewer_rows_at_once_until_it_manages(
 ) -> None:
     connection.execute(
         """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
-           'BEGIN PERFORM pg_sleep(0.005); RETURN NEW; END'"""
+           'BEGIN PERFORM pg_sleep(0.0025); RETURN NEW; END'"""
     )
     connection.execute(
         "CREATE TRIGGER slow BEFORE INSERT ON headrace.event FOR EACH ROW EXECUTE FUNCTION slow()"
     )
-    writer = EventStore(postgres_url, slow_after_s=1.0)
+    writer = EventStore(postgres_url, slow_after_s=0.5)
     rows, refusals = [_event(n) for n in range(1_000)], 0
     while refusals < 10:
         try:
