@@ -73,7 +73,7 @@ class Running:
         checks = self.http.get("/health").json()["checks"]
         return str(checks[f"job:{job}"][0]["status"])
 
-    def eventually(self, holds: Callable[[], bool], within_s: float = 90) -> None:
+    def eventually(self, holds: Callable[[], bool], within_s: float = 180) -> None:
         eventually(holds, within_s)
 
 

@@ -45,7 +45,7 @@ def test_every_record_of_every_topic_is_as_it_is_published(running: Running) -> 
     # an alarm that is raised and cleared, and the end of a device that an area has known
     cooled = running.http.post(f"/v1/telemetry/{device}", content=b'{"value": 5}').json()
     for topic in ("state.area.v1", REPEAT_TOPIC):
-        running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1, 90)
+        running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1)
     retired = running.http.post(f"/v1/status/{device}", content=b'{"status": "retired"}').json()
     receipts += [cooled, retired]
     credentials.add(device=device, state_dir=running.stack.state_dir)

@@ -87,7 +87,7 @@ def test_the_ledger_closes_and_goes_red_for_one_row(
     for job in ("enrich", "persist"):
         shutil.rmtree(running.stack.state_dir / "checkpoints" / job)
     running.stack.release("spark")
-    running.eventually(lambda: terms() == in_the_end, within_s=120)
+    running.eventually(lambda: terms() == in_the_end, within_s=240)
     running.eventually(lambda: running.rows_of({lost["id"]}) == 1)
     assert terms() == in_the_end
     running.eventually(lambda: _check(running)["status"] == "pass")

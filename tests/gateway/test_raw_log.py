@@ -399,7 +399,7 @@ async def _append(log: RawLog) -> Receipt | Spooled:
 
 
 async def _until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not reached():
             await asyncio.sleep(0.005)
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.stack
 SERVERS = ("kafka", "postgres")
 
 
-def eventually(reached: Callable[[], bool], seconds: float = 30.0) -> None:
+def eventually(reached: Callable[[], bool], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline, "not reached in time"

@@ -151,8 +151,8 @@ def test_a_job_that_is_known_by_its_certificate_works_with_what_is_listed(
     settings = JobSettings(kafka_bootstrap=kafka.bootstrap_mtls, state_dir=tmp_path)
     log = tmp_path / "enrich.log"
     with JobProcess("enrich", settings, log, variables):
-        eventually(lambda: waiting(kafka) == {"device-0001"}, 60)
-        eventually(lambda: job_says(kafka).get("lag_records") == 0, 30)
+        eventually(lambda: waiting(kafka) == {"device-0001"}, 180)
+        eventually(lambda: job_says(kafka).get("lag_records") == 0, 90)
     assert "PRIVATE KEY" not in log.read_text()
     assert kafka.denials_of("headrace-enrich") == 0
 
@@ -164,7 +164,7 @@ def test_the_ledger_is_kept_with_what_the_relay_may(
     kafka.allow(acls_of("relay"))
     for name, value in kafka.variables("headrace-relay").items():
         monkeypatch.setenv(name, value)
-    eventually(lambda: (REPEAT_TOPIC, "READ") in allowed(kafka, "relay"), 10)
+    eventually(lambda: (REPEAT_TOPIC, "READ") in allowed(kafka, "relay"), 60)
     denials = kafka.denials_of("headrace-relay")
     write(kafka, REPEAT_TOPIC, "device-0001", {f"{TOPIC}/0": [7]})
     log = LedgerLog(JobSettings(), FLOW)
@@ -226,7 +226,7 @@ def test_each_user_can_do_its_list_and_no_more(kafka: SecureKafka) -> None:
             if acl.kind == "topic"
             for operation in (acl.operation, *IMPLIED.get(acl.operation, ["DESCRIBE"]))
         }
-        eventually(lambda who=application, of=listed: allowed(kafka, who) == of, 10)
+        eventually(lambda who=application, of=listed: allowed(kafka, who) == of, 60)
 
 
 # the others let a topic be seen

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from shared import ledger
@@ -21,6 +21,7 @@ from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.ledger_book import LedgerBook
 from stream_jobs.ledger_keeper import LedgerKeeper
 from stream_jobs.topics import ensure_topics
+from tests.kafka_log import eventually
 from tests.stream_jobs.ledger_flow import FLOWS
 
 pytestmark = pytest.mark.stack
@@ -59,7 +60,14 @@ class Pipeline:
     def start_keeper(self) -> None:
         self.book = LedgerBook(self.connection)
         self.keeper = LedgerKeeper(self.settings, threading.Event(), self)
-        self.keeper.go_on(self.book)
+        eventually(self._goes_on)
+
+    def _goes_on(self) -> bool:
+        try:
+            self.keeper.go_on(self.book)
+        except KafkaException:  # a topic that was made just now has no leader yet
+            return False
+        return True
 
     def report(self, _state: str, _detail: str = "", **_numbers: Any) -> None: ...
 

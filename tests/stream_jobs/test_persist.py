@@ -80,7 +80,7 @@ def _send(settings: JobSettings, numbers: range, poison: bytes) -> None:
     producer.flush(20)
 
 
-def _wait(reached: Callable[[], bool], timeout_s: float = 60.0) -> None:
+def _wait(reached: Callable[[], bool], timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not reached():
         assert time.monotonic() < deadline

@@ -74,7 +74,7 @@ def _read(settings: JobSettings, topic: str) -> list[tuple[str, int]]:
     consumer.assign(partitions)
     found: list[tuple[int, str, int]] = []
     while len(found) < missing:
-        for message in consumer.consume(missing, timeout=1):
+        for message in consumer.consume(missing, timeout=0.05):
             event_id = dict(message.headers() or [])["ce_id"]
             assert isinstance(event_id, bytes)
             found.append((message.partition() or 0, event_id.decode(), int(message.value() or 0)))
@@ -106,7 +106,7 @@ def _running(settings: JobSettings) -> Iterator[threading.Event]:
         assert not thread.is_alive()
 
 
-def _wait(reached: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def _wait(reached: Callable[[], bool], timeout_s: float = 90.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not reached():
         assert time.monotonic() < deadline
