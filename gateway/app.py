@@ -8,7 +8,6 @@ from typing import Protocol
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
-from gateway import VERSION
 from gateway.admin_port import AdminPort
 from gateway.admission import Admission
 from gateway.auth.guard import Guard
@@ -25,6 +24,7 @@ from gateway.server import INGEST
 from gateway.state import state_routes
 from gateway.state_view import StateView
 from gateway.tracing import Tracing, Untraced
+from shared import VERSION
 from shared.settings import GatewaySettings
 from shared.topology import Flow
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway import VERSION, ledger_seen
+from gateway import ledger_seen
 from gateway.job_status import JobStatus, SaidBreaker, job_status
 from gateway.probes import KafkaSeen, Seen
 from gateway.spool import SpoolState
 from gateway.state_view import Progress
+from shared import VERSION
 from shared.timestamps import to_rfc3339
 from shared.topology import JOB_STATUS_TOPIC
 

@@ -18,11 +18,11 @@ from prometheus_client.registry import Collector
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
-from gateway import VERSION
 from gateway.counts import ACCEPTED, BOUNDS, PRODUCE_BUCKET, PRODUCE_S, REFUSED, REQUESTS_REFUSED
 from gateway.node import WORKER_RESTARTS, WORKERS_READY, Node
 from gateway.node_numbers import Name
 from gateway.spool import Spool, SpoolState
+from shared import VERSION
 
 IN_FLIGHT_PAYLOADS = "in_flight_payloads"
 IN_FLIGHT_BYTES = "in_flight_bytes"

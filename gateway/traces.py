@@ -25,10 +25,10 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from gateway import VERSION
 from gateway.ingest_record import RequestHead
 from gateway.problems import Problem
 from gateway.tracing import PostSpan
+from shared import VERSION
 from shared.envelope import TRACE_PARENT
 from shared.model import Endpoint
 from shared.settings import GatewaySettings

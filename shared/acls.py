@@ -18,6 +18,7 @@ Operation = Literal[
     "READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"
 ]
 CLUSTER = "kafka-cluster"
+_DESK_GROUPS = ("headrace-desk", "headrace-master-view")
 
 
 class Acl(NamedTuple):
@@ -37,6 +38,7 @@ def acls(flow: Flow) -> list[Acl]:
         *_relay(flow),
         *_topics(every),
         *_operator(every),
+        *_desk(flow),
     ]
 
 
@@ -67,9 +69,9 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
 def _relay(flow: Flow) -> Iterable[Acl]:
     persist = next(job for job in flow.jobs() if job.name == "persist")
     masters = [master_topic(table) for table in flow.published_tables]
-    # what an operator sends on again leaves through the outbox, too
-    again = again_topic("enrich")
-    written = (*persist.emits, *persist.parks_in, *masters, again, JOB_STATUS_TOPIC)
+    # what an operator sends on again leaves through the outbox, too: to enrich and to fold
+    again = (again_topic("enrich"), *flow.folded_topics)
+    written = (*persist.emits, *persist.parks_in, *masters, *again, JOB_STATUS_TOPIC)
     yield from _write("relay", written)
     yield from _last_word("relay")
     yield from _ledger(flow)
@@ -94,7 +96,15 @@ def _operator(every: list[str]) -> Iterable[Acl]:
     """`./headrace` from a terminal: tail, demo, doctor, credentials."""
     yield from _on_topics("operator", "READ", every)
     yield from _write("operator", [CREDENTIAL_TOPIC])
-    yield from _asks("operator", "headrace-tail", "headrace-demo")
+    groups = ("headrace-tail", "headrace-demo", *_DESK_GROUPS)
+    yield from _asks("operator", *groups)
+
+
+def _desk(flow: Flow) -> Iterable[Acl]:
+    """What it sends goes through the outbox."""
+    parked = [lane for job in flow.jobs() for lane in job.parks_in]
+    yield from _on_topics("desk", "READ", [*parked, *map(master_topic, flow.master_tables)])
+    yield from _asks("desk", *_DESK_GROUPS)
 
 
 def _last_word(application: str) -> Iterable[Acl]:

@@ -16,6 +16,7 @@ _OURS = (
     envelope.STAGE,
     envelope.REASON,
     envelope.DETAIL,
+    envelope.SOFTWARE,
 )
 
 

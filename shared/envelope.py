@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from shared import VERSION
 from shared.model import Fields
 from shared.timestamps import is_time_ms, to_rfc3339
 
@@ -32,6 +33,9 @@ REVISION = "ce_revision"  # absent but on corrections
 STAGE = "ce_stage"
 REASON = "ce_reason"
 DETAIL = "ce_detail"
+SOFTWARE = "ce_software"  # the version of ours that could not do it
+REWRITTEN = "ce_rewritten"  # sha256 of the payload before an operator changed its bytes
+ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
 
 _TOLD_BYTES_MAX = 4096
 
@@ -147,7 +151,8 @@ def read_event(position: Position, value: bytes) -> EventRecord:
 
 def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) -> list[Header]:
     """For whoever routes or dedupes without reading values."""
-    kept = [(k, v) for k, v in ingest_headers if k in (TRACE_PARENT, PAYLOAD_SHA256, TENANT)]
+    names = (TRACE_PARENT, PAYLOAD_SHA256, REWRITTEN, TENANT)
+    kept = [(k, v) for k, v in ingest_headers if k in names]
     return [
         (SPEC_VERSION, b"1.0"),
         (ID, record.id.encode()),
@@ -167,13 +172,14 @@ def failure_headers(
 ) -> list[Header]:
     """A payload's own headers, and why it did not pass this stage. Reason and detail may be a
     domain's own, so they are whatever they are, and of any length."""
-    ours = (STAGE, ORIGIN, REASON, DETAIL)
+    ours = (STAGE, ORIGIN, REASON, DETAIL, SOFTWARE)
     return [
         *((k, v) for k, v in ingest_headers if k not in ours),
         (STAGE, stage.encode()),
         (ORIGIN, str(origin).encode()),
         (REASON, _told(reason)),
         (DETAIL, _told(detail)),
+        (SOFTWARE, VERSION.encode()),
     ]
 
 

@@ -51,6 +51,13 @@ _HEADERS: dict[str, Fields] = {
     envelope.STAGE: _TEXT,
     envelope.REASON: _TEXT,
     envelope.DETAIL: _TEXT,
+    envelope.SOFTWARE: {**_TEXT, "description": "the version of Headrace that could not do it"},
+    envelope.ATTEMPTS: {**_TEXT, "description": "JSON: the times before, each with its reason"},
+    envelope.REWRITTEN: {
+        "type": "string",
+        "pattern": "^[0-9a-f]{64}$",
+        "description": "sha256 of the payload before an operator changed its bytes",
+    },
 }
 _INGEST_HEADERS = (
     envelope.SPEC_VERSION,
@@ -77,6 +84,7 @@ _COMPLETION_HEADERS = (
 )
 _EVENT_HEADERS = (*_COMPLETION_HEADERS, envelope.ORIGIN)
 _AGAIN_HEADERS = (envelope.ID, envelope.ORIGIN, envelope.ARRIVED, envelope.ATTEMPT)
+_AGAIN_AT_TIMES = (envelope.REVISION, envelope.ATTEMPTS, envelope.REWRITTEN)
 _FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
 
 
@@ -142,7 +150,7 @@ def _again() -> Message:
         "a payload that comes again, byte for byte: retried, redriven or to be corrected. Its "
         "origin's endpoint takes it, at the time of its first arrival",
         _ENTITY_ID,
-        _headers(_AGAIN_HEADERS, (*its_own, *_INGEST_HEADERS_AT_TIMES, envelope.REVISION), {}),
+        _headers(_AGAIN_HEADERS, (*its_own, *_INGEST_HEADERS_AT_TIMES, *_AGAIN_AT_TIMES), {}),
         None,
     )
 
@@ -182,6 +190,7 @@ def _event(event_type: EventType) -> Message:
     }
     kept = (
         envelope.REVISION,
+        envelope.REWRITTEN,
         envelope.TRACE_PARENT,
         envelope.PAYLOAD_SHA256,
         envelope.TENANT,
@@ -283,7 +292,7 @@ def _master(table: str) -> list[Message]:
 
 
 def _waiting_or_parked(job: Job) -> Message:
-    of_attempts = (envelope.ARRIVED, envelope.ATTEMPT, envelope.REVISION)
+    of_attempts = (envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES, envelope.SOFTWARE)
     its_own = (*_INGEST_HEADERS, *_INGEST_HEADERS_AT_TIMES, *of_attempts, envelope.SUBJECT)
     return Message(
         "untouched",

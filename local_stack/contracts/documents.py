@@ -18,7 +18,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def documents(flow_reference: str) -> dict[str, Fields]:
     """What others need to know of the flow; the same for the same flow."""
-    from gateway import VERSION
+    from shared import VERSION
 
     flow = load_flow(flow_reference)
     schemas = value_schemas(flow)

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway import VERSION
 from gateway.app import create_app
 from gateway.openapi import path_of
+from shared import VERSION
 from shared.flow import FLOW
 from tests.gateway.support import Gateway
 

@@ -41,6 +41,9 @@ def test_every_topic_is_written_by_those_alone_whose_topic_it_is() -> None:
         topic.name: {a.application for a in acls(FLOW) if a[1:] == ("WRITE", "topic", topic.name)}
         for topic in FLOW.topics()
     }
+    # what an operator redrives into fold comes through the outbox
+    for topic in FLOW.folded_topics:
+        writers[topic].remove("relay")
     assert all(len(who) == 1 for name, who in writers.items() if name != JOB_STATUS_TOPIC)
     assert writers[CREDENTIAL_TOPIC] == {"operator"}
     assert writers[master_topic("device")] == {"relay"}
