@@ -37,7 +37,7 @@ from local_stack.processes import Service, Supervisor, python, run_to_the_end
 from local_stack.progress import say
 from local_stack.status import write_status
 
-ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay")
+ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay", "desk")
 DEATHS_TO_GIVE_UP = 3
 OWN_SERVER_WAIT_S = 20.0
 
@@ -208,6 +208,7 @@ class Stack:
             "gateway": python("-m", "gateway"),
             "spark": python("-m", "stream_jobs", "all"),
             "relay": python("-m", "stream_jobs", "relay"),
+            "desk": python("-m", "desk"),
         }
         port = self.ports["gateway"]
         return [

@@ -1,0 +1,53 @@
+"""Which letters are meant: whatever is given must hold."""
+
+from typing import Any, NamedTuple, Self
+
+STATUSES = ("parked", "redriven", "done", "discarded")
+GROUPED_BY = ("cause", "stage", "endpoint", "entity_id", "tenant", "software", "status", "hour")
+_HOUR = "date_trunc('hour', parked_at)"
+
+
+class Selection(NamedTuple):
+    """None, or no ids: any."""
+
+    ids: tuple[str, ...] = ()
+    status: str | None = None
+    cause: str | None = None
+    stage: str | None = None
+    endpoint: str | None = None
+    entity_id: str | None = None
+    tenant: str | None = None
+    software: str | None = None
+    hour: str | None = None
+    since: str | None = None  # RFC 3339, of its last parking
+    until: str | None = None
+
+    def where(self) -> tuple[str, list[Any]]:
+        """A condition for PostgreSQL."""
+        given = {
+            "id = ANY(%s)": list(self.ids) or None,
+            "status = %s": self.status,
+            "cause = %s": self.cause,
+            "stage = %s": self.stage,
+            "endpoint = %s": self.endpoint,
+            "entity_id = %s": self.entity_id,
+            "tenant = %s": self.tenant,
+            "software = %s": self.software,
+            f"{_HOUR} = %s::timestamptz": self.hour,
+            "parked_at >= %s::timestamptz": self.since,
+            "parked_at < %s::timestamptz": self.until,
+        }
+        asked = {condition: value for condition, value in given.items() if value is not None}
+        return " AND ".join(asked) or "true", [*asked.values()]
+
+    def told(self) -> dict[str, Any]:
+        return {name: value for name, value in self._asdict().items() if value not in (None, ())}
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Self:
+        return cls(**{**told, "ids": tuple(told.get("ids", ()))})
+
+
+def grouped_by(name: str) -> str:
+    """The column, or what stands for one."""
+    return _HOUR if name == "hour" else name

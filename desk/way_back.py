@@ -1,0 +1,137 @@
+"""What sending a letter on again comes to, by the stage that could not do it: to that stage alone,
+nothing that was done before it is done again. Pure."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import NamedTuple
+
+import orjson
+
+from shared import again, envelope
+from shared.again import First
+from shared.envelope import EventRecord, Header
+from shared.letters import Letter, noted
+from shared.topology import Flow, again_topic
+from stream_jobs.event_rows import LogRecord, Row, RowMaker
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer
+    """Why it cannot be sent on again, and what can be done instead."""
+
+
+class Message(NamedTuple):
+    """For the relay, through the outbox: together with the note that it was sent."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+class Rows(NamedTuple):
+    """For the tables: persist's own step, which may be done any number of times."""
+
+    row: Row
+
+
+Way = Message | Rows
+_Find = Callable[[Flow, Letter, int, bytes | None], Way]
+
+
+def way_back(flow: Flow, letter: Letter, attempt: int, changed: bytes | None = None) -> Way:
+    """`attempt`: the number that this one has; `changed`: instead of the letter's bytes."""
+    if letter.payload is not None and letter.payload == letter.origin:
+        return _payload(flow, letter, attempt, changed)
+    if changed is not None:
+        raise Refused(
+            "its bytes are an event or a snapshot that others have taken as it is: they cannot be "
+            "changed here; mend the code, or send the payload again"
+        )
+    found = _BY_STAGE.get(letter.last.stage)
+    if found is None:
+        raise Refused(f"there is no way back into {letter.last.stage!r}")
+    return found(flow, letter, attempt, None)
+
+
+def _payload(flow: Flow, letter: Letter, attempt: int, changed: bytes | None) -> Way:
+    if all(letter.origin.topic != endpoint.topic for endpoint in flow.endpoints):
+        raise Refused(
+            f"the flow has no endpoint for {letter.origin.topic}, so nothing would take it: put "
+            "the endpoint back, or discard the letter"
+        )
+    headers = again.headers_of(
+        noted(letter.headers, letter.last),
+        First(letter.origin, letter.arrived_ms, attempt, _revision(letter)),
+    )
+    value = letter.value if changed is None else changed
+    if value != letter.value:
+        headers = _rewritten(headers, letter.value or b"", value or b"")
+    return Message(again_topic("enrich"), letter.key, value, headers)
+
+
+def _revision(letter: Letter) -> int:
+    told = envelope.find(letter.headers, envelope.REVISION) or b""
+    return int(told) if told.isdigit() and len(told) <= 9 else 0
+
+
+def _rewritten(headers: list[Header], before: bytes, after: bytes) -> list[Header]:
+    """The sha256 of what was posted stays known, however often it is rewritten."""
+    first = envelope.find(headers, envelope.REWRITTEN) or sha256(before).hexdigest().encode()
+    ours = (envelope.PAYLOAD_SHA256, envelope.REWRITTEN)
+    return [
+        *((name, value) for name, value in headers if name not in ours),
+        (envelope.PAYLOAD_SHA256, sha256(after).hexdigest().encode()),
+        (envelope.REWRITTEN, first),
+    ]
+
+
+def _into_fold(flow: Flow, letter: Letter, attempt: int, _: bytes | None) -> Way:
+    event = event_of(letter)
+    if event is None:
+        raise Refused("these bytes are no event and will never be one: discard the letter")
+    if event.type not in (row.name for row in flow.event_types):
+        raise Refused(f"the flow has no event type {event.type!r}: put it back, or discard this")
+    takers = [entity.name for entity in flow.entities if event.type in entity.reads]
+    if len(takers) != 1:
+        raise Refused(
+            f"{event.type} is folded by {' and '.join(takers) or 'nobody'}: who has taken it "
+            "already might take it twice; rebuild fold from the event log instead"
+        )
+    value = orjson.dumps({**orjson.loads(letter.value or b""), "attempt": attempt})
+    topic = flow.event_type(event.type).topic
+    headers = envelope.event_headers(event._replace(attempt=attempt))
+    return Message(topic, event.entity_id.encode(), value, headers)
+
+
+def event_of(letter: Letter) -> EventRecord | None:
+    try:
+        return envelope.read_event(letter.origin, letter.value or b"")
+    except ValueError:
+        return None
+
+
+def _into_persist(flow: Flow, letter: Letter, _attempt: int, _: bytes | None) -> Way:
+    if letter.last.cause == "key_reuse":
+        raise Refused(
+            "another payload came under the same Idempotency-Key and is the event: send this one "
+            "again under a key of its own, or discard the letter"
+        )
+    topics = {row.topic for row in (*flow.event_types, *flow.with_state)}
+    if letter.origin.topic not in topics:
+        raise Refused(f"the flow has no topic {letter.origin.topic}: put it back, or discard this")
+    record = LogRecord(letter.origin, letter.key, letter.value, list(letter.headers))
+    return Rows(RowMaker.of(flow).make(record))
+
+
+def _into_aggregate(*_: object) -> Way:
+    raise Refused(
+        "aggregate takes the member's next snapshot by itself, and an old one must not come after "
+        "newer ones: mend the code; the member's next change mends the sum. Then discard this"
+    )
+
+
+_BY_STAGE: Mapping[str, _Find] = {
+    "fold": _into_fold,
+    "persist": _into_persist,
+    "aggregate": _into_aggregate,
+}

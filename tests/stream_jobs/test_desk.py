@@ -1,0 +1,364 @@
+"""The desk for dead letters on a real broker and PostgreSQL. Its own tests are in tests/desk; this
+one stands here because it shares the parts of this folder's tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psycopg
+import pytest
+from confluent_kafka import Producer
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from desk import index, redrive
+from desk.desk import Desk
+from desk.letter_book import LetterBook
+from desk.letter_log import LetterLog
+from desk.redrive_book import RedriveBook
+from desk.selection import Selection
+from local_stack import cli
+from local_stack.errors import StackError
+from local_stack.stack import Stack
+from shared import again, envelope
+from shared.envelope import Header, Position, event_value, failure_headers
+from shared.flow import FLOW
+from shared.ledger import Verdict
+from shared.settings import JobSettings
+from stream_jobs import store
+from stream_jobs.event_store import EventStore
+from stream_jobs.outbox import header_pairs
+from stream_jobs.store import Connection
+from stream_jobs.topics import ensure_topics
+from tests.builders import event_record
+
+pytestmark = pytest.mark.stack
+ANY = Selection()
+# of `event` it is told in the journal what was removed
+TABLES = ("letter", "redrive", "letter_audit", "event", "ledger_journal", "outbox")
+INGEST = {endpoint.topic for endpoint in FLOW.endpoints}
+
+
+class Room:
+    """A desk with two operators, who see the letters that were parked in this test alone."""
+
+    def __init__(self, settings: JobSettings, log: LetterLog, ann: Connection, bob: Connection):
+        self.settings = settings
+        self.book = LetterBook(ann)
+        self._log, self._reading = log, LetterLog(settings)
+        self._rows = EventStore(settings.postgres_url.get_secret_value())
+        self.ann = redrive.Redriver(FLOW, self.book, self._reading, self._rows)
+        self.bob = redrive.Redriver(FLOW, LetterBook(bob), self._reading, self._rows)
+        self.desk = Desk(settings, self.book, self._reading)
+        self._unread = 0
+
+    def close(self) -> None:
+        self._reading.close()
+        self._rows.close()
+
+    def park(
+        self,
+        offset: int,
+        value: bytes | None = b"{",
+        attempt: int = 0,
+        cause: str = "not_json",
+        topic: str = "ingest.telemetry.v1",
+        own: tuple[Header, ...] = (),
+        key: bytes = b"device-0001",
+    ) -> None:
+        origin = Position(topic, 0, offset)
+        headers = again.headers_of(own, again.First(origin, 1_700_000_000_000, attempt))
+        headers = failure_headers(headers, "enrich", origin, cause, "why")
+        self.write("dlq.enrich.v1", key, value, headers)
+
+    def write(self, topic: str, key: bytes, value: bytes | None, headers: list[Header]) -> None:
+        producer = Producer(
+            {**self.settings.kafka.for_librdkafka(), "message.max.bytes": 9_000_000}
+        )
+        producer.produce(topic, value, key, headers=list(headers))
+        producer.flush(10)
+        self._unread += 1
+
+    def index(self) -> None:
+        while self._unread:
+            self._unread -= index.read_on(FLOW, self._log, self.book, 0.2)
+
+    def ids(self, **selection: str) -> list[str]:
+        rows, _ = self.book.page(Selection(**selection), 1000)  # type: ignore[arg-type]
+        return [row["id"] for row in rows]
+
+    def only(self) -> dict[str, object]:
+        (row,), _ = self.book.page(Selection(), 10)
+        return row
+
+    def sent(self) -> list[tuple[str, bytes, list[Header]]]:
+        rows = self.book.connection.execute(
+            "SELECT topic, value, headers FROM headrace.outbox WHERE topic NOT LIKE 'master.%%'"
+            " ORDER BY seq",
+            (),
+        )
+        return [
+            (topic, bytes(value or b""), header_pairs(headers)) for topic, value, headers in rows
+        ]
+
+
+@pytest.fixture(scope="module")
+def settings(parts: Stack, tmp_path_factory: pytest.TempPathFactory) -> JobSettings:
+    with psycopg.connect(parts.postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE desk")
+    url = psycopg.conninfo.make_conninfo(parts.postgres_url, dbname="desk")
+    store.migrate(url)
+    settings = JobSettings(
+        kafka_bootstrap=parts.kafka_bootstrap,
+        postgres_url=SecretStr(url),
+        state_dir=tmp_path_factory.mktemp("desk"),
+    )
+    ensure_topics(FLOW, settings)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def log(settings: JobSettings) -> Iterator[LetterLog]:
+    with LetterLog(settings) as log:
+        log.go_on_from({})
+        while log.read_on(1.0)[0]:  # letters of other tests
+            pass
+        yield log
+
+
+@pytest.fixture
+def room(settings: JobSettings, log: LetterLog) -> Iterator[Room]:
+    url = settings.postgres_url.get_secret_value()
+    with store.connect(url, "ann") as ann, store.connect(url, "bob") as bob:
+        for table in TABLES:
+            ann.execute(f"TRUNCATE headrace.{table} CASCADE".encode())
+        room = Room(settings, log, ann, bob)
+        yield room
+        room.close()
+
+
+def test_letters_are_listed_grouped_and_paged(room: Room) -> None:
+    for offset in range(5):
+        room.park(offset, cause="not_json" if offset else "empty")
+    room.index()
+    rows, following = room.book.page(Selection(status="parked"), 3)
+    more, end = room.book.page(Selection(status="parked"), 3, following)
+    assert len({row["id"] for row in (*rows, *more)}) == 5
+    assert end is None
+    assert {"id", "cause", "stage", "endpoint", "entity_id", "payload_sha256"} <= rows[0].keys()
+    groups = room.book.groups("cause", Selection())
+    assert [(row["cause"], row["letters"]) for row in groups] == [("not_json", 4), ("empty", 1)]
+    for by in ("stage", "endpoint", "entity_id", "hour", "software"):
+        assert sum(row["letters"] for row in room.book.groups(by, Selection())) == 5
+
+
+def test_what_is_read_again_is_known_and_what_comes_back_says_how_often(room: Room) -> None:
+    room.park(1)
+    room.park(1)  # a stage that began again from its checkpoint
+    room.index()
+    assert (room.only()["times"], room.only()["status"]) == (1, "parked")
+    room.ann.send_now([str(room.only()["id"])], "ann")
+    room.park(1)  # and once more, late
+    room.index()
+    assert room.only()["status"] == "redriven"
+    room.park(1, b"[", attempt=1, cause="not_an_object")
+    room.index()
+    assert (room.only()["times"], room.only()["status"]) == (2, "parked")
+    known = room.book.find(str(room.only()["id"]))
+    assert known
+    assert [(a.number, a.cause) for a in known.attempts] == [(0, "not_json"), (1, "not_an_object")]
+
+
+def test_a_letter_of_any_kind_is_indexed_and_shown(room: Room) -> None:
+    strange: tuple[Header, ...] = (("raw", b"\xff\x00"), ("nul", b"\0"))
+    newer = ((envelope.SOFTWARE, b"99.9"), (envelope.ATTEMPTS, b"\xff"))
+    room.park(1, b"\xff\x00\xfe", key=b"\xff\0key")
+    room.park(2, b"x" * 1_048_576)
+    room.park(3, None, own=strange)
+    room.park(4, own=newer)
+    room.park(5, topic="ingest.gone.v1")
+    room.index()
+    shown = {str(row["origin"]): room.desk.show(row["id"]) for row in room.book.page(ANY, 10)[0]}
+    assert len(shown) == 5
+    assert orjson.dumps([*shown.values()], default=str)
+    no_text, large = shown["ingest.telemetry.v1/0/1"], shown["ingest.telemetry.v1/0/2"]
+    assert no_text["payload_bytes"]["text"] is None
+    assert no_text["payload_bytes"]["hex"] == [f"00000000  {'ff 00 fe':<48} ..."]
+    assert large["payload_bytes"]["text"] == "x" * 1_048_576
+    assert shown["ingest.gone.v1/0/5"]["endpoint"] == "gone"
+    for letter in shown.values():
+        assert room.desk.try_again(letter["id"]).outcome in ("parked", "refused")
+
+
+def test_a_letter_goes_back_as_it_came_to_the_stage_that_could_not_do_it(room: Room) -> None:
+    room.park(7, b"\xff\xfe", own=((envelope.ID, b"event-7"), ("x-own", b"\xff")))
+    room.index()
+    sent = room.ann.send_now(room.ids(), "ann")
+    assert sent.refusals == {}
+    ((topic, value, headers),) = room.sent()
+    assert (topic, value) == ("again.enrich.v1", b"\xff\xfe")
+    first = again.First(Position("ingest.telemetry.v1", 0, 7), 1_700_000_000_000, 1)
+    assert again.first_of(headers, INGEST) == first
+    told = dict(headers)
+    assert (told["x-own"], told[envelope.ID]) == (b"\xff", b"event-7")
+    assert [one["cause"] for one in orjson.loads(told[envelope.ATTEMPTS])] == ["not_json"]
+    assert envelope.REASON not in told
+
+
+def test_changed_bytes_go_with_the_sha256_of_both(room: Room) -> None:
+    room.park(8, b"{", own=((envelope.PAYLOAD_SHA256, b"0" * 64),))
+    room.index()
+    posted = str(room.only()["payload_sha256"])
+    room.ann.send_now(room.ids(), "ann", b'{"value": 1}')
+    ((_, value, headers),) = room.sent()
+    told = dict(headers)
+    assert value == b'{"value": 1}'
+    assert told[envelope.REWRITTEN].decode() == posted
+    assert told[envelope.PAYLOAD_SHA256] not in (b"0" * 64, posted.encode())
+    assert room.book.audit(1)[0]["what"] == "redrive changed"
+
+
+def test_two_operators_have_one_effect(room: Room) -> None:
+    for offset in range(3):
+        room.park(offset)
+    room.index()
+    rows = room.book.parked(Selection(), 10)
+    assert [len(room.ann.send(rows).ids), len(room.bob.send(rows).ids)] == [3, 0]
+    assert len(room.sent()) == 3
+    late = room.bob.send_now([rows[0]["id"]], "bob")
+    assert "not parked" in late.refusals[rows[0]["id"]]
+    assert len(room.book.audit(10)) == 0
+
+
+def test_a_redrive_of_many_is_stopped_and_goes_on_and_meets_each_letter_once(room: Room) -> None:
+    for offset in range(9):
+        room.park(offset, cause="not_json" if offset < 7 else "empty")
+    room.index()
+    redrives = RedriveBook(room.book)
+    begun = redrives.begin(Selection(cause="not_json"), 500, "ann")
+    assert begun.letters == 7
+    assert redrive.step(room.ann, redrives, begun.id, 3) == 3
+    redrives.change(begun.id, "stopped", "bob")
+    assert redrive.step(room.ann, redrives, begun.id, 3) == 0
+    room.park(0, attempt=1)  # one of them fails again
+    room.index()
+    redrives.change(begun.id, "running", "ann")
+    looked_at = [redrive.step(room.ann, redrives, begun.id, 3) for _ in range(4)]
+    found = redrives.find(begun.id)
+    assert found
+    assert (found.status, found.sent, found.refused) == ("done", 7, 0)
+    assert sum(looked_at) == 4
+    assert len(room.sent()) == 7
+    assert len(room.ids(status="parked")) == 3
+    whats = [row["what"] for row in room.book.audit(10)]
+    assert whats == ["resume redrive", "stop redrive", "redrive"]
+
+
+def test_what_has_become_a_row_is_done(room: Room) -> None:
+    room.park(1, own=((envelope.ID, b"event-1"),))
+    room.index()
+    room.ann.send_now(room.ids(), "ann")
+    assert room.book.note_stored() == 0
+    room.book.connection.execute(
+        """INSERT INTO headrace.event (event_id, type, entity_id, event_time, arrived_at, origin,
+               position, data) VALUES ('event-1', 'reading', 'd', now(), now(),
+                   'ingest.telemetry.v1/0/1', 'event.reading.v1/0/1', '{}')"""
+    )
+    assert room.book.note_stored() == 1
+    assert room.only()["status"] == "done"
+
+
+def test_a_discarded_letter_is_counted_as_such_by_the_ledger(room: Room) -> None:
+    room.park(5)
+    room.park(6, topic="ingest.status.v1")
+    room.index()
+    assert room.book.discard(Selection(endpoint="telemetry"), "ann", "a test device") == 1
+    assert room.book.discard(Selection(endpoint="telemetry"), "ann", "again") == 0
+    journal = room.book.connection.execute(
+        "SELECT topic, partition, first, verdicts FROM headrace.ledger_journal"
+    ).fetchall()
+    assert journal == [("ingest.telemetry.v1", 0, 5, bytes([Verdict.DISCARDED]))]
+    (noted,) = room.book.audit(10)
+    assert (noted["by"], noted["what"], noted["letters"]) == ("ann", "discard", 1)
+    assert noted["reason"] == "a test device"
+    assert room.ann.send_now(room.ids(status="discarded"), "bob").ids == []
+
+
+def test_what_persist_could_not_store_is_stored_here(room: Room) -> None:
+    fit, unfit = event_record(1), event_record(2, id="x" * 3000)
+    for record in (fit, unfit):
+        headers = failure_headers(
+            envelope.event_headers(record), "persist", record.position, "refused_by_store", "full"
+        )
+        room.write("dlq.persist.v1", record.entity_id.encode(), event_value(record), headers)
+    room.index()
+    sent = room.ann.send_now(room.ids(), "ann")
+    assert len(sent.ids) == 1
+    (refusal,) = sent.refusals.values()
+    assert refusal.startswith("id_too_long")
+    assert room.book.stored([fit.id]) == {fit.id}
+    assert room.ids(status="done") == sent.ids
+    (failed,), _ = room.book.page(Selection(status="parked"), 10)
+    assert (failed["cause"], failed["times"], failed["attempt"]) == ("id_too_long", 2, 1)
+
+
+def test_what_fold_could_not_take_goes_back_to_fold_as_the_same_event(room: Room) -> None:
+    record = event_record(4)
+    headers = failure_headers((), "fold", record.position, "fold_failed", "KeyError")
+    room.write("dlq.fold.v1", record.entity_id.encode(), event_value(record), headers)
+    room.index()
+    room.ann.send_now(room.ids(), "ann")
+    ((topic, value, _),) = room.sent()
+    assert topic == "event.reading.v1"
+    assert envelope.read_event(record.position, value) == record._replace(attempt=1)
+
+
+def test_what_cannot_go_back_is_refused_with_what_can_be_done(room: Room) -> None:
+    place = Position("state.device.v1", 0, 0)
+    headers = failure_headers((), "aggregate", place, "share_failed", "")
+    room.write("dlq.aggregate.v1", b"device-0001", b"{}", headers)
+    reused = event_record(6)
+    headers = failure_headers((), "persist", reused.position, "key_reuse", "")
+    room.write("dlq.persist.v1", b"device-0001", event_value(reused), headers)
+    room.park(1, topic="ingest.gone.v1")
+    room.index()
+    refusals = room.ann.send_now(room.ids(), "ann").refusals
+    assert len(refusals) == 3
+    assert all("discard" in refusal for refusal in refusals.values())
+    assert room.sent() == []
+    assert len(room.ids(status="parked")) == 3
+
+
+def test_the_command_line_does_what_the_desk_does(
+    room: Room, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", room.settings.kafka_bootstrap)
+    monkeypatch.setenv("HEADRACE_POSTGRES_URL", room.settings.postgres_url.get_secret_value())
+
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(cli.app, ["letters", *arguments, "-o", "json"])
+        assert done.exit_code == 0, done.exception
+        return orjson.loads(done.stdout)
+
+    for offset in range(3):
+        room.park(offset, cause="empty" if offset == 2 else "not_json")
+    room.index()
+    listed = run("list", "--cause", "not_json")
+    assert len(listed) == 2
+    names = {"id", "cause", "stage", "endpoint", "entity_id", "payload_sha256"}
+    assert names <= listed[0].keys()
+    first = listed[0]["id"]
+    assert run("list", "--by", "cause")[0]["letters"] == 2
+    assert run("show", first)["payload_bytes"]["text"] == "{"
+    mended = tmp_path / "mended.json"
+    mended.write_bytes(b'["no object"]')
+    assert run("try", first, "--file", str(mended))["cause"] == "not_an_object"
+    assert run("redrive", first, "--file", str(mended))["sent"] == 1
+    assert "not parked" in run("redrive", first)["refusals"][first]
+    assert run("discard", "--cause", "not_json", "--reason", "why")["discarded"] == 1
+    assert run("redrive", "--all", "--no-wait")["letters"] == 1
+    assert [row["what"] for row in run("audit")] == ["redrive", "discard", "redrive changed"]
+    nobody = CliRunner().invoke(cli.app, ["letters", "show", "nobody"]).exception
+    assert isinstance(nobody, StackError)
+    assert "list" in nobody.fix
