@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from local_stack.errors import StackError
-from local_stack.verbs import credentials, devices
+from local_stack.verbs import credentials, devices, letters
 from local_stack.verbs.acls import acls
 from local_stack.verbs.chaos import chaos
 from local_stack.verbs.contracts import contracts
@@ -47,6 +47,7 @@ app.command(context_settings=ANY_ARGUMENTS)(test)
 app.command(context_settings=ANY_ARGUMENTS)(torture)
 app.add_typer(devices.app, name="devices")
 app.add_typer(credentials.app, name="credentials")
+app.add_typer(letters.app, name="letters")
 
 
 def main() -> None:

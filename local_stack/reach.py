@@ -11,6 +11,7 @@ from local_stack.options import folder_of
 from local_stack.status import read_status
 
 if TYPE_CHECKING:
+    from desk.desk import Desk
     from stream_jobs.store import Connection
 
 START = "start the stack with: ./headrace up"
@@ -51,6 +52,35 @@ def master_data(state_dir: Path | None) -> Iterator["Connection"]:
             yield connection
     except MasterDataError as error:
         raise StackError(str(error), "nothing was changed") from error
+
+
+@contextmanager
+def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
+    from pydantic import SecretStr
+
+    from desk.desk import NoLetterError, desk
+    from desk.letter_log import LogAwayError
+    from shared.settings import GatewaySettings
+    from stream_jobs.store import StoreAwayError
+
+    settings = GatewaySettings(
+        kafka_bootstrap=kafka_bootstrap(state_dir),
+        postgres_url=SecretStr(
+            _address("HEADRACE_POSTGRES_URL", "postgres_url", state_dir, "no database yet")
+        ),
+        state_dir=folder_of(state_dir),
+    )
+    try:
+        with desk(settings) as found:
+            yield found
+    except StoreAwayError as error:
+        raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
+    except LogAwayError as error:
+        raise StackError(str(error), LOOK) from error
+    except NoLetterError as error:
+        raise StackError(
+            str(error), "list those that are there: ./headrace letters list"
+        ) from error
 
 
 def _address(variable: str, key: str, state_dir: Path | None, missing: str) -> str:

@@ -1,0 +1,343 @@
+"""`./headrace letters`: what was parked, why, and its way back or out."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from local_stack.errors import StackError
+from local_stack.options import StateDir
+from local_stack.output import Output, OutputOption, say_json, say_rows, table
+from local_stack.printable import printable
+from local_stack.progress import say
+from local_stack.reach import letters_desk
+
+if TYPE_CHECKING:
+    from desk.desk import Desk
+    from desk.redrive_book import Redrive
+    from desk.selection import Selection
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="""Dead letters: find, look, try, send on again, discard.
+
+    Example: ./headrace letters list --by cause
+    """,
+)
+
+_BRIEF = ("id", "cause", "stage", "endpoint", "entity_id", "times", "parked_at", "status")
+_STANDSTILL_S = 15.0
+_LOOK_EVERY_S = 0.5
+
+Cause = Annotated[str | None, typer.Option(help="Of this cause alone.")]
+Stage = Annotated[str | None, typer.Option(help="Of this stage: enrich, fold, persist …")]
+Endpoint = Annotated[str | None, typer.Option(help="That came by this endpoint.")]
+EntityId = Annotated[str | None, typer.Option("--entity", help="Of this device, say.")]
+Since = Annotated[str | None, typer.Option(help="Parked since: 2026-11-21T12:00:00Z.")]
+Until = Annotated[str | None, typer.Option(help="Parked before: 2026-11-21T13:00:00Z.")]
+Ids = Annotated[list[str] | None, typer.Argument(help="Ids of letters.")]
+All = Annotated[bool, typer.Option("--all", help="Whatever is parked.")]
+Changed = Annotated[
+    Path | None, typer.Option("--file", help="With the bytes of this file; -: stdin.")
+]
+
+
+@app.command("list")
+def list_(
+    cause: Cause = None,
+    stage: Stage = None,
+    endpoint: Endpoint = None,
+    entity_id: EntityId = None,
+    since: Since = None,
+    until: Until = None,
+    status: Annotated[
+        str, typer.Option(help="parked, redriven, done, discarded or any.")
+    ] = "parked",
+    by: Annotated[
+        str | None,
+        typer.Option(help="Count them by cause, stage, endpoint, entity_id, hour …"),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
+    after: Annotated[str | None, typer.Option(help="Go on after: parked_at and id.")] = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """The letters that are parked, the newest first; or their counts.
+
+    Example: ./headrace letters list --cause not_json --limit 5
+    """
+    from desk.selection import GROUPED_BY, STATUSES
+
+    if status not in (*STATUSES, "any"):
+        raise StackError(f"there is no status {status!r}", f"one of {', '.join(STATUSES)}, any")
+    if by is not None and by not in GROUPED_BY:
+        raise StackError(f"letters are not counted by {by!r}", f"one of {', '.join(GROUPED_BY)}")
+    meant = _meant(cause, stage, endpoint, entity_id, since, until)
+    meant = meant._replace(status=None if status == "any" else status)
+    with letters_desk(state_dir) as desk:
+        if by is not None:
+            say_rows(desk.book.groups(by, meant, limit), output, "There is no such letter.")
+            return
+        rows, following = desk.book.page(meant, limit, after)
+    if output is Output.TABLE:
+        rows = [{name: row[name] for name in _BRIEF} for row in rows]
+    say_rows(rows, output, "There is no such letter.")
+    if following and output is Output.TABLE:
+        say(f'\nThere are more: --after "{following}"')
+
+
+@app.command()
+def show(letter: str, output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """A letter with its bytes, headers and attempts.
+
+    Example: ./headrace letters show 5c0d6a1e-…
+    """
+    with letters_desk(state_dir) as desk:
+        found = desk.show(letter)
+    if output is Output.JSON:
+        say_json(found)
+        return
+    attempts, headers = found.pop("attempts"), found.pop("headers")
+    shown, width = found.pop("payload_bytes"), max(map(len, found))
+    said = [f"{name:<{width}}  {printable(str(value))}" for name, value in found.items()]
+    said += ["", *table(list(attempts[0]), [list(one.values()) for one in attempts])]
+    said += ["", *(f"{printable(name)}: {printable(str(value))}" for name, value in headers)]
+    if shown is not None:
+        text = shown["json"] or shown["text"]
+        lines = shown["hex"] if text is None else map(printable, text.splitlines())
+        said += ["", *lines]
+    say("\n".join(said))
+
+
+@app.command("try")
+def try_(
+    letter: str,
+    file: Changed = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """What would become of a letter, as it is or with other bytes. Nothing is written.
+
+    Example: ./headrace letters try 5c0d6a1e-… --file mended.json
+    """
+    with letters_desk(state_dir) as desk:
+        trial = desk.try_again(letter, _bytes(file)).told()
+    if output is Output.JSON:
+        say_json(trial)
+        return
+    said = {
+        "event": "it would become this event:",
+        "row": "it would be stored:",
+        "parked": f"it would be parked again: {trial['cause']}: {trial['detail']}",
+        "waits": f"it would wait: {trial['cause']}: {trial['detail']}",
+        "refused": f"it cannot be sent on again: {trial['detail']}",
+    }
+    say(printable(said[trial["outcome"]]))
+    if trial["event"] is not None:
+        say_json(trial["event"])
+    for state in trial["states"]:
+        why = f" ({state['detail']})" if state["detail"] else ""
+        say(printable(f"{state['entity']} {state['id']}: {state['outcome']}{why}"))
+        if state["outcome"] == "changes":
+            say_json(state["after"])
+
+
+@app.command()
+def redrive(
+    ids: Ids = None,
+    cause: Cause = None,
+    stage: Stage = None,
+    endpoint: Endpoint = None,
+    entity_id: EntityId = None,
+    since: Since = None,
+    until: Until = None,
+    all_: All = False,
+    file: Changed = None,
+    rate: Annotated[float, typer.Option(min=0.1, help="Letters a second at most.")] = 500.0,
+    wait: Annotated[bool, typer.Option(help="Until it is done.")] = True,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Send letters on again, each to the stage that could not do it.
+
+    Example: ./headrace letters redrive --cause not_json --rate 100
+    """
+    meant = _meant(cause, stage, endpoint, entity_id, since, until, ids, all_)
+    changed = _bytes(file)
+    if changed is not None and len(meant.ids) != 1:
+        raise StackError("--file is for one letter", "name its id, and nothing else")
+    with letters_desk(state_dir) as desk:
+        if 0 < len(meant.ids) <= 100:
+            sent = desk.redrive(meant.ids, _user(), changed)
+            told: dict[str, Any] = {
+                "sent": len(sent.ids),
+                "refused": len(sent.refusals),
+                "refusals": sent.refusals,
+            }
+        else:
+            begun = desk.redrives.begin(meant, rate, _user())
+            told = (_wait_for(desk, begun) if wait else begun).told
+    if output is Output.JSON:
+        say_json(told)
+        return
+    say(f"{told['sent']} sent on, {told['refused']} refused")
+    for letter, why in told.get("refusals", {}).items():
+        say(f"  {printable(letter)}: {printable(why)}")
+    if told.get("refusal"):
+        say(f"  the last refusal: {printable(told['refusal'])}")
+    if told.get("status", "done") != "done":
+        say(f"redrive {told['id']} is {told['status']}: ./headrace letters redrives")
+
+
+@app.command()
+def redrives(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """Redrives of many letters, and how far they have come.
+
+    Example: ./headrace letters redrives
+    """
+    with letters_desk(state_dir) as desk:
+        rows = [one.told for one in desk.redrives.latest()]
+    say_rows(rows, output, "There was none yet.")
+
+
+@app.command()
+def stop(number: int, state_dir: StateDir = None) -> None:
+    """Stop a redrive of many letters; what was sent stays sent.
+
+    Example: ./headrace letters stop 3
+    """
+    _change(number, "stopped", state_dir)
+
+
+@app.command()
+def resume(number: int, state_dir: StateDir = None) -> None:
+    """Let a redrive go on where it was stopped.
+
+    Example: ./headrace letters resume 3
+    """
+    _change(number, "running", state_dir)
+
+
+@app.command()
+def discard(
+    reason: Annotated[str, typer.Option(help="Why; it stands in the audit.")],
+    ids: Ids = None,
+    cause: Cause = None,
+    stage: Stage = None,
+    endpoint: Endpoint = None,
+    entity_id: EntityId = None,
+    since: Since = None,
+    until: Until = None,
+    all_: All = False,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Give letters up for good. The ledger counts them as discarded.
+
+    Example: ./headrace letters discard 5c0d6a1e-… --reason "a test device"
+    """
+    meant = _meant(cause, stage, endpoint, entity_id, since, until, ids, all_)
+    if not reason.strip():
+        raise StackError("a reason is needed", "say it with --reason")
+    with letters_desk(state_dir) as desk:
+        count = desk.book.discard(meant, _user(), reason)
+    if output is Output.JSON:
+        say_json({"discarded": count})
+    else:
+        say(f"{count} discarded" if count else "None of these is parked.")
+
+
+@app.command()
+def audit(
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Who did what, the newest first.
+
+    Example: ./headrace letters audit --limit 5
+    """
+    with letters_desk(state_dir) as desk:
+        rows = desk.book.audit(limit)
+    say_rows(rows, output, "Nothing was done yet.")
+
+
+def _meant(
+    cause: str | None,
+    stage: str | None,
+    endpoint: str | None,
+    entity_id: str | None,
+    since: str | None,
+    until: str | None,
+    ids: list[str] | None = None,
+    everything: bool | None = None,
+) -> "Selection":
+    from desk.selection import Selection
+    from shared.timestamps import from_rfc3339
+
+    for name, text in (("--since", since), ("--until", until)):
+        try:
+            from_rfc3339(text or "1970-01-01T00:00:00Z")
+        except (ValueError, OverflowError) as error:
+            raise StackError(f"{name} {text}: {error}", "write 2026-11-21T12:00:00Z") from error
+    meant = Selection(
+        ids=tuple(ids or ()),
+        cause=cause,
+        stage=stage,
+        endpoint=endpoint,
+        entity_id=entity_id,
+        since=since,
+        until=until,
+    )
+    if everything is False and meant == Selection():
+        raise StackError("which letters?", "give ids, --cause and so on, or --all")
+    return meant
+
+
+def _change(number: int, status: str, state_dir: Path | None) -> None:
+    with letters_desk(state_dir) as desk:
+        changed = desk.redrives.change(number, status, _user())
+    if changed is None:
+        raise StackError(
+            f"there is no redrive {number} that is not done", "./headrace letters redrives"
+        )
+    say(f"redrive {number} is {status}: {changed.sent} of {changed.letters} sent on")
+
+
+def _wait_for(desk: "Desk", redrive: "Redrive") -> "Redrive":
+    """The desk's own process works on it: this terminal may be closed."""
+    seen, moved_s = redrive, time.monotonic()
+    while redrive.status == "running":
+        time.sleep(_LOOK_EVERY_S)
+        found = desk.redrives.find(redrive.id)
+        assert found is not None
+        redrive = found
+        if redrive != seen:
+            seen, moved_s = redrive, time.monotonic()
+        elif time.monotonic() - moved_s > _STANDSTILL_S:
+            raise StackError(
+                f"redrive {redrive.id} does not move: {redrive.sent} of {redrive.letters} sent on",
+                "is the desk at work? ./headrace status; it goes on by itself",
+            )
+    return redrive
+
+
+def _bytes(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise StackError(f"{file} cannot be read: {error.strerror}", "name another file") from error
+
+
+def _user() -> str:
+    """Who sits at this terminal, for the audit."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        return "unknown"
