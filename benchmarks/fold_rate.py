@@ -48,7 +48,7 @@ def events(count: int, entities: int) -> Iterator[EventRecord]:
     for i in range(count):
         number = random.randrange(entities)
         data = {
-            "value": random.randrange(10_000) / 100,
+            "value": random.randrange(7_000) / 100,
             "unit": "celsius",
             "area": f"area-{number % 20:02}",
             "model": "thermo-c",

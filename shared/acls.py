@@ -57,7 +57,8 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
     for job in flow.jobs():
         # what persist emits and parks goes through the outbox: the relay writes it
         emits = () if job.name == "persist" else (*job.emits, *job.waits_in, *job.parks_in)
-        yield from _on_topics(job.name, "READ", (*job.ignited_by, *job.looks_up))
+        read = (*job.ignited_by, *job.looks_up, *job.starts_from)
+        yield from _on_topics(job.name, "READ", read)
         yield from _write(job.name, (*emits, JOB_STATUS_TOPIC))
         # publishes its progress as the offsets of this group
         yield Acl(job.name, "READ", "group", f"headrace-{job.name}")

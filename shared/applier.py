@@ -8,6 +8,7 @@ import ast
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from types import ModuleType
 from typing import NamedTuple
@@ -128,6 +129,7 @@ class Applier:
         function: Callable[..., object] = entity.fold
         try:
             if record.type in entity.deleted_by:
+                reason, function = "derive_failed", entity.derive or entity.fold
                 self._delete(now, record, event, emitted)
                 return None
             state = entity.fold(now.state, event)
@@ -192,6 +194,7 @@ def _mark(record: EventRecord) -> str:
     return f"{record.type}:{record.origin.topic}/{record.origin.partition}"
 
 
+@cache  # each task of each batch asks
 def fold_fingerprint(fold: Callable[..., object], *others: Callable[..., object]) -> str:
     """Changes with the code of the functions' modules, not with its comments."""
     modules = dict.fromkeys(_module_of(function) for function in (fold, *others))
@@ -206,6 +209,7 @@ def _module_of(function: Callable[..., object]) -> ModuleType:
     return module
 
 
+@cache
 def entity_fingerprint(entity: Entity) -> str:
     """Changes with whatever decides what the entity's state is."""
     derive = [entity.derive] if entity.derive else []

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from shared.contract import contract_of
-from shared.envelope import EventRecord, event_value, read_event
+from shared.envelope import EventRecord, event_value
 from shared.ids import (
     FULL_ID,
     FULL_ID_RULE,
@@ -17,6 +17,7 @@ from shared.ids import (
     tenant_of,
 )
 from shared.model import Draft, Entity, Event, EventType
+from shared.timestamps import is_time_ms
 
 # of a batch, for they stand in the snapshot; what is beyond would be lost only if a checkpoint were
 # lost in the very moment in which its batch was being written
@@ -67,10 +68,14 @@ def _fit(record: EventRecord, event_type: EventType | None, tenant: str) -> Even
         if breach:
             raise ValueError(f"{record.type} breaks its contract: {breach.code}: {breach.detail}")
         record = record._replace(shape=event_type.shape)
-    value = event_value(record)
-    if len(value) > KEPT_BYTES_MAX:
-        raise ValueError(f"{record.type} has {len(value)} bytes, {KEPT_BYTES_MAX} may be")
-    return read_event(record.position, value)  # as whoever reads it will have it
+    if not isinstance(record.data, dict):
+        raise TypeError(f"{record.type} has data that is {type(record.data).__name__}, not dict")
+    if not is_time_ms(record.time_ms):
+        raise ValueError(f"{record.type}: its time is out of the years 1 to 9999")
+    size = len(event_value(record))
+    if size > KEPT_BYTES_MAX:
+        raise ValueError(f"{record.type} has {size} bytes, {KEPT_BYTES_MAX} may be")
+    return record
 
 
 def last(emitted: Sequence[EventRecord]) -> list[EventRecord]:

@@ -257,9 +257,11 @@ class JobSettings(Settings):
         default_factory=dict, description="further Spark configuration, as JSON"
     )
     checkpoint_dir: Path | None = None  # default: <state_dir>/checkpoints
-    state_partitions: int = Field(2, ge=1, description="fixed for the life of a checkpoint")
+    state_partitions: int = Field(
+        2, ge=1, description="another number: fold starts from its snapshots"
+    )
     fold_buckets: int = Field(
-        64, ge=1, description="fixed for the life of a checkpoint: state is keyed by them"
+        64, ge=1, description="state is keyed by them; another number: as above"
     )
     trigger_ms: int = Field(100, ge=0)
     batch_records_max: int = Field(200_000, ge=1)

@@ -47,6 +47,9 @@ class Snapshot:
     # arrival of the last event that deleted it: what arrived until then is of a life that is over
     ended_ms: int | None = None
     deleted: bool = False
+    # in a job that folds anew: event topic/partition -> offset up to which the published snapshot
+    # is ahead of this one
+    behind: dict[str, int] = field(default_factory=dict)
 
 
 def id_digest(event_id: str) -> str:
@@ -84,6 +87,8 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         meta["ended_ms"] = snapshot.ended_ms
     if snapshot.deleted:
         meta["deleted"] = True
+    if snapshot.behind:
+        meta["behind"] = snapshot.behind
     return orjson.dumps({**snapshot.state, META: meta})
 
 
@@ -129,8 +134,17 @@ def read_facts(raw: bytes) -> Facts:
 
 
 def decode(raw: bytes) -> Snapshot:
+    return decode_with_fold(raw)[0]
+
+
+def decode_with_fold(raw: bytes) -> tuple[Snapshot, str]:
+    """And the fingerprint of the fold that made it."""
     state: Fields = orjson.loads(raw)
     meta: dict[str, Any] = state.pop(META)
+    return _snapshot(state, meta), meta["fold"]
+
+
+def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
     return Snapshot(
         state=state,
         version=meta["version"],
@@ -145,4 +159,5 @@ def decode(raw: bytes) -> Snapshot:
         arrived_ms=meta.get("arrived_ms"),
         ended_ms=meta.get("ended_ms"),
         deleted=meta.get("deleted", False),
+        behind=meta.get("behind", {}),
     )

@@ -65,6 +65,7 @@ class Job(NamedTuple):
     looks_up: tuple[str, ...] = ()
     waits_in: tuple[str, ...] = ()  # lanes of what cannot be done yet
     parks_in: tuple[str, ...] = ()  # lanes of what never can
+    starts_from: tuple[str, ...] = ()  # where its checkpoint is lost or no longer fits
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class Flow:
                 REPEAT_TOPIC,
             ),
             parks_in=(dead_letter_topic("fold"),),
+            starts_from=tuple(e.topic for e in self.entities),
             does="folds events into entity state",
         )
         aggregate = Job(
@@ -156,6 +158,7 @@ class Flow:
             ignited_by=self.member_topics,
             emits=tuple(a.topic for a in self.aggregates),
             parks_in=(dead_letter_topic("aggregate"),),
+            starts_from=tuple(a.topic for a in self.aggregates),
             does="adds up what entities share, each with its latest share",
         )
         persist = Job(

@@ -24,12 +24,14 @@ from shared.model import Aggregate
 from shared.settings import JobSettings
 from shared.topology import Flow, dead_letter_topic
 from shared.user_code import told
-from stream_jobs import aggregation, arrow_records
+from stream_jobs import aggregation, arrow_records, made_for
 from stream_jobs.aggregation import Members, Part, Total
+from stream_jobs.emptied import emptied
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.lease import check_lease
 from stream_jobs.packing import group_by_bucket, unpack
+from stream_jobs.publishing import publish
 from stream_jobs.status import Say
 
 STAGE = "aggregate"
@@ -194,7 +196,16 @@ def transform(snapshots: DataFrame, settings: JobSettings, versions_before: int)
     )
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+    checkpoint = settings.checkpoints / STAGE
+    code = {row.name: fold_fingerprint(row.add, row.share, row.total) for row in flow.aggregates}
+    identity = made_for.identity(settings, code)
+    if why := made_for.why_not(checkpoint, identity):
+        # whatever it needs stands on the compacted topics of its members
+        if _versions_before(settings, flow):
+            say("rebuilding", f"{why}: adds up the snapshots of all members again")
+            publish(settings, emptied(settings, flow))
+        made_for.begin(checkpoint, identity)
     snapshots = read_topics(spark, settings, flow.member_topics, with_headers=False)
     totals = transform(snapshots, settings, _versions_before(settings, flow))
     # two groupings in one query are allowed in this mode only; here the modes do not differ

@@ -10,33 +10,41 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from shared import envelope, ledger, snapshot
 from shared.applier import Applier, entity_fingerprint
+from shared.catching_up import folded_anew, has_caught_up, is_within
 from shared.envelope import EventRecord, Header, Position
 from shared.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import REPEAT_TOPIC, Flow, dead_letter_topic
-from stream_jobs import arrow_records
-from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs import arrow_records, rebuild
+from stream_jobs.kafka_io import read_topics, read_topics_up_to, write_topics
 from stream_jobs.lease import check_lease
 from stream_jobs.packing import group_by_bucket, unpack
+from stream_jobs.rebuild import STAGE
 from stream_jobs.status import Say
-
-STAGE = "fold"
 
 
 class BucketFold(StatefulProcessor):
     """The fold of all entities whose ids fall into one bucket."""
 
-    def __init__(self, flow: str, ring_size: int, deleted_kept_s: float) -> None:
+    def __init__(
+        self,
+        flow: str,
+        ring_size: int,
+        deleted_kept_s: float,
+        made_anew: frozenset[str] = frozenset(),
+    ) -> None:
         self._flow_reference = flow
         self._ring_size = ring_size
         self._deleted_kept_ms = int(deleted_kept_s * 1000)
+        self._made_anew = made_anew
+        self._seeded: dict[tuple[str, str], int] = {}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         key = "entity string, id string"
@@ -74,6 +82,49 @@ class BucketFold(StatefulProcessor):
     def _topic_by_type(self) -> dict[str, str]:
         return {row.name: row.topic for row in load_flow(self._flow_reference).event_types}
 
+    @cached_property
+    def _entity_by_topic(self) -> dict[str, str]:
+        return {row.topic: row.name for row in load_flow(self._flow_reference).entities}
+
+    def handleInitialState(self, _bucket: Any, row: Any, _timers: Any) -> None:  # noqa: N802
+        """What this bucket has published. Parts of it come in any order, and a key's last record
+        counts."""
+        records = sorted(unpack(row.packed), key=lambda record: record[0])
+        last = {(at.topic, key): (at.offset, value) for at, key, value in records}
+        for (topic, raw_id), (offset, value) in last.items():
+            if raw_id is None:
+                continue
+            key = self._entity_by_topic[topic], raw_id.decode(errors="replace")
+            if offset >= self._seeded.setdefault(key, offset):
+                self._seeded[key] = offset
+                self._seed(key, value)
+
+    def _seed(self, key: tuple[str, str], value: bytes | None) -> None:
+        applier, fingerprint = self._appliers[key[0]]
+        try:
+            found = None if value is None else snapshot.decode_with_fold(value)
+        except (ValueError, KeyError, TypeError):
+            return  # nobody's snapshot
+        if found is None:
+            self._snapshots.removeKey(key)
+            self._deleted.removeKey(key)
+            return
+        published, fold = found
+        for log in self._made_anew & published.positions.keys():
+            del published.positions[log]  # what stands there now is known by id alone
+        if fold != fingerprint:
+            published = folded_anew(applier.entity, key[1], published, self._logs[key[0]])
+        self._snapshots.updateValue(key, (snapshot.encode(published, fingerprint),))
+        if published.deleted and published.ended_ms is not None:
+            self._deleted.updateValue(key, (published.ended_ms,))
+
+    @cached_property
+    def _logs(self) -> dict[str, frozenset[str]]:
+        """The topics that each entity reads."""
+        flow = load_flow(self._flow_reference)
+        topic = self._topic_by_type
+        return {row.name: frozenset(topic[name] for name in row.reads) for row in flow.entities}
+
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Row]:
@@ -109,20 +160,26 @@ class BucketFold(StatefulProcessor):
         stored = self._snapshots.getValue(key)
         before = snapshot.decode(bytes(stored[0])) if stored else None
         was_deleted = before is not None and before.deleted
+        behind = before.behind if before is not None else {}
         applied = applier.apply(entity_id, before, records)
         for record, reason, detail in applied.parked:
             value = envelope.event_value(record)
             yield _dead_letter(record.position, entity_id.encode(), value, reason, detail)
-        if applied.repeats:
+        if applied.repeats and not behind:
             yield _repeats_row(entity_id, applied.repeats)
         after = applied.snapshot
         if after is None:
             return
+        if behind:
+            after.emissions = [r for r in after.emissions if not is_within(r.origin, behind)]
+            after.behind = {} if has_caught_up(after) else behind
         value = snapshot.encode(after, fingerprint)
         self._snapshots.updateValue(key, (value,))
-        yield Row(topic=applier.entity.topic, key=entity_id.encode(), value=value, headers=None)
+        if not after.behind:
+            yield Row(topic=applier.entity.topic, key=entity_id.encode(), value=value, headers=None)
         for record in applied.emitted:
-            yield self._event_row(record)
+            if not is_within(record.origin, behind):
+                yield self._event_row(record)
         if after.deleted and after.ended_ms is not None:
             self._deleted.updateValue(key, (after.ended_ms,))
         elif was_deleted:
@@ -134,10 +191,12 @@ class BucketFold(StatefulProcessor):
         for key, (ended_ms,) in list(self._deleted.iterator()):
             if ended_ms <= until_ms:
                 entity, entity_id = key
-                self._snapshots.removeKey(key)
                 self._deleted.removeKey(key)
-                topic = self._appliers[entity][0].entity.topic
-                yield Row(topic=topic, key=entity_id.encode(), value=None, headers=None)
+                stored = self._snapshots.getValue(key)
+                if stored and snapshot.decode(bytes(stored[0])).deleted:
+                    self._snapshots.removeKey(key)
+                    topic = self._appliers[entity][0].entity.topic
+                    yield Row(topic=topic, key=entity_id.encode(), value=None, headers=None)
 
     def _event_row(self, record: EventRecord) -> Row:
         return Row(
@@ -165,15 +224,28 @@ def _dead_letter(
     return Row(topic=topic, key=key, value=value, headers=_headers(failure))
 
 
-def transform(events: DataFrame, settings: JobSettings) -> DataFrame:
+def transform(
+    events: DataFrame,
+    settings: JobSettings,
+    published: GroupedData | None = None,
+    made_anew: frozenset[str] = frozenset(),
+) -> DataFrame:
     return group_by_bucket(events, settings.fold_buckets).transformWithState(
-        BucketFold(settings.flow, settings.id_ring_size, settings.deleted_kept_s),
+        BucketFold(settings.flow, settings.id_ring_size, settings.deleted_kept_s, made_anew),
         arrow_records.OUTGOING_DDL,
         outputMode="update",
         timeMode="none",
+        initialState=published,
     )
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
-    events = read_topics(spark, settings, flow.folded_topics, with_headers=False)
-    return write_topics(transform(events, settings), settings, STAGE)
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+    start = rebuild.start(settings, flow, say)
+    starting = start.offsets if start else None
+    events = read_topics(spark, settings, flow.folded_topics, with_headers=False, starting=starting)
+    if start is None or not start.snapshots:
+        return write_topics(transform(events, settings), settings, STAGE)
+    records = read_topics_up_to(spark, settings, start.snapshots)
+    published = group_by_bucket(records, settings.fold_buckets)
+    states = transform(events, settings, published, start.made_anew)
+    return write_topics(states, settings, STAGE)

@@ -17,7 +17,7 @@ from shared.topology import JOB_STATUS_TOPIC
 _RECENT_MS = 15_000  # it speaks every two seconds
 _TIMEOUT_S = 5.0
 # one that waits is well itself: what it waits for is away
-_WELL = ("running", "waiting")
+_WELL = ("running", "waiting", "rebuilding")
 
 
 def last_word(kafka: KafkaAccess, job: str) -> dict[str, Any] | None:

@@ -56,6 +56,7 @@ class JobRun:
         self._query: StreamingQuery | None = None
         self._state, self._detail = "restarting", "starting"
         self._failures = 0
+        self._builds = False
         self._why_ended = ""
         self._start_at_s = 0.0
         self._started_at_s = 0.0
@@ -78,12 +79,12 @@ class JobRun:
             _log.info("%s is %s%s", self.job, state, f": {detail}" if detail else "")
             self._state, self._detail = state, detail
             self._report_at_s = 0.0
+        if self._builds:
+            self._keep_up(time.monotonic())
 
     def tick(self) -> None:
         now_s = time.monotonic()
-        if now_s >= self._hold_at_s:
-            self._hold_at_s = now_s + _HOLD_EVERY_S
-            self._hold()
+        self._keep_up(now_s)
         if self.other_copy:
             return
         if self._query is None:
@@ -94,7 +95,12 @@ class JobRun:
         else:
             self._recover(now_s - self._started_at_s)
             self._publish_progress()
-        if now_s >= self._report_at_s:
+
+    def _keep_up(self, now_s: float) -> None:
+        if now_s >= self._hold_at_s:
+            self._hold_at_s = now_s + _HOLD_EVERY_S
+            self._hold()
+        if not self.other_copy and now_s >= self._report_at_s:
             self._report_at_s = now_s + _REPORT_EVERY_S
             self._report()
 
@@ -141,11 +147,14 @@ class JobRun:
         self._started_at_s = now_s
         self._batch_id = -1  # of a checkpoint that may have been lost meanwhile
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
+        self._builds = True  # which may take long, where a job makes its state anew
         try:
             ids = topic_ids(self._settings, self._offsets.topics)
             self._same_log.check(ids, self._offsets.ranges())
-            self._query = self._build(self.say).start()
-            self._same_log.remember(ids)
+            query = self._build(self.say)
+            if not self.other_copy:
+                self._query = query.start()
+                self._same_log.remember(ids)
         except OtherLogError as error:
             with suppress(KafkaException):  # then the claim's next renewal tells it
                 self._copy.publish(error.begin_at)  # the old place would skip what is there now
@@ -153,8 +162,10 @@ class JobRun:
         except Exception as error:  # whatever Spark raises here, the others go on
             self._fail(str(error), now_s)
         else:
-            if not self._failures:
+            if not self._failures or self._state == "rebuilding":
                 self.say("running")
+        finally:
+            self._builds = False
 
     def _recover(self, age_s: float) -> None:
         """A query that failed before is believed when it has lasted, not when it starts."""

@@ -83,6 +83,14 @@ def test_torture_outside_a_checkout_says_what_it_needs(
     assert "run it in a checkout" in said
 
 
+def test_a_refold_in_earnest_is_left_to_the_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = ends(["refold", "--entity", "device"], monkeypatch, capsys)
+    assert code == 1
+    assert "add --dry-run" in said
+
+
 def test_the_flow_and_the_versions_as_json() -> None:
     flow = json.loads(CliRunner().invoke(cli.app, ["flow", "-o", "json"]).output)
     assert "ingest.telemetry.v1" in {topic["name"] for topic in flow["topics"]}

@@ -75,3 +75,18 @@ def test_ctrl_c_ends_the_demo_with_its_books(stack: Stack) -> None:
         said = demo.stdout.read()
     assert "distinct + " in said
     assert "./headrace sql" in said
+
+
+def test_the_fold_that_runs_would_change_nothing(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, found = ask(stack, "refold", "--entity", "device", "--dry-run")
+    assert (code, found["changed"], found["live_fold"]) == (0, 0, [found["new_fold"]])
+    assert 0 < found["entities"] <= found["events"]
+    monkeypatch.setenv("HEADRACE_FLOW", "tests.changed_flow:FLOW")
+    code, found = ask(stack, "refold", "--entity", "device", "--dry-run", "--limit", "1")
+    assert code == 0
+    assert 0 < found["changed"] <= found["entities"]
+    (change,) = found["changes"]
+    live, new = change["fields"]["count"]
+    assert new == 2 * live

@@ -27,7 +27,7 @@ def test_the_gateway_writes_payloads_and_nothing_else() -> None:
 def test_each_job_reads_what_ignites_it_and_writes_what_it_emits_by_the_flow() -> None:
     for job in FLOW.jobs():
         read, written = names(FLOW, job.name, "READ"), names(FLOW, job.name, "WRITE")
-        assert read == {*job.ignited_by, *job.looks_up, JOB_STATUS_TOPIC}
+        assert read == {*job.ignited_by, *job.looks_up, *job.starts_from, JOB_STATUS_TOPIC}
         emitted = {*job.emits, *job.waits_in, *job.parks_in}
         by_relay = names(FLOW, "relay", "WRITE") if job.name == "persist" else set()
         assert emitted <= written | by_relay

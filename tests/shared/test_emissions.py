@@ -132,7 +132,7 @@ ALARM = Draft("alarm_raised", 5, {"value": 1.0, "area": None})
         (ALARM._replace(type="alarm_cleared"), "e does not declare that it emits 'alarm_cleared'"),
         (ALARM._replace(data={"value": 1.0}), "alarm_raised breaks its contract: field_missing"),
         (ALARM._replace(entity_id="no id"), "alarm_raised for 'no id': an entity id has"),
-        (ALARM._replace(time_ms=1 << 60), "a time is out of the years 1 to 9999"),
+        (ALARM._replace(time_ms=1 << 60), "alarm_raised: its time is out of the years 1 to 9999"),
         (ALARM._replace(data={"value": 1.0, "area": "x" * 300_000}), "262144 may be"),
     ],
 )

@@ -102,7 +102,17 @@ def test_areas_are_what_their_devices_add_up_to_through_kills_and_moves(
             assert version >= versions.get(record.key, 1) - 1
             versions[record.key] = max(version, versions.get(record.key, 0))
         shutil.rmtree(settings.checkpoints)
+        # while the job is down an area loses its last device
+        left = devices["device-0000"]["area"]
+        other = next(state["area"] for state in devices.values() if state["area"] != left)
+        for name, state in devices.items():
+            if state["area"] == left:
+                state["area"] = other
+                record = snapshot.encode(Snapshot(state, version=ROUNDS + 1), "fold")
+                producer.produce("state.device.v1", record, name)
+        assert producer.flush(60) == 0
         with JobProcess("aggregate", settings, tmp_path / "log", spark_environment):
             eventually(lambda: added_up() and _all_above(bootstrap, versions), within_s=240)
+            eventually(lambda: _areas(bootstrap)[left]["devices"] == 0)
         letters = {letter.value for letter in read_topic(bootstrap, "dlq.aggregate.v1")}
         assert letters == {b"no snapshot"}

@@ -194,3 +194,90 @@ def test_an_entity_that_lives_again_is_not_forgotten() -> None:
     for record in (first, gone, again, much_later):
         (row,) = _fold(states, [_written(record)])
     assert orjson.loads(row.value)["count"] == 2
+
+
+def _seeded(*parts: list[tuple[int, bytes, bytes | None]], made_anew: str = "") -> States:
+    """After a start with these records of the state topic: offset, key, value."""
+    states = States()
+    processor = BucketFold("shared.flow:FLOW", 64, 3600, frozenset(filter(None, [made_anew])))
+    processor.init(Handle(states))  # type: ignore[arg-type]
+    for part in parts:
+        rows = [
+            {
+                "bucket": BUCKET,
+                "topic": "state.device.v1",
+                "partition": 0,
+                "offset": offset,
+                "key": key,
+                "value": value,
+            }
+            for offset, key, value in part
+        ]
+        for frame in pack_by_bucket(iter([pa.RecordBatch.from_pylist(rows, _COLUMNS)])):
+            for row in frame.to_pylist():
+                processor.handleInitialState(BUCKET, Row(**row), None)
+    return states
+
+
+def _published(*records: EventRecord) -> bytes:
+    *_, last = [row for row in _fold(States(), [_written(record) for record in records])
+                if row.topic == "state.device.v1"]  # fmt: skip
+    return bytes(last.value)
+
+
+def test_a_start_from_snapshots_takes_the_last_of_each_however_its_parts_come() -> None:
+    key = b"device-0001"
+    old, new = (_published(*map(event_record, range(count))) for count in (1, 2))
+    for parts in ([[(1, key, old), (5, key, new)]], [[(5, key, new)], [(1, key, old)]]):
+        states = _seeded(*parts)
+        assert states["device", "device-0001"] == (new,)
+        (row,) = _fold(states, [_written(event_record(i)) for i in range(3)])
+        assert orjson.loads(row.value)["count"] == 3
+
+
+def test_a_start_from_snapshots_leaves_out_what_is_gone_or_no_snapshot() -> None:
+    key, new = b"device-0001", _published(event_record(0))
+    assert _seeded([(1, key, new)], [(2, key, None)]) == {}
+    assert _seeded([(1, key, b"no snapshot"), (2, b"device-0002", b"{}")]) == {}
+
+
+def test_a_start_from_snapshots_of_another_fold_shows_nothing_until_it_has_caught_up() -> None:
+    records = [event_record(i, value=90.0) for i in range(4)]
+    old = orjson.loads(_published(*records[:3]))
+    old["_meta"]["fold"] = "another"
+    states = _seeded([(9, b"device-0001", orjson.dumps(old))])
+    assert _fold(states, [_written(records[0]), _written(records[1])]) == []
+    (row,) = _fold(states, [_written(records[2]), _written(records[3])])
+    new = orjson.loads(row.value)
+    assert (new["count"], new["_meta"]["version"]) == (4, 3 + 4)
+    assert new["_meta"].keys().isdisjoint({"behind", "emissions"})
+
+
+def test_an_alarm_that_is_newer_than_the_old_snapshot_is_emitted_by_the_new_fold() -> None:
+    records = [event_record(0, value=30.0), event_record(1, value=90.0)]
+    old = orjson.loads(_published(records[0]))
+    old["_meta"]["fold"] = "another"
+    states = _seeded([(9, b"device-0001", orjson.dumps(old))])
+    row, alarm = _fold(states, [_written(record) for record in records])
+    assert alarm.topic == "event.alarm_raised.v1"
+    assert len(orjson.loads(row.value)["_meta"]["emissions"]) == 1
+
+
+def test_a_deleted_entity_that_a_start_took_over_is_forgotten_in_its_time() -> None:
+    gone = _retired(0, event_record(0).arrived_ms + 1)
+    states = _seeded([(1, b"device-0001", _published(event_record(0), gone))])
+    other = event_record(1, entity_id="device-0002")
+    much_later = other._replace(arrived_ms=other.arrived_ms + 7200 * 1000)
+    _, null = _fold(states, [_written(much_later)])
+    assert (null.key, null.value) == (b"device-0001", None)
+
+
+def test_places_in_a_log_that_was_made_anew_are_forgotten_and_ids_are_not() -> None:
+    known = [event_record(place) for place in (5, 6)]
+    part = [(9, b"device-0001", _published(*known))]
+    moved = [record._replace(position=Position("event.reading.v1", 0, place))
+             for place, record in enumerate([known[1], event_record(7)])]  # fmt: skip
+    assert _fold(_seeded(part), [_written(record) for record in moved]) == []
+    states = _seeded(part, made_anew="event.reading.v1/0")
+    (row,) = _fold(states, [_written(record) for record in moved])
+    assert orjson.loads(row.value)["count"] == 3

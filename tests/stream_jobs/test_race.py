@@ -89,4 +89,5 @@ def test_a_fold_that_is_killed_in_the_middle_goes_on_where_it_was(
         assert race.folded(bootstrap) < 2 * PAIRS
         job.start()
         eventually(lambda: race.folded(bootstrap) >= 2 * PAIRS, within_s=300)
+    assert "rebuilding" not in (tmp_path / "fold.log").read_text()
     race.assert_won(bootstrap)

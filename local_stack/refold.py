@@ -1,0 +1,64 @@
+"""The states and the event log of a running stack, for a rehearsal of another fold."""
+
+from confluent_kafka import KafkaException
+
+from local_stack.errors import StackError
+from local_stack.reach import LOOK
+from local_stack.settings_check import chosen_flow
+from shared.applier import Applier, entity_fingerprint
+from shared.event_reader import EventReader, NoEvent
+from shared.rehearsal import Rehearsal
+from shared.settings import JobSettings
+from shared.snapshot import decode_with_fold
+from stream_jobs.whole_topic import WholeTopics
+
+_GROUP = "headrace-tail"  # which the operator may ask for
+
+
+def rehearse(bootstrap: str, name: str) -> tuple[Rehearsal, str]:
+    """And the fingerprint of the fold that was rehearsed."""
+    flow = chosen_flow()
+    entity = next((row for row in flow.entities if row.name == name), None)
+    if entity is None:
+        known = ", ".join(row.name for row in flow.entities)
+        raise StackError(f"no entity is called {name!r}", f"there are: {known}")
+    settings = JobSettings(kafka_bootstrap=bootstrap)
+    types = {row.name: row for row in flow.event_types}
+    topics = [types[event_type].topic for event_type in entity.reads]
+    rehearsal = Rehearsal(Applier(entity, settings.id_ring_size, types), topics)
+    try:
+        _read_states(settings, rehearsal, entity.topic)
+        _read_events(settings, rehearsal, topics, EventReader.of(flow))
+    except KafkaException as error:
+        reason = error.args[0].str()
+        raise StackError(f"Kafka at {bootstrap} does not answer: {reason}", LOOK) from error
+    return rehearsal, entity_fingerprint(entity)
+
+
+def _read_states(settings: JobSettings, rehearsal: Rehearsal, topic: str) -> None:
+    states = WholeTopics(settings.kafka, _GROUP, [topic])
+    try:
+        for _, key, value in states.read():
+            entity_id = (key or b"").decode(errors="replace")
+            try:
+                found = (None, "") if value is None else decode_with_fold(value)
+            except (ValueError, KeyError, TypeError):
+                continue  # nobody's snapshot
+            rehearsal.live(entity_id, *found)
+    finally:
+        states.close()
+
+
+def _read_events(
+    settings: JobSettings, rehearsal: Rehearsal, topics: list[str], events: EventReader
+) -> None:
+    log = WholeTopics(settings.kafka, _GROUP, topics)
+    try:
+        for position, key, value in log.read():
+            try:
+                record = events.read(position, key, value or b"")
+            except NoEvent:
+                continue  # fold parked it
+            rehearsal.event(record)
+    finally:
+        log.close()

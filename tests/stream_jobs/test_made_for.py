@@ -1,0 +1,59 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.settings import JobSettings
+from stream_jobs import made_for
+
+CODE = {"device": "abc", "door": "def"}
+
+
+def _identity(code: dict[str, str] | None = None, **changes: Any) -> made_for.Identity:
+    return made_for.identity(JobSettings(**changes), code or CODE)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    path = tmp_path / "checkpoints" / "fold"
+    made_for.begin(path, _identity())
+    (path / "commits").mkdir(parents=True)
+    (path / "commits" / "0").touch()
+    return path
+
+
+def test_a_checkpoint_that_fits_is_gone_on_from(checkpoint: Path) -> None:
+    assert made_for.why_not(checkpoint, _identity()) is None
+    assert made_for.why_not(checkpoint, _identity({"device": "abc"})) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (_identity(state_partitions=5), "STATE_PARTITIONS_CHANGED from 2 to 5"),
+        (_identity(fold_buckets=8), "FOLD_BUCKETS_CHANGED from 64 to 8"),
+        (_identity({**CODE, "door": "new"}), "FOLD_CHANGED of door"),
+        (_identity({**CODE, "hall": "new"}), "FOLD_CHANGED of hall"),
+        ({**_identity(), "format": 99}, "CHECKPOINT_OF_ANOTHER_VERSION"),
+    ],
+)
+def test_one_that_does_not_is_told_by_name(
+    checkpoint: Path, wanted: made_for.Identity, says: str
+) -> None:
+    assert made_for.why_not(checkpoint, wanted) == says
+
+
+def test_one_without_a_finished_batch_is_as_good_as_lost(checkpoint: Path) -> None:
+    (checkpoint / "commits" / "0").rename(checkpoint / "commits" / ".0.tmp")
+    assert made_for.why_not(checkpoint, _identity()) == "CHECKPOINT_LOST"
+    made_for.begin(checkpoint, _identity())
+    assert not checkpoint.exists()
+
+
+@pytest.mark.parametrize("told", [None, b"", b"[]", b"{}"])
+def test_one_that_does_not_say_what_it_was_made_for_is_not_trusted(
+    checkpoint: Path, told: bytes | None
+) -> None:
+    file = checkpoint.with_name("fold.made-for.json")
+    file.write_bytes(told) if told is not None else file.unlink()
+    assert made_for.why_not(checkpoint, _identity()) == "CHECKPOINT_OF_ANOTHER_VERSION"
