@@ -22,7 +22,7 @@ from shared.snapshot import (
     Snapshot,
     id_digest,
     refuse_what_cannot_be_written,
-    ring_holds,
+    rings_hold,
 )
 from shared.user_code import told
 
@@ -78,7 +78,7 @@ class Applier:
                 duplicates += 1
                 continue
             digest = id_digest(record.id)
-            if ring_holds(now.ring, digest) and not _is_sent_on_again(now, record):
+            if rings_hold(now.rings, digest) and not _is_sent_on_again(now, record):
                 duplicates += 1
                 if record.cause is None:
                     repeats.append(record.origin)
@@ -104,7 +104,9 @@ class Applier:
         return behind and record.attempt == 0 and record.cause is None
 
     def _remember(self, now: Snapshot, record: EventRecord, digest: str) -> None:
-        now.ring = (now.ring + digest)[-DIGEST_CHARS * self.ring_size :] if self.ring_size else ""
+        if self.ring_size:
+            ring = now.rings.get(record.type, "") + digest
+            now.rings[record.type] = ring[-DIGEST_CHARS * self.ring_size :]
         if record.attempt == 0:
             if record.cause is None:
                 now.marks[_mark(record)] = record.origin.offset

@@ -222,7 +222,10 @@ def _state(row: Any) -> Fields:
                 "maxItems": 3,
             },
         },
-        "ring": {**_TEXT, "description": "digests of the last ids"},
+        "rings": {
+            "type": "object",
+            "additionalProperties": {**_TEXT, "description": "digests of the type's last ids"},
+        },
         "positions": {"type": "object", "additionalProperties": _COUNT},
         "marks": {"type": "object", "additionalProperties": _COUNT},
     }

@@ -4,6 +4,7 @@ As bytes it is one JSON object: the state's own fields at the top level, beside 
 """
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -31,9 +32,10 @@ class Snapshot:
     version: int = 0
     event_time_ms: int | None = None
     newest: dict[str, Newest] = field(default_factory=dict)
-    # digests of the last distinct event ids, oldest first, in one string: a repeat is found by
-    # one search, a new id costs one copy
-    ring: str = ""
+    # event type -> digests of its last distinct ids, oldest first, in one string: a repeat is found
+    # by one search, a new id costs one copy. By type, for types come in no order: what one of them
+    # has caught up with must not push out the ids of another
+    rings: dict[str, str] = field(default_factory=dict)
     # event topic/partition -> offset of the last record that was looked at
     positions: dict[str, int] = field(default_factory=dict)
     # event type:ingest topic/partition -> offset of the last first-attempt payload that was folded
@@ -56,6 +58,10 @@ def id_digest(event_id: str) -> str:
     return b64encode(blake2b(event_id.encode(), digest_size=_DIGEST_BYTES).digest()).decode()
 
 
+def rings_hold(rings: Mapping[str, str], digest: str) -> bool:
+    return any(ring_holds(ring, digest) for ring in rings.values())
+
+
 def ring_holds(ring: str, digest: str) -> bool:
     found = ring.find(digest)
     while found >= 0:
@@ -70,7 +76,7 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         "version": snapshot.version,
         "event_time_ms": snapshot.event_time_ms,
         "newest": snapshot.newest,
-        "ring": snapshot.ring,
+        "rings": snapshot.rings,
         "positions": snapshot.positions,
         "marks": snapshot.marks,
         "fold": fold_fingerprint,
@@ -150,7 +156,8 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         version=meta["version"],
         event_time_ms=meta["event_time_ms"],
         newest={kind: (t, a, o) for kind, (t, a, o) in meta["newest"].items()},
-        ring=meta["ring"],
+        # it was one for all types once
+        rings=meta["rings"] if "rings" in meta else dict.fromkeys(meta["newest"], meta["ring"]),
         positions=meta["positions"],
         marks=meta["marks"],
         parked=meta.get("parked", []),

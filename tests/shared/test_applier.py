@@ -148,6 +148,20 @@ def test_the_ring_forgets_the_oldest_id_and_no_other() -> None:
     )
 
 
+def test_what_one_type_catches_up_with_does_not_push_out_the_ids_of_another() -> None:
+    applier = Applier(DEVICE, ring_size=3)
+    status = event_record(0, type="status_changed", id="status", data={"status": "offline"})
+    before = applier.apply("d", None, [status, *(event_record(i) for i in range(1, 20))]).snapshot
+    again = status._replace(position=Position("event.reading.v1", 0, 20), attempt=1)
+    assert applier.apply("d", before, [again]).duplicates == 1
+
+
+def test_an_id_is_known_whatever_type_it_comes_with() -> None:
+    before = _apply([event_record(0, id="once")])
+    other = event_record(1, type="status_changed", id="once", data={"status": "offline"}, attempt=1)
+    assert APPLIER.apply("device-0001", before, [other]).duplicates == 1
+
+
 def test_a_digest_is_found_only_where_one_begins() -> None:
     ring = "ABCDEFGHIJKL" + "MNOPQRSTUVWX"
     assert snapshot.ring_holds(ring, "MNOPQRSTUVWX")
