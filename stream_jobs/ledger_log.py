@@ -85,11 +85,15 @@ class LedgerLog:
         return found.offset if found.offset >= 0 else None
 
     def go_on_from(self, known: Mapping[Partition, int]) -> None:
-        self._next = {at: known.get(at, 0) for at in self._ends(self._lanes)}
+        # what was removed, because it is old, tells nothing any more
+        lanes = self._ends(self._lanes)
+        self._next = {at: max(known.get(at, 0), self.start_of(at)) for at in lanes}
         self._reading.assign([TopicPartition(*at, offset) for at, offset in self._next.items()])
 
     def hear(self, ends: Mapping[Partition, int]) -> Heard:
         """What the lanes tell, up to these ends or as much as fits into one go."""
+        if ends.keys() - self._next.keys():
+            self.go_on_from(self._next)
         told: list[tuple[Position, int]] = []
         while self._is_behind(ends) and len(told) < 10 * _RECORDS_AT_ONCE:
             records = self._reading.consume(_RECORDS_AT_ONCE, 1.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import OFFSET_END, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from shared import ledger
@@ -14,6 +14,7 @@ from shared.envelope import Position
 from shared.flow import load_flow
 from shared.ledger import TERMS
 from shared.settings import JobSettings
+from shared.topology import REPEAT_TOPIC
 from stream_jobs import store
 from stream_jobs.event_rows import EventRow, LogRecord
 from stream_jobs.event_store import EventStore
@@ -43,8 +44,8 @@ class Pipeline:
         kafka = {"bootstrap.servers": settings.kafka_bootstrap}
         # with times that a test may choose
         chosen = NewTopic(self.payloads, 1, config={"message.timestamp.type": "CreateTime"})
-        admin = AdminClient(kafka)
-        admin.create_topics([chosen])[self.payloads].result(20)
+        self.admin = AdminClient(kafka)
+        self.admin.create_topics([chosen])[self.payloads].result(20)
         ensure_topics(flow, self.settings)
         self.url = settings.postgres_url.get_secret_value()
         self.connection = store.connect(self.url, "test")
@@ -92,7 +93,7 @@ class Pipeline:
 
     def fold(self, knows: range = range(0)) -> None:
         value = ledger.repeats_value(Position(self.payloads, 0, place) for place in knows)
-        self._producer.produce("repeat.fold.v1", value, b"d")
+        self._producer.produce(REPEAT_TOPIC, value, b"d")
         self._producer.flush(20)
         self._has_done("fold", self.readings, self._events)
 
@@ -128,8 +129,7 @@ class Pipeline:
     def keep(self) -> dict[str, int]:
         """A cut that was taken in one round is passed in the next."""
         for _ in range(3):
-            while self.keeper.keep(self.book):
-                pass
+            eventually(lambda: not self.keeper.keep(self.book), 20)
         return self.terms()
 
     def terms(self) -> dict[str, int]:
@@ -276,6 +276,21 @@ def test_what_the_store_refuses_is_parked_as_the_payload_that_it_was(pipeline: P
     refused = pipeline.row(1)._replace(data='{"value": 1e200000}')
     pipeline.persist(pipeline.row(0), refused, pipeline.row(2))
     assert pipeline.keep() == {"received": 3, "stored": 2, "parked": 1}
+
+
+def test_repeats_that_were_removed_because_they_are_old_hold_nobody_up(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.receive(1)
+    pipeline.fold(knows=range(1))
+    partitions = pipeline.admin.list_topics(REPEAT_TOPIC).topics[REPEAT_TOPIC].partitions
+    ends = [TopicPartition(REPEAT_TOPIC, number, OFFSET_END) for number in partitions]
+    for removed in pipeline.admin.delete_records(ends).values():
+        removed.result(20)
+    pipeline.start_keeper()
+    pipeline.enrich(events=1)
+    pipeline.persist(pipeline.row(0))
+    assert pipeline.keep() == {"received": 1, "stored": 1}
 
 
 def test_where_rows_were_there_before_it_the_ledger_begins_with_what_comes_next(

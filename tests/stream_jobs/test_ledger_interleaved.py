@@ -26,7 +26,7 @@ from stream_jobs.ledger_log import Heard
 
 pytestmark = pytest.mark.stack
 
-SEEDS = int(os.environ.get("HEADRACE_TEST_SEEDS", "3"))
+SEEDS = int(os.environ.get("HEADRACE_TEST_SEEDS", "2"))
 STEPS = 150
 RING = 4
 PAYLOADS, EVENTS, LANE = FLOW.endpoints[0].topic, FLOW.event_types[0].topic, "lane"
