@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,9 @@ NOWHERE = "http://127.0.0.1:9"
 class Launcher:
     """One state folder, and the launcher that runs on it now."""
 
-    def __init__(self, state_dir: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, state_dir: Path, environment: dict[str, str] | None = None) -> None:
         self.state_dir = state_dir
-        self._more = environment or {}
+        self.more = environment or {}  # counts from the next start on
         self.starts_s: list[float] = []
         # whatever is started in any way inherits it
         self._mark = f"HEADRACE_TESTED_AS={uuid.uuid4()}"
@@ -172,7 +172,7 @@ class Launcher:
     def _environment(self) -> dict[str, str]:
         mark, _, value = self._mark.partition("=")
         kept = {k: v for k, v in os.environ.items() if k not in _SERVERS_OF_THE_USER}
-        environment = {**kept, **self._more, mark: value, "HEADRACE_STATE_DIR": str(self.state_dir)}
+        environment = {**kept, **self.more, mark: value, "HEADRACE_STATE_DIR": str(self.state_dir)}
         environment["HEADRACE_GATEWAY_PORT"] = str(self._gateway_port)
         if self.starts_s:
             for name in ("http_proxy", "https_proxy", "all_proxy"):

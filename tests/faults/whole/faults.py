@@ -234,6 +234,24 @@ async def _byte_flipped(rig: Rig, chance: random.Random) -> None:
     await _checkpoint_gone("fold", rig, chance)
 
 
+async def _state_partitions_changed(rig: Rig, chance: random.Random) -> None:
+    """Which Spark keeps for a checkpoint's whole life."""
+    name = "HEADRACE_STATE_PARTITIONS"
+    others = {"2", "3", "5"} - {rig.launcher.more.get(name, "2")}
+    rig.launcher.more[name] = chance.choice(sorted(others))
+    rig.mark_spark_log()
+    await _launcher_killed(rig, chance)
+    await rig.until(lambda: rig.spark_has_said("STATE_PARTITIONS_CHANGED"), "fold says so")
+
+
+async def _fold_changed(rig: Rig, _chance: random.Random) -> None:
+    """To another one that gives the same: all events are folded anew."""
+    await rig.hold_spark()
+    rig.change_fold()
+    await rig.release_spark()
+    await rig.until(lambda: rig.spark_has_said("FOLD_CHANGED"), "fold says so")
+
+
 def _kinds() -> dict[str, Fault]:
     kinds: dict[str, Fault] = {}
     for name, find in PARTS.items():
@@ -260,6 +278,8 @@ def _kinds() -> dict[str, Fault]:
     for name in ("gateway", "Spark's JVM", "PostgreSQL", "Kafka"):
         kinds[f"{name}: disk full"] = functools.partial(_no_room_on_the_disk, PARTS[name])
     kinds["a byte of fold's state flipped"] = _byte_flipped
+    kinds["state partitions changed"] = _state_partitions_changed
+    kinds["fold changed"] = _fold_changed
     return kinds
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 import psycopg
 
 from local_stack import chaos
+from local_stack.logs import log_path
 from local_stack.ports import free_port
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
 from tests.faults.proxy import Proxy
@@ -33,9 +34,13 @@ class Rig:
     def __init__(self, folder: Path) -> None:
         self.points = folder / "points"
         self.points.mkdir(parents=True, exist_ok=True)
+        self._fold = folder / "fold"
+        self._spark_log_bytes = 0
         doors = {name: {"door": free_port(), "behind": free_port()} for name in DOORS}
         environment = {
-            "HEADRACE_RIG": json.dumps({"doors": doors, "points": str(self.points)}),
+            "HEADRACE_RIG": json.dumps(
+                {"doors": doors, "points": str(self.points), "fold": str(self._fold)}
+            ),
             "PYTHONPATH": os.pathsep.join(
                 filter(None, (str(_INJECT), os.environ.get("PYTHONPATH")))
             ),
@@ -84,6 +89,7 @@ class Rig:
         return found[0]
 
     async def hold_spark(self) -> None:
+        self.mark_spark_log()
         await asyncio.to_thread(chaos.hold, self.state_dir, "spark")
 
     async def release_spark(self) -> None:
@@ -96,6 +102,20 @@ class Rig:
         for point in self.points.iterdir():
             point.unlink(missing_ok=True)
         chaos.release_all(self.state_dir)
+
+    def change_fold(self) -> None:
+        """The next start takes it for another one."""
+        with self._fold.open("a") as changes:
+            changes.write("another ")
+
+    def mark_spark_log(self) -> None:
+        self._spark_log_bytes = log_path(self.state_dir, "spark").stat().st_size
+
+    def spark_has_said(self, words: str) -> bool:
+        """Since the log was marked, or began anew."""
+        said = log_path(self.state_dir, "spark").read_bytes()
+        since = self._spark_log_bytes if len(said) >= self._spark_log_bytes else 0
+        return words.encode() in said[since:]
 
     def job_output(self, job: str) -> str:
         """Why it is not well, in its own words."""
