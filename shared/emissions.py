@@ -7,8 +7,10 @@ rebuild) emits the same event again, and whoever reads it can tell.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+import orjson
+
 from shared.contract import contract_of
-from shared.envelope import EventRecord, event_value
+from shared.envelope import EventRecord, event_fields, event_value
 from shared.ids import (
     FULL_ID,
     FULL_ID_RULE,
@@ -72,7 +74,7 @@ def _fit(record: EventRecord, event_type: EventType | None, tenant: str) -> Even
         raise TypeError(f"{record.type} has data that is {type(record.data).__name__}, not dict")
     if not is_time_ms(record.time_ms):
         raise ValueError(f"{record.type}: its time is out of the years 1 to 9999")
-    size = len(event_value(record))
+    size = len(orjson.dumps([[[event_fields(record)]]]))  # as deep as it stands in a snapshot
     if size > KEPT_BYTES_MAX:
         raise ValueError(f"{record.type} has {size} bytes, {KEPT_BYTES_MAX} may be")
     return record

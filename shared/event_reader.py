@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.envelope import EventRecord, Position, read_event
+from shared.envelope import EventRecord, Position, event_value, read_event
 from shared.model import EventType
 from shared.user_code import told
 
 if TYPE_CHECKING:
     from shared.topology import Flow
+
+# orjson reads a deeper one than it writes: what has no more brackets is none of these
+_WRITABLE_LEVELS = 250
 
 
 class NoEvent(Exception):  # noqa: N818 - it is what was found there
@@ -38,7 +41,12 @@ class EventReader:
         if record.type != event_type.name:
             # its completion would go to a topic that nobody declared
             raise NoEvent("wrong_type", f"{record.type!r} on the topic of {event_type.name!r}")
-        return record if record.shape == event_type.shape else _lifted(event_type, record)
+        if record.shape == event_type.shape:
+            if value.count(b"{") + value.count(b"[") <= _WRITABLE_LEVELS:
+                return record
+        else:
+            record = _lifted(event_type, record)
+        return _writable(record)
 
 
 def _lifted(event_type: EventType, record: EventRecord) -> EventRecord:
@@ -57,3 +65,12 @@ def _lifted(event_type: EventType, record: EventRecord) -> EventRecord:
         except Exception as error:  # an upcaster is a user's code
             raise NoEvent("upcaster_failed", told(error, upcaster)) from error
     return record._replace(data=data, shape=event_type.shape)
+
+
+def _writable(record: EventRecord) -> EventRecord:
+    """Whoever parks or emits it would stop where it cannot be written."""
+    try:
+        event_value(record)
+    except TypeError as error:
+        raise NoEvent("not_writable", f"the event cannot be written as JSON: {error}") from error
+    return record

@@ -146,6 +146,18 @@ def test_what_is_no_event_parks_its_cause_and_changes_nothing(draft: Any, says: 
     assert applied.snapshot.state == {"n": 0}
 
 
+def test_an_emission_that_no_snapshot_could_hold_parks_its_cause() -> None:
+    data: Fields = {}
+    for _ in range(251):
+        data = {"in": data}
+    assert event_value(event_record(0)._replace(data=data))
+    applier = Applier(_deriving(ALARM._replace(data=data)), 64)
+    applied = applier.apply("device-0001", None, [event_record(0)])
+    assert [parked.reason for parked in applied.parked] == ["derive_failed"]
+    assert applied.snapshot is not None
+    assert snapshot.encode(applied.snapshot, "fold")
+
+
 def test_two_of_a_type_have_two_ids_and_a_tenant_keeps_its_own() -> None:
     applier = Applier(_deriving(ALARM, ALARM._replace(entity_id="hall-1")), 64, TYPES)
     tenants_own = full_id("acme", "device-0001")

@@ -107,6 +107,12 @@ def test_the_next_batch_goes_on_from_the_state() -> None:
     assert orjson.loads(row.value)["count"] == 2
 
 
+def _deep(record: EventRecord) -> bytes:
+    """JSON can be read to a greater depth than it is written to."""
+    value = event_value(record._replace(data={"value": "deep"}))
+    return value.replace(b'"deep"', b"[" * 400 + b"]" * 400)
+
+
 def test_what_is_no_event_of_its_topic_and_key_is_parked_and_the_rest_folded() -> None:
     good = event_record(0)
     rows = _fold(
@@ -116,6 +122,7 @@ def test_what_is_no_event_of_its_topic_and_key_is_parked_and_the_rest_folded() -
             (b"device-0002", event_value(event_record(1)), event_record(1)),
             (None, b"no event", event_record(2)),
             _written(event_record(3, type="other")),
+            (b"device-0001", _deep(event_record(4)), event_record(4)),
         ],
     )
     parked = {
@@ -127,6 +134,7 @@ def test_what_is_no_event_of_its_topic_and_key_is_parked_and_the_rest_folded() -
         event_value(event_record(1)): b"wrong_key",
         b"no event": b"no_event",
         event_value(event_record(3, type="other")): b"wrong_type",
+        _deep(event_record(4)): b"not_writable",
     }
     (state,) = [orjson.loads(row.value) for row in rows if row.topic == "state.device.v1"]
     assert state["count"] == 1
