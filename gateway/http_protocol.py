@@ -177,11 +177,10 @@ class GatewayProtocol(HttpToolsProtocol):
     def _read_again(self, data: bytes) -> bool:
         """Whether this is all of a request whose head is known: then the parser need not see it,
         which stays between two requests."""
-        found = self._known_heads.find(data)
+        found = self._known_heads.find(data, self.address, self._certified)
         if found is None or not (self.cycle is None or self.cycle.keep_alive):
             return False
-        (method, target, headers, by_name, *_), body_at = found
-        request = Request(method, target, headers, by_name, self.address, self._certified)
+        request, body_at = found
         self._unanswered = 1
         self._receiving = _BODY
         self._since_s = self._read_at_s

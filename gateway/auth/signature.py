@@ -13,6 +13,7 @@ request that was caught and sent again with others would have a second effect.
 import logging
 import re
 import secrets
+import string
 from functools import lru_cache
 from hmac import compare_digest, digest
 from typing import NamedTuple
@@ -31,6 +32,8 @@ _FORM = re.compile(
     rb"key=([0-9a-f]{12}), ?ts=(\d{1,12}), ?nonce=([A-Za-z0-9_-]{8,64}), ?body=([0-9a-f]{64}), ?"
     rb"signature=([0-9a-f]{64})"
 )
+# those of the scheme's name and of a value in this form, in either case, and no others
+FORM_BYTES = (string.ascii_letters + string.digits + "_-=, ").encode()
 _NOBODY_ID = b"nobody"
 _OPENED_MOST = 10_000
 
