@@ -1,0 +1,308 @@
+"""Order per entity while one of its payloads waits: the protocol between enrich and retry. Pure.
+
+Words. A payload's *key* is its entity. The *lane* (`retry.enrich.v1`) has what enrich could not
+do. The *gates* (`gate.enrich.v1`, compacted) have a record for each key whose payloads wait; retry
+alone writes it, a null removes it. A *line* is what retry keeps of a key: its payloads, by their
+place in the ingest log. *Passed* is how far retry has done with the lane, *enriched* how far enrich
+has done with its topics: both are the jobs' committed offsets, written when all that a batch wrote
+is acknowledged.
+
+enrich, at the start of a micro-batch, reads `passed`, then the gates and the lane, to their ends.
+A key is held where its gate is open, where the lane has a record of it that is not passed, or where
+this batch has sent one of its payloads to the lane. A held key's payload goes to the lane untried.
+So does, where those behind a parked one wait, what enrich would park: it holds its key, too.
+
+retry tries the payloads of a line in order, by the same function as enrich, and writes the events
+itself, so nothing has to be brought back in turn. In its rules "later" is a later micro-batch: it
+begins when all that the earlier one wrote is acknowledged.
+R1 A payload is tried when it is *ripe*: `enriched` was seen behind the place where enrich read it,
+   and `passed` since behind the end that the lane had then. So enrich has done with that batch,
+   whatever of it was written twice or elsewhere is in the line, and whatever of it went ahead is in
+   its event topic.
+R2 What is given up is first noted, and later written to the dead letters, and what is behind it
+   tried: a batch that runs again may find master data that it did not find before.
+R3 The gate opens in the batch that leaves something in the line, before `passed` moves on.
+R4 A line that is empty is closed later, by a null: the events that emptied it are there first.
+
+Invariants, for each key and ingest partition:
+I1 Who is not held has nothing waiting, and all its earlier payloads are in their topics: a lane
+   record is behind `passed` (enrich sees it), or in a line whose gate is open (R3), or done (R4).
+I2 A payload that one run of enrich's batch sent to the lane, each later run sends there, too: it is
+   not ripe before that batch is done with (R1), so its key stays held. So a payload that went both
+   ways went ahead first, and its second event is a repeat.
+I3 First effects come in ingest order: among direct ones by enrich's task, among those of a line by
+   the line, from direct to line by R1, from line to direct by I1. Behind a parked one others go
+   ahead (`go_on`) or stay (`wait`). So a fold may judge by its marks, however often a batch runs.
+I4 Nothing is stuck: a payload waits for a row only after a look at master data that had all
+   arrivals until then, so the row's arrival is still to come; all else has a time.
+The price: a key that sends faster than retry's batches follow each other stays held until it rests.
+"""
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shared.envelope import Position
+from shared.retry_policy import RetryPolicy
+
+Partition = tuple[str, int]
+AT_ONCE = 0  # as a time that has passed
+
+
+class Gates:
+    """Whose payloads wait, as the gates and the lane say."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, bytes] = {}
+        self._in_lane: dict[str, tuple[int, int]] = {}  # key -> partition, offset of the last one
+        self._passed: dict[int, int] = {}
+
+    def hear_passed(self, passed: Mapping[int, int]) -> None:
+        """First: what the gates and the lane say is heard later than this was true."""
+        self._passed = {**self._passed, **passed}
+        self._in_lane = {key: at for key, at in self._in_lane.items() if not self._is_passed(*at)}
+
+    def hear_gate(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._open.pop(key, None)
+        else:
+            self._open[key] = value
+
+    def hear_lane(self, partition: int, offset: int, key: str) -> None:
+        if not self._is_passed(partition, offset):
+            self._in_lane[key] = partition, offset
+
+    def hold(self, key: str) -> bool:
+        return key in self._open or key in self._in_lane
+
+    def _is_passed(self, partition: int, offset: int) -> bool:
+        return offset < self._passed.get(partition, 0)
+
+
+class Turns:
+    """Of one task of a micro-batch of enrich: who has to wait behind others of its key."""
+
+    def __init__(self, gates: Gates) -> None:
+        self._gates = gates
+        self._sent_to_lane: set[str] = set()
+
+    def must_wait(self, key: str) -> bool:
+        return key in self._sent_to_lane or self._gates.hold(key)
+
+    def sent_to_lane(self, key: str) -> None:
+        self._sent_to_lane.add(key)
+
+
+class Look(NamedTuple):
+    enriched: Mapping[Partition, int]
+    lane_ends: Mapping[int, int]  # seen after that
+
+
+class Ripeness:
+    """Up to where enrich has done with its payloads and retry has read all that came of it (R1)."""
+
+    def __init__(self) -> None:
+        self._ripe: Mapping[Partition, int] = {}
+        self._pending: Look | None = None
+
+    def hear(self, look: Look, passed: Mapping[int, int]) -> None:
+        for seen in filter(None, (self._pending, look)):
+            if all(passed.get(at, 0) >= end for at, end in seen.lane_ends.items()):
+                self._ripe, self._pending = seen.enriched, None
+            elif self._pending is None:
+                self._pending = seen
+
+    def has_reached(self, place: Position) -> bool:
+        return place.offset < self._ripe.get((place.topic, place.partition), 0)
+
+
+class Passed(NamedTuple):
+    """It became what it should, which has to be written."""
+
+
+class Missing(NamedTuple):
+    """It waits; for a row of master data where one is named."""
+
+    reason: str
+    detail: str
+    row: str | None
+
+
+class Refused(NamedTuple):
+    reason: str
+    detail: str
+
+
+Outcome = Passed | Missing | Refused
+
+
+@dataclass(slots=True)
+class Entry:
+    """A payload in a line."""
+
+    place: Position
+    event_id: str
+    read_at: Position  # by enrich: where it came again, another one
+    waits_since_ms: int
+    attempt: int = 0  # how often it was sent again by hand
+    revision: int = 0
+    tries: int = 0
+    reason: str = ""  # of the last try
+    detail: str = ""
+    row: str | None = None  # what it waits for
+    due_ms: int = AT_ONCE
+    given_up_in: int | None = None  # the batch
+    parked: bool = False  # and those behind it wait
+
+    @property
+    def ident(self) -> tuple[Position, int]:
+        return self.place, self.revision
+
+
+@dataclass(slots=True)
+class Line:
+    entries: dict[tuple[Position, int], Entry] = field(default_factory=dict)
+    told: bool = False
+    emptied_in: int | None = None
+
+    def take(self, entry: Entry) -> bool:
+        """False for a copy of what it has. What was sent again takes the place of what it was."""
+        known = self.entries.get(entry.ident)
+        if known is not None and entry.attempt <= known.attempt:
+            return False
+        self.entries[entry.ident] = entry
+        self.emptied_in = None
+        return True
+
+    def discard(self, place: Position) -> bool:
+        """What is parked here, and shall not come again. False where nothing is."""
+        known = self.entries.get((place, 0))
+        if known is None or not known.parked:
+            return False
+        del self.entries[known.ident]
+        return True
+
+    def in_order(self) -> list[Entry]:
+        return [self.entries[ident] for ident in sorted(self.entries)]
+
+    def next_look(self, policy: RetryPolicy) -> int | None:
+        """When it is to be served again at the latest; None: not before something comes."""
+        head = min(self.entries.values(), key=lambda entry: entry.ident, default=None)
+        if head is None or head.given_up_in is not None or not head.tries:
+            return None if head is not None and head.parked else AT_ONCE
+        too_old_ms = head.waits_since_ms + int(policy.age_max_s * 1000)
+        return too_old_ms if head.row is not None else min(head.due_ms, too_old_ms)
+
+    def rows(self) -> set[str]:
+        """With each of them that comes it is to be served, too."""
+        return {entry.row for entry in self.entries.values() if entry.row is not None}
+
+
+class Send(NamedTuple):
+    """What has become of it."""
+
+    entry: Entry
+
+
+class Park(NamedTuple):
+    entry: Entry
+
+
+class Open(NamedTuple):
+    head: Entry
+
+
+class Close(NamedTuple):
+    """The line is forgotten with it."""
+
+
+Step = Send | Park | Open | Close
+
+
+class Batch(NamedTuple):
+    """A micro-batch of retry."""
+
+    token: int  # another one in each, the same where it runs again
+    now_ms: int
+    woken: Container[str]  # rows that have come
+    is_ripe: Callable[[Position], bool]
+
+
+def serve(
+    line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
+) -> Iterator[Step]:
+    """What this batch does for a line, which is changed. May be called twice in a batch."""
+    _wake(line, batch)
+    yield from _go_through(line, batch, attempt, policy)
+    if line.entries:
+        line.emptied_in = None
+        if not line.told:
+            line.told = True
+            yield Open(line.in_order()[0])
+    elif line.emptied_in is None:
+        line.emptied_in = batch.token
+    elif line.emptied_in != batch.token:
+        yield Close()
+
+
+def _wake(line: Line, batch: Batch) -> None:
+    """Also what cannot be tried at once: the row comes but once."""
+    for entry in line.entries.values():
+        if entry.row is not None and entry.row in batch.woken:
+            entry.row, entry.due_ms = None, AT_ONCE
+
+
+def _go_through(
+    line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
+) -> Iterator[Step]:
+    stays = policy.when_parked == "wait"
+    is_behind = False  # behind what was given up in this batch: nothing may be sent (R2)
+    for entry in line.in_order():
+        if entry.parked:
+            return
+        if entry.given_up_in is not None:
+            if entry.given_up_in == batch.token:
+                is_behind = True
+            else:
+                yield Park(entry)
+                if not stays:
+                    del line.entries[entry.ident]
+                    continue
+                entry.parked = True
+                return
+        elif not batch.is_ripe(entry.read_at):
+            return
+        else:
+            outcome = _try(entry, batch, attempt, policy)
+            if isinstance(outcome, Missing):
+                return
+            if isinstance(outcome, Refused):
+                is_behind = True
+            elif not is_behind:
+                yield Send(entry)
+                del line.entries[entry.ident]
+        if is_behind and stays:
+            return
+
+
+def _try(
+    entry: Entry, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
+) -> Outcome:
+    """Refused: it is given up."""
+    age_ms = batch.now_ms - entry.waits_since_ms
+    if not entry.tries or (entry.row is None and batch.now_ms >= entry.due_ms):
+        outcome = attempt(entry)
+        if isinstance(outcome, Passed):
+            return outcome
+        entry.tries += 1
+        entry.reason, entry.detail = outcome.reason, outcome.detail
+        if isinstance(outcome, Missing):
+            entry.row = outcome.row
+            entry.due_ms = batch.now_ms + policy.pause_ms(entry.event_id, entry.tries)
+    else:
+        outcome = Missing(entry.reason, entry.detail, entry.row)
+    if isinstance(outcome, Missing) and policy.is_over(entry.tries, age_ms):
+        outcome = Refused(entry.reason, entry.detail)
+    if isinstance(outcome, Refused):
+        entry.given_up_in = batch.token
+    return outcome

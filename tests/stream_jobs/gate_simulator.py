@@ -1,0 +1,501 @@
+"""enrich and retry on a log of Python lists: each read and each write is a step of its own, any
+step may be followed by one of the other's or by a crash, and a batch that crashed runs again, with
+what it sees by then. One seed is one schedule."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, NamedTuple
+
+from shared.envelope import Position
+from shared.retry_policy import RetryPolicy
+from stream_jobs.gates import (
+    Batch,
+    Close,
+    Entry,
+    Gates,
+    Line,
+    Look,
+    Missing,
+    Open,
+    Outcome,
+    Park,
+    Passed,
+    Refused,
+    Ripeness,
+    Send,
+    Step,
+    Turns,
+    serve,
+)
+
+LANES = 2
+KEYS = ("a", "b", "c", "calm")
+ROWS = ("row-1", "row-2")
+_ROUNDS_MAX = 3_000
+
+
+class Letter(NamedTuple):
+    """A payload, whatever it is on."""
+
+    key: str
+    place: Position
+    rows: tuple[str, ...] = ()  # of master data, without which it cannot be
+    bad: bool = False
+    ready_ms: int = 0
+    attempt: int = 0
+    discards: bool = False
+    read_at: Position | None = None  # by enrich, where it came again
+
+
+class Event(NamedTuple):
+    key: str
+    place: Position
+    attempt: int
+
+
+class Parked(NamedTuple):
+    letter: Letter
+    tries: int
+
+
+class Violation(AssertionError):  # noqa: N818 - it is what was found
+    pass
+
+
+@dataclass
+class Log:
+    """All that is durable."""
+
+    ingest: dict[tuple[str, int], list[Letter]] = field(default_factory=lambda: defaultdict(list))
+    master: list[tuple[str, bool]] = field(default_factory=list)  # row, whether it is there
+    lane: list[list[Letter]] = field(default_factory=lambda: [[] for _ in range(LANES)])
+    gates: list[tuple[str, bytes | None]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    parked: list[Parked] = field(default_factory=list)
+    enriched: dict[tuple[str, int], int] = field(default_factory=dict)
+    passed: dict[int, int] = field(default_factory=dict)
+
+
+def lane_of(key: str) -> int:
+    return KEYS.index(key) % LANES
+
+
+class Simulation:
+    """What a mutant does wrong, it does by overriding one of the methods."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.log = Log()
+        stays = self.random.random() < 0.5
+        self.policy = RetryPolicy(0.02, 2.0, 0.1, 0.2, 3, 0.4, "wait" if stays else "go_on")
+        self.now_ms = 1000
+        self._enrich_done: dict[tuple[str, int], int] = defaultdict(int)
+        self._enrich_plan: dict[tuple[str, int], int] | None = None
+        self._retry_done: dict[Any, int] = defaultdict(int)
+        self._retry_plan: tuple[int, dict[Any, int]] | None = None
+        self._lines: dict[str, Line] = {}
+        self._letters: dict[tuple[str, Position], Letter] = {}
+        self._tried: dict[tuple[Position, int], int] = defaultdict(int)  # by committed batches
+        self._batches = 0
+        self.sent_again = 0
+        self._judged: set[tuple[Position, int]] = set()
+        self.crashes = 0
+
+    # the world around
+
+    def run(self) -> None:
+        jobs = {"enrich": self._enrich(), "retry": self._retry()}
+        left = self.random.randrange(4, 14)
+        burst, haste = self.random.choice((0.03, 0.3)), self.random.choice((0.1, 0.5, 0.9))
+        harm = self.random.choice((0.0, 0.005, 0.02, 0.05))
+        for row in self.random.sample(ROWS, self.random.randrange(3)):
+            self.log.master.append((row, True))
+        for _ in range(self.random.randrange(100, 350)):
+            if left and self.random.random() < burst:
+                left -= 1
+                self._arrive()
+            self._happen()
+            name = "enrich" if self.random.random() < haste else "retry"
+            next(jobs[name])
+            if self.random.random() < harm:
+                jobs[name] = self._enrich() if name == "enrich" else self._retry()
+                self.crashes += 1
+        self._settle(jobs)
+        self.check()
+
+    def _arrive(self) -> None:
+        key = self.random.choice(KEYS)
+        topic = self.random.choice(("readings", "readings", "status"))
+        at = topic, 0 if key in ("a", "b") else 1
+        place = Position(*at, len(self.log.ingest[at]))
+        letter = Letter(key, place)
+        if key != "calm":
+            draw = self.random.random()
+            if draw < 0.5:
+                letter = letter._replace(rows=(self.random.choice(ROWS),))
+            elif draw < 0.6:
+                letter = letter._replace(rows=ROWS)
+            elif draw < 0.7:
+                letter = letter._replace(bad=True)
+            elif draw < 0.8:
+                letter = letter._replace(ready_ms=self.now_ms + self.random.randrange(100))
+        self.log.ingest[at].append(letter)
+
+    def _happen(self) -> None:
+        draw = self.random.random()
+        if draw < 0.3:
+            self.now_ms += self.random.randrange(8)
+        elif draw < 0.32:
+            self.log.master.append((self.random.choice(ROWS), self.random.random() < 0.7))
+        elif draw < 0.33:
+            self._send_again()
+
+    def _send_again(self) -> None:
+        """One of those that are parked, mended or not, or discarded."""
+        if len(self.log.parked) > self.sent_again:
+            letter = self.log.parked[self.sent_again].letter
+            self.sent_again += 1
+            if (letter.place, letter.attempt) in self._judged:
+                return  # a copy: whoever looks at letters knows them by their event's id
+            self._judged.add((letter.place, letter.attempt))
+            draw = self.random.random()
+            again = letter._replace(attempt=letter.attempt + 1)
+            if draw < 0.7:
+                again = again._replace(bad=False, rows=(), ready_ms=0)
+            elif draw < 0.8:
+                again = again._replace(discards=True)
+            self.log.ingest["again", lane_of(letter.key)].append(again)
+
+    def _settle(self, jobs: dict[str, Iterator[None]]) -> None:
+        """No more faults, and whatever was missing comes or is given up: all has to end."""
+        quiet = 0
+        for _ in range(_ROUNDS_MAX):
+            for job in jobs.values():
+                for _ in range(self.random.randrange(1, 12)):
+                    next(job)
+            self.now_ms += self.random.randrange(60)
+            if not self.is_quiet():
+                quiet = 0
+            elif len(self.log.parked) > self.sent_again:
+                self._send_again()
+            elif (quiet := quiet + 1) > 2:
+                return
+        raise Violation(f"stuck: {self._lines}, gates {self.gates()}")
+
+    def is_quiet(self) -> bool:
+        read = all(self._enrich_done[at] == len(log) for at, log in self.log.ingest.items())
+        passed = all(
+            self.log.passed.get(lane, 0) == len(log) for lane, log in enumerate(self.log.lane)
+        )
+        waits = any(
+            not entry.parked for line in self._lines.values() for entry in line.in_order()[:1]
+        )
+        over = all(line.entries for line in self._lines.values())
+        return read and passed and over and not waits
+
+    def gates(self) -> dict[str, bytes]:
+        """As compaction leaves them."""
+        latest = dict(self.log.gates)
+        return {key: value for key, value in latest.items() if value is not None}
+
+    # enrich
+
+    def _enrich(self) -> Iterator[None]:
+        self.log.enriched = dict(self._enrich_done)  # a new copy publishes what is committed
+        yield
+        while True:
+            if self._enrich_plan is None:
+                news = {
+                    at: end
+                    for at, log in self.log.ingest.items()
+                    if (end := len(log)) > self._enrich_done[at]
+                }
+                if not news:
+                    yield
+                    continue
+                self._enrich_plan = {
+                    at: self._up_to(self._enrich_done[at], end) for at, end in news.items()
+                }
+            yield
+            writes: list[list[tuple[str, Any]]] = []
+            for at, end in self._enrich_plan.items():
+                if end > self._enrich_done[at]:
+                    gates = Gates()
+                    yield from self.read_gates(gates)
+                    first = self._enrich_done[at]
+                    letters = [
+                        letter._replace(read_at=Position(*at, first + number))
+                        for number, letter in enumerate(self.log.ingest[at][first:end])
+                    ]
+                    writes += self.by_partition(self.enrich_task(letters, gates))
+            yield from self._land(writes)
+            self._enrich_done.update(self._enrich_plan)
+            self._enrich_plan = None
+            yield
+            self.log.enriched = dict(self._enrich_done)
+            yield
+
+    def _up_to(self, done: int, end: int) -> int:
+        return done + int((end + 1 - done) * self.random.random() ** 2)
+
+    def read_gates(self, gates: Gates) -> Iterator[None]:
+        gates.hear_passed(dict(self.log.passed))
+        yield
+        for key, value in list(self.log.gates):
+            gates.hear_gate(key, value)
+        yield
+        self.read_lane(gates)
+        yield
+
+    def read_lane(self, gates: Gates) -> None:
+        for partition, log in enumerate(self.log.lane):
+            for offset, letter in enumerate(log):
+                gates.hear_lane(partition, offset, letter.key)
+
+    def enrich_task(self, letters: list[Letter], gates: Gates) -> Iterator[tuple[str, Any]]:
+        turns = Turns(gates)
+        # any worker's view, which may lag
+        rows = self._rows(int(len(self.log.master) * self.random.random() ** 0.5 + 0.5))
+        for letter in letters:
+            if self.must_wait(turns, letter.key):
+                yield "lane", letter
+            elif letter.discards:
+                continue
+            else:
+                outcome = self._outcome(letter, rows)
+                if isinstance(outcome, Passed):
+                    yield "events", Event(letter.key, letter.place, letter.attempt)
+                elif isinstance(outcome, Refused) and self.policy.when_parked == "go_on":
+                    yield "parked", Parked(letter, 1)
+                else:
+                    turns.sent_to_lane(letter.key)
+                    yield "lane", letter
+
+    def must_wait(self, turns: Turns, key: str) -> bool:
+        return turns.must_wait(key)
+
+    def _rows(self, upto: int) -> set[str]:
+        return {row for row, there in dict(self.log.master[:upto]).items() if there}
+
+    def _outcome(self, letter: Letter, rows: set[str], detail: str = "") -> Outcome:
+        if letter.bad:
+            return Refused("bad", "")
+        for row in letter.rows:
+            if row not in rows:
+                return Missing("missing", detail, row)
+        if letter.ready_ms > self.now_ms:
+            return Missing("not_yet", detail, None)
+        return Passed()
+
+    def by_partition(self, records: Iterator[tuple[str, Any]]) -> list[list[tuple[str, Any]]]:
+        """In order within a partition of a topic only."""
+        queues: dict[Any, list[tuple[str, Any]]] = defaultdict(list)
+        for topic, record in records:
+            key = record[0].key if topic == "parked" else record[0]
+            queues[topic, lane_of(key)].append((topic, record))
+        return list(queues.values())
+
+    def _land(self, queues: list[list[tuple[str, Any]]]) -> Iterator[None]:
+        while queues:
+            queue = self.random.choice(queues)
+            topic, record = queue.pop(0)
+            if topic == "lane":
+                self.log.lane[lane_of(record.key)].append(record)
+            else:
+                getattr(self.log, topic).append(record)
+            if not queue:
+                queues.remove(queue)
+            yield
+
+    # retry
+
+    def _retry(self) -> Iterator[None]:
+        self.log.passed = self._passed()  # a new copy publishes what is committed
+        ripeness = Ripeness()
+        yield
+        while True:
+            if self._retry_plan is None:
+                if not self._has_work():
+                    yield
+                    continue
+                self._batches += 1
+                ends: dict[Any, int] = {
+                    lane: self._up_to(self._retry_done[lane], len(log))
+                    for lane, log in enumerate(self.log.lane)
+                }
+                ends["master"] = self._up_to(self._retry_done["master"], len(self.log.master))
+                self._retry_plan = self._batches, ends
+            token, ends = self._retry_plan
+            yield
+            yield from self.look(ripeness)
+            lines = {key: _copy(line) for key, line in self._lines.items()}
+            letters = dict(self._letters)
+            tried: dict[tuple[Position, int], int] = defaultdict(int)
+            steps = self._serve(lines, letters, token, ends, ripeness, tried)
+            yield from self._land(self.by_partition(iter(steps)))
+            self._lines = lines
+            self._letters = letters
+            for ident, times in tried.items():
+                self._tried[ident] += times
+            self._retry_done.update(ends)
+            self._retry_plan = None
+            yield
+            self.log.passed = self._passed()
+            yield
+
+    def _has_work(self) -> bool:
+        looks = (line.next_look(self.policy) for line in self._lines.values())
+        return (
+            any(self._retry_done[lane] < len(log) for lane, log in enumerate(self.log.lane))
+            or self._retry_done["master"] < len(self.log.master)
+            or any(at_ms is not None and at_ms <= self.now_ms for at_ms in looks)
+        )
+
+    def _passed(self) -> dict[int, int]:
+        return {lane: self._retry_done[lane] for lane in range(LANES)}
+
+    def look(self, ripeness: Ripeness) -> Iterator[None]:
+        passed = self._passed()
+        enriched = dict(self.log.enriched)
+        yield
+        lane_ends = {lane: len(log) for lane, log in enumerate(self.log.lane)}
+        ripeness.hear(Look(enriched, lane_ends), passed)
+        yield
+
+    def _serve(
+        self,
+        lines: dict[str, Line],
+        letters: dict[tuple[str, Position], Letter],
+        token: int,
+        ends: dict[Any, int],
+        ripeness: Ripeness,
+        tried: dict[tuple[Position, int], int],
+    ) -> list[tuple[str, Any]]:
+        touched = set()
+        for lane, log in enumerate(self.log.lane):
+            for letter in log[self._retry_done[lane] : ends[lane]]:
+                line = lines.setdefault(letter.key, Line())
+                touched.add(letter.key)
+                if letter.discards:
+                    if line.discard(letter.place):
+                        del letters[letter.key, letter.place]
+                elif line.take(self._entry(letter)):
+                    letters[letter.key, letter.place] = letter
+        woken = {row for row, _ in self.log.master[self._retry_done["master"] : ends["master"]]}
+        batch = Batch(token, self.now_ms, woken, lambda place: self.is_ripe(ripeness, place))
+        seen = self.retry_sees(ends["master"])
+        rows = self._rows(seen)
+        records: list[tuple[str, Any]] = []
+        for key, line in sorted(lines.items()):
+            at_ms = line.next_look(self.policy)
+            due = at_ms is not None and at_ms <= self.now_ms
+            if not (due or line.rows() & woken or key in touched):
+                continue
+
+            def attempt(entry: Entry, key: str = key) -> Outcome:
+                letter = letters[key, entry.place]
+                outcome = self._outcome(letter, rows, str(seen))
+                if not isinstance(outcome, Passed):
+                    tried[entry.place, entry.attempt] += 1
+                return outcome
+
+            for step in self.serve(line, batch, attempt):
+                records += self._written(key, step, letters)
+                if isinstance(step, Close):
+                    del lines[key]
+            for entry in line.in_order():
+                since = self.log.master[int(entry.detail or 0) : ends["master"]]
+                if entry.given_up_in == token and (entry.row, True) in since:
+                    raise Violation(f"given up, though its row has come: {entry}")
+        return records
+
+    def _entry(self, letter: Letter) -> Entry:
+        assert letter.read_at is not None
+        return Entry(letter.place, str(letter.place), letter.read_at, self.now_ms, letter.attempt)
+
+    def _written(
+        self, key: str, step: Step, letters: dict[tuple[str, Position], Letter]
+    ) -> Iterator[tuple[str, Any]]:
+        match step:
+            case Send(entry):
+                yield "events", Event(key, entry.place, entry.attempt)
+                del letters[key, entry.place]
+            case Park(entry):
+                letter = letters[key, entry.place]
+                yield "parked", Parked(letter, entry.tries)
+                if self.policy.when_parked == "go_on":
+                    del letters[key, entry.place]
+            case Open():
+                yield "gates", (key, b"{}")
+            case Close():
+                yield "gates", (key, None)
+
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        return list(serve(line, batch, attempt, self.policy))
+
+    def is_ripe(self, ripeness: Ripeness, place: Position) -> bool:
+        return ripeness.has_reached(place)
+
+    def retry_sees(self, _read: int) -> int:
+        """Of the master data: to its end."""
+        return len(self.log.master)
+
+    # what has to hold
+
+    def check(self) -> None:
+        if self._lines or self.gates() or self._letters:
+            raise Violation(f"left over: {self._lines}, {self.gates()}, {self._letters}")
+        if any(letter.key == "calm" for log in self.log.lane for letter in log):
+            raise Violation("calm was held")
+        self._check_nothing_lost()
+        self._check_order()
+        self._check_tries()
+
+    def _check_nothing_lost(self) -> None:
+        done = {event.place for event in self.log.events}
+        discarded = {
+            letter.place
+            for at, log in self.log.ingest.items()
+            for letter in log
+            if at[0] == "again" and letter.discards
+        }
+        for at, log in self.log.ingest.items():
+            for letter in log:
+                if at[0] != "again" and letter.place not in done | discarded:
+                    raise Violation(f"lost: {letter}")
+
+    def _check_order(self) -> None:
+        """As a fold judges: behind its mark a first attempt is a repeat of what it has seen."""
+        seen: set[Position] = set()
+        marks: dict[tuple[str, str], int] = {}
+        latest: dict[tuple[str, str], int] = {}
+        for event in self.log.events:
+            log = event.key, event.place.topic
+            if event.attempt == 0:
+                if event.place.offset <= marks.get(log, -1):
+                    if event.place not in seen:
+                        raise Violation(f"behind others for the first time: {event}")
+                    continue
+                marks[log] = event.place.offset
+            if event.place in seen:
+                continue
+            seen.add(event.place)
+            if self.policy.when_parked == "wait" and event.place.offset < latest.get(log, -1):
+                raise Violation(f"out of order: {event}")
+            latest[log] = max(event.place.offset, latest.get(log, -1))
+
+    def _check_tries(self) -> None:
+        told: dict[tuple[Position, int], list[int]] = defaultdict(list)
+        for letter, tries in self.log.parked:
+            told[letter.place, letter.attempt].append(tries)
+        for ident, counted in self._tried.items():
+            # a letter that is parked is told of with all its tries; twice where a batch ran again
+            if ident in told and max(told[ident]) != counted:
+                raise Violation(f"tries of {ident}: {counted}, told {told[ident]}")
+
+
+def _copy(line: Line) -> Line:
+    entries = {ident: replace(entry) for ident, entry in line.entries.items()}
+    return Line(entries, line.told, line.emptied_in)

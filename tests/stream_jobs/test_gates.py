@@ -1,0 +1,145 @@
+"""The protocol in many schedules, and what happens to them when a rule of it is left out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shared.envelope import Position
+from stream_jobs.gates import Batch, Close, Gates, Line, Open, Ripeness, Step, Turns
+from tests.stream_jobs.gate_simulator import Simulation, Violation
+
+SCHEDULES = 10_000
+_SEEDS_OF_A_MUTANT = 10_000
+
+
+def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
+    crashes = in_lane = sent_again = 0
+    for seed in range(SCHEDULES):
+        simulation = Simulation(seed)
+        try:
+            simulation.run()
+        except Violation as found:
+            pytest.fail(f"seed {seed}, policy {simulation.policy.when_parked}: {found}")
+        crashes += simulation.crashes
+        in_lane += sum(len(log) for log in simulation.log.lane)
+        sent_again += simulation.sent_again
+    # it was no easy walk
+    assert crashes > SCHEDULES
+    assert in_lane > 2 * SCHEDULES
+    assert sent_again > SCHEDULES / 2
+
+
+class ClosesAtOnce(Simulation):
+    """With the last event, which the broker may take later than the null."""
+
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        steps = super().serve(line, batch, attempt)
+        if not line.entries and not any(isinstance(step, Close) for step in steps):
+            steps.append(Close())
+        return steps
+
+
+class ClosesWithoutDraining(Simulation):
+    """What is read of the lane and not ripe yet is left to itself."""
+
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        steps = super().serve(line, batch, attempt)
+        if line.told and line.entries and not any(e.tries for e in line.in_order()):
+            line.told = False
+            steps.append(_Shut())
+        return steps
+
+    def _written(self, key: str, step: Any, letters: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(step, _Shut):
+            yield "gates", (key, None)
+        else:
+            yield from super()._written(key, step, letters)
+
+
+class _Shut:
+    pass
+
+
+class OpensLate(Simulation):
+    """The gate is told in a batch after that in which the lane was read."""
+
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        new = not line.told
+        steps = super().serve(line, batch, attempt)
+        if new and any(isinstance(step, Open) for step in steps) and batch.token % 3:
+            line.told = False
+            steps = [step for step in steps if not isinstance(step, Open)]
+        return steps
+
+
+class TriesUnripe(Simulation):
+    def is_ripe(self, _ripeness: Ripeness, _place: Position) -> bool:
+        return True
+
+
+class RipensWithoutTheLane(Simulation):
+    """As soon as enrich has done with it, whatever of it is still unread."""
+
+    def is_ripe(self, _ripeness: Ripeness, place: Position) -> bool:
+        return place.offset < self.log.enriched.get((place.topic, place.partition), 0)
+
+
+class DoesNotReadTheLane(Simulation):
+    def read_lane(self, gates: Gates) -> None:
+        pass
+
+
+class ReadsPassedLast(Simulation):
+    def read_gates(self, gates: Gates) -> Iterator[None]:
+        for key, value in list(self.log.gates):
+            gates.hear_gate(key, value)
+        yield
+        self.read_lane(gates)
+        yield
+        gates.hear_passed(dict(self.log.passed))
+        yield
+
+
+class ForgetsWithinTheBatch(Simulation):
+    def must_wait(self, turns: Turns, key: str) -> bool:
+        return turns._gates.hold(key)
+
+
+class GivesUpAndGoesOnAtOnce(Simulation):
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        steps = super().serve(line, batch, attempt)
+        if Close() in steps:
+            return steps
+        return steps + super().serve(line, batch._replace(token=-batch.token), attempt)
+
+
+class SeesOnlyWhatItHasRead(Simulation):
+    """Of master data less than what has come: the row came before the payload waited for it."""
+
+    def retry_sees(self, read: int) -> int:
+        return self.random.randrange(read + 1)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        ClosesAtOnce,
+        ClosesWithoutDraining,
+        OpensLate,
+        TriesUnripe,
+        RipensWithoutTheLane,
+        DoesNotReadTheLane,
+        ReadsPassedLast,
+        ForgetsWithinTheBatch,
+        GivesUpAndGoesOnAtOnce,
+        SeesOnlyWhatItHasRead,
+    ],
+)
+def test_the_simulator_finds_what_a_rule_left_out_breaks(mutant: type[Simulation]) -> None:
+    for seed in range(_SEEDS_OF_A_MUTANT):
+        try:
+            mutant(seed).run()
+        except Violation:
+            return
+    pytest.fail(f"{mutant.__name__} passed {_SEEDS_OF_A_MUTANT} schedules")
