@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import gateway.__main__
 from tests.gateway.support import free_port
 
 
@@ -26,10 +27,20 @@ from tests.gateway.support import free_port
         ("HEADRACE_FLOW", "shared.flow:load_flow"),
     ],
 )
-def test_a_bad_setting_is_named_in_one_sentence(name: str, value: str) -> None:
+def test_a_bad_setting_is_named_in_one_sentence(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gateway.__main__, "serve", lambda *_: pytest.fail("it serves"))
+    monkeypatch.setenv(name, value)
+    assert gateway.__main__.main() == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(name)
+
+
+def test_a_bad_setting_ends_the_process() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "gateway"],
-        env={**os.environ, name: value},
+        env={**os.environ, "HEADRACE_GATEWAY_PORT": "eighty"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -37,7 +48,7 @@ def test_a_bad_setting_is_named_in_one_sentence(name: str, value: str) -> None:
     )
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith(name)
+    assert line.startswith("HEADRACE_GATEWAY_PORT")
 
 
 def test_a_setting_that_only_a_worker_finds_wrong_ends_the_node(tmp_path: Path) -> None:

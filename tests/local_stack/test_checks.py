@@ -16,6 +16,7 @@ def test_the_tests_of_a_domain_elsewhere_run_without_the_checks_and_leave_nothin
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "_passes", lambda *_: pytest.fail("a check about Headrace ran"))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     test = tmp_path / "test_doors.py"
     test.write_text("def test_it(): assert True\ndef test_that(): assert False")
     assert checks.run_checks_and_tests([f"{test}::test_it"]) == 0
