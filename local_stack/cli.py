@@ -16,6 +16,7 @@ from local_stack.verbs.doctor import doctor
 from local_stack.verbs.flow import flow
 from local_stack.verbs.ledger import ledger
 from local_stack.verbs.logs import logs
+from local_stack.verbs.reenrich import reenrich
 from local_stack.verbs.refold import refold
 from local_stack.verbs.reset import reset
 from local_stack.verbs.sql import sql
@@ -31,6 +32,7 @@ VERBS = (
     *(up, status, stop, demo, doctor, tail, sql, ledger, flow, acls, contracts, chaos, logs, reset),
     version,
     refold,
+    reenrich,
 )
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 

@@ -21,7 +21,7 @@ _MISSING_TOLD_MAX = 100
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def since_ms(text: str, now_ms: int) -> int:
+def since_ms(text: str, now_ms: int, option: str = "--since") -> int:
     """`15m` ago, or an RFC 3339 time."""
     try:
         if ago := re.fullmatch(r"(\d{1,6})([smhd])", text):
@@ -29,7 +29,7 @@ def since_ms(text: str, now_ms: int) -> int:
         return from_rfc3339(text)
     except (ValueError, OverflowError) as error:
         raise StackError(
-            f"--since {text}: {error}", "write 90s, 15m, 2h, 1d or 2026-11-21T12:00:00Z"
+            f"{option} {text}: {error}", "write 90s, 15m, 2h, 1d or 2026-11-21T12:00:00Z"
         ) from error
 
 

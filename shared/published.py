@@ -84,7 +84,12 @@ _COMPLETION_HEADERS = (
 )
 _EVENT_HEADERS = (*_COMPLETION_HEADERS, envelope.ORIGIN)
 _AGAIN_HEADERS = (envelope.ID, envelope.ORIGIN, envelope.ARRIVED, envelope.ATTEMPT)
-_AGAIN_AT_TIMES = (envelope.REVISION, envelope.ATTEMPTS, envelope.REWRITTEN)
+_AGAIN_AT_TIMES = (
+    envelope.REVISION,
+    envelope.ATTEMPTS,
+    envelope.REWRITTEN,
+    envelope.SUBJECT,
+)
 _FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
 
 
@@ -254,9 +259,10 @@ def _completion(event_type: EventType) -> Message:
     }
     return Message(
         "completion",
-        "this event is a row now; at least once, under the same ce_id",
+        "this event is a row now; at least once, under the same ce_id. A correction of it has a "
+        "ce_id of its own, and its revision",
         _ENTITY_ID,
-        _headers(_COMPLETION_HEADERS, (envelope.TRACE_PARENT,), ours),
+        _headers(_COMPLETION_HEADERS, (envelope.REVISION, envelope.TRACE_PARENT), ours),
         _object(
             {
                 "row_key": {"type": "integer"},
@@ -264,7 +270,8 @@ def _completion(event_type: EventType) -> Message:
                 "type": {"const": event_type.name},
                 "entity_id": _ENTITY_ID,
                 "stored_at": _RFC3339,
-            }
+            },
+            at_times={"revision": {"type": "integer", "minimum": 1}},
         ),
     )
 

@@ -119,6 +119,13 @@ def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRec
     record = _record(payload, draft, entity_id)
     if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
         raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
+    was_of = envelope.text(payload.headers, envelope.SUBJECT) if payload.revision else None
+    if was_of not in (None, record.entity_id):
+        raise Rejected(
+            "correction_moves",
+            f"the event is in the state of {was_of!r}; as one of {record.entity_id!r} it would "
+            "count in both",
+        )
     return record
 
 

@@ -43,6 +43,7 @@ class EventRow(NamedTuple):
     completion_topic: str
     completion_headers: list[Header]  # but for its time, which is when the row was stored
     ledger_place: Position  # of the payload; of an event that came from none, its own
+    revision: int = 0  # above 0: it corrects the row that is there
 
 
 class StateRow(NamedTuple):
@@ -115,6 +116,8 @@ class RowMaker:
         event = self.events.read(record.position, record.key, _json_value(record))
         _indexable(event.id, "the event's id")
         _indexable(event.entity_id, "the entity's id")
+        if not 0 <= event.revision < _BIGINT_END:
+            raise _UnfitError("bad_revision", f"{event.revision} is no number of corrections")
         return EventRow(
             record=record,
             event_id=event.id,
@@ -130,6 +133,7 @@ class RowMaker:
             ledger_place=(
                 event.origin if event.origin.topic in self.ingest_topics else record.position
             ),
+            revision=event.revision,
         )
 
     def _payload_of(self, record: LogRecord) -> Position | None:
@@ -221,12 +225,16 @@ def _payload_sha256(headers: list[Header]) -> str | None:
 
 def _completion_headers(event: envelope.EventRecord, headers: list[Header]) -> list[Header]:
     trace_parent = envelope.find(headers, envelope.TRACE_PARENT)
+    # whoever dedupes by id would otherwise never hear of a correction
+    revision = str(event.revision) if event.revision else ""
+    of = ("completion", event.id, revision) if revision else ("completion", event.id)
     return [
         (envelope.SPEC_VERSION, b"1.0"),
-        (envelope.ID, derived_event_id("completion", event.id).encode()),
+        (envelope.ID, derived_event_id(*of).encode()),
         (envelope.TYPE, f"completion.{event.type}".encode()),
         (envelope.SOURCE, b"/persist"),
         (envelope.SUBJECT, event.entity_id.encode()),
         (envelope.CONTENT_TYPE, b"application/json"),
+        *([(envelope.REVISION, revision.encode())] if revision else []),
         *([(envelope.TRACE_PARENT, trace_parent)] if trace_parent else []),
     ]

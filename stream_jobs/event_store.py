@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from shared import ledger
 from shared.envelope import ID, TIME, failure_headers
 from shared.ledger import Verdict
+from shared.model import Fields
 from shared.topology import dead_letter_topic
 from stream_jobs import store
 from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
@@ -29,30 +30,44 @@ _SLOW_ROWS_MIN = 50
 _ATTEMPTS = 3
 _RETRY_AFTER_S = 0.2
 
-_INSERT_EVENTS = f"""
+_GIVEN = """
     WITH given AS MATERIALIZED (
         SELECT * FROM unnest(
-            %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[],
-            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
+            %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::text[],
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[]
         ) AS given (event_id, type, entity_id, time_ms, arrived_ms,
-                    origin, position, payload_sha256, data, topic, told, headers)
-    ), inserted AS (
+                    origin, position, payload_sha256, data, topic, told, headers, revision)
+    )"""
+_COMPLETE = f"""
+    stored AS MATERIALIZED (SELECT headrace.rfc3339(now()) AS at)
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT topic, convert_to(given.entity_id, 'UTF8'),
+           convert_to('{{"row_key" : ' || row_key || told || at || '"}}', 'UTF8'),
+           (left(headers, -1) || ', ["{TIME}", "' || at || '"]]')::jsonb
+    FROM written JOIN given USING (event_id) CROSS JOIN stored ORDER BY row_key
+"""
+_INSERT_EVENTS = f"""{_GIVEN}, written AS (
         INSERT INTO headrace.event
             (event_id, type, entity_id, event_time, arrived_at, origin, position,
-             payload_sha256, data)
+             payload_sha256, data, revision)
         SELECT event_id, type, entity_id,
                'epoch'::timestamptz + time_ms * interval '1 millisecond',
                'epoch'::timestamptz + arrived_ms * interval '1 millisecond',
-               origin, position, payload_sha256, data::jsonb
+               origin, position, payload_sha256, data::jsonb, revision
         FROM given
         ON CONFLICT (event_id) DO NOTHING
         RETURNING event_id, row_key
-    ), stored AS MATERIALIZED (SELECT headrace.rfc3339(now()) AS at)
-    INSERT INTO headrace.outbox (topic, key, value, headers)
-    SELECT topic, convert_to(entity_id, 'UTF8'),
-           convert_to('{{"row_key" : ' || row_key || told || at || '"}}', 'UTF8'),
-           (left(headers, -1) || ', ["{TIME}", "' || at || '"]]')::jsonb
-    FROM inserted JOIN given USING (event_id) CROSS JOIN stored ORDER BY row_key
+    ), {_COMPLETE}
+"""
+# A correction has another content, and the id, the place and the arrival of what it corrects.
+_CORRECT_EVENTS = f"""{_GIVEN}, written AS (
+        UPDATE headrace.event AS known SET
+            type = given.type, entity_id = given.entity_id, position = given.position,
+            event_time = 'epoch'::timestamptz + given.time_ms * interval '1 millisecond',
+            data = given.data::jsonb, revision = given.revision
+        FROM given WHERE known.event_id = given.event_id AND known.revision < given.revision
+        RETURNING known.event_id, known.row_key
+    ), {_COMPLETE}
 """
 # A statement of its own, after the insert: only so it sees a row that another task's insert,
 # which this one had to wait for, has put there.
@@ -192,6 +207,7 @@ class EventStore:
             self._connection = store.connect(self._url, "persist", self._slow_after_s)
         given: list[EventRow] = []
         events: dict[str, EventRow] = {}
+        corrections: dict[str, EventRow] = {}
         states: dict[tuple[str, str], StateRow] = {}
         gone: dict[tuple[str, str], GoneRow] = {}
         letters: dict[str, DeadLetter] = {}
@@ -200,6 +216,8 @@ class EventStore:
                 case EventRow():
                     given.append(row)
                     events.setdefault(row.event_id, row)
+                    if row.revision:
+                        _keep_highest(corrections, row)
                 case StateRow():
                     _keep_newest(states, row)
                 case GoneRow():
@@ -213,7 +231,8 @@ class EventStore:
             judged_errors(),
             self._connection.transaction(),
         ):
-            inserted = self._insert_events(events.values())
+            inserted = self._write_events(_INSERT_EVENTS, events.values())
+            corrected = self._write_events(_CORRECT_EVENTS, corrections.values())
             verdicts: list[int] = [Verdict.STORED] * len(given)
             if inserted < len(given):
                 for number, letter in self._repeats(given):
@@ -223,12 +242,12 @@ class EventStore:
             self._journal(given, verdicts, letters.values())
             self._forget_states(gone.values())
             return Written(
-                events=inserted,
+                events=inserted + corrected,
                 states=self._upsert_states(states.values()),
                 parked=self._park(letters.values()),
             )
 
-    def _insert_events(self, rows: Iterable[EventRow]) -> int:
+    def _write_events(self, statement: str, rows: Iterable[EventRow]) -> int:
         columns = [
             (
                 row.event_id,
@@ -243,10 +262,11 @@ class EventStore:
                 row.completion_topic,
                 _told(row),
                 json.dumps(header_rows(row.completion_headers)),
+                row.revision,
             )
             for row in rows
         ]
-        return self._execute(_INSERT_EVENTS, columns)
+        return self._execute(statement, columns)
 
     def _repeats(self, rows: Sequence[EventRow]) -> Iterator[tuple[int, DeadLetter | None]]:
         """Those whose id a row from elsewhere has, stored just now or at any time before; with a
@@ -314,8 +334,16 @@ class EventStore:
 def _told(row: EventRow) -> str:
     """A completion's value but for what only the store knows: building JSON there takes a third of
     the statement's time."""
-    ids = {"event_id": row.event_id, "type": row.type, "entity_id": row.entity_id}
-    return f', {json.dumps(ids, separators=(", ", " : "))[1:-1]}, "stored_at" : "'
+    known: Fields = {"event_id": row.event_id, "type": row.type, "entity_id": row.entity_id}
+    if row.revision:
+        known["revision"] = row.revision
+    return f', {json.dumps(known, separators=(", ", " : "))[1:-1]}, "stored_at" : "'
+
+
+def _keep_highest(corrections: dict[str, EventRow], row: EventRow) -> None:
+    known = corrections.get(row.event_id)
+    if known is None or row.revision > known.revision:
+        corrections[row.event_id] = row
 
 
 def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None:

@@ -1,10 +1,13 @@
 """What comes again, on the whole stack: one effect, at the time and in the place of the first."""
 
 import json
+from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
+from local_stack import cli
 from shared import again, envelope
 from shared.envelope import Header, Position
 from stream_jobs.outbox import header_rows
@@ -74,3 +77,57 @@ def test_what_comes_again_from_nowhere_is_parked(running: Running) -> None:
     (letter,) = _letters(running, "again-from-nowhere")
     assert letter.headers["ce_reason"] == b"no_origin"
     assert b"ce_origin is missing" in letter.headers["ce_detail"]
+
+
+def _verb(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(cli.app, [*arguments, "-o", "json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_a_correction_of_master_data_reaches_rows_and_completions_and_is_not_received_anew(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_POSTGRES_URL", running.stack.postgres_url)
+    monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", running.stack.kafka_bootstrap)
+    device = "device-0072"
+
+    def at(second: int) -> str:
+        return f"2026-03-01T00:00:{second:02}Z"
+
+    bodies = [json.dumps({"value": n, "temp_f": 212, "at": at(n)}).encode() for n in range(6)]
+    ids = [running.post(device, body).json()["id"] for body in bodies]
+    running.eventually(lambda: running.rows_of({*ids}) == 6)
+    ledger = _verb("ledger", "--endpoint", "telemetry")
+
+    _verb("devices", "set", device, "--model", "thermo-f")
+    found = "SELECT data->'value' FROM headrace.event WHERE event_id = %s"
+
+    def is_known() -> bool:
+        """To enrich: a new payload shows it."""
+        probe = running.post(device, b'{"value": 100, "temp_f": 32}').json()["id"]
+        running.eventually(lambda: running.rows_of({probe}) == 1)
+        ((value,),) = running.rows(found, probe)
+        return bool(value < 1)
+
+    running.eventually(is_known)
+    which = ("--device", device, "--from", at(1), "--to", at(5), "--name", "mended")
+    looked = _verb("reenrich", *which, "--dry-run")
+    assert (looked["chosen"], looked["sent"], looked["gone"]) == (4, 0, 0)
+    for was_over in (False, True):
+        done = _verb("reenrich", *which)
+        assert (done["chosen"], done["sent"], done["was_over"]) == (4, 4, was_over)
+    stored = """SELECT revision, round((data->>'value')::numeric, 3) FROM headrace.event
+                WHERE event_id = ANY(%s) ORDER BY event_time"""
+    corrected = [(0, 0), *[(1, 100)] * 4, (0, 5)]
+    running.eventually(lambda: running.rows(stored, ids) == corrected)
+    wanted = sorted([*ids, *ids[1:5]])
+    running.eventually(lambda: sorted(running.completions_of({*ids})) == wanted)
+
+    def balance() -> list[int]:
+        now = _verb("ledger", "--endpoint", "telemetry")
+        return [now[term] - ledger[term] for term in ("received", "stored", "duplicate")]
+
+    running.eventually(lambda: balance()[0] == balance()[1] > 0)
+    assert balance()[2] == 0
+    assert _verb("ledger", "--endpoint", "telemetry")["difference"] == 0

@@ -331,3 +331,22 @@ def test_what_comes_again_from_nowhere_is_parked_with_what_it_lacks() -> None:
     assert headers[envelope.REASON] == b"no_origin"
     assert headers[envelope.DETAIL] == b"the header ce_id is missing: it names the event"
     assert headers[envelope.ORIGIN] == b"again.enrich.v1/0/3"
+
+
+@pytest.mark.parametrize(
+    ("revision", "was_of", "topic"),
+    [
+        (1, b"device-0001", "event.reading.v1"),
+        (1, b"device-0002", "dlq.enrich.v1"),
+        (0, b"device-0002", "event.reading.v1"),  # a device may say there what it wants
+    ],
+)
+def test_a_correction_does_not_move_an_event_to_another_entity(
+    revision: int, was_of: bytes, topic: str
+) -> None:
+    first = again.First(ORIGIN, 1_700_000_000_000, attempt=1, revision=revision)
+    headers = [*again.headers_of([], first), (envelope.SUBJECT, was_of)]
+    out = _again(b'{"value": 21.5}', headers)
+    assert out.topic == topic
+    if topic == "dlq.enrich.v1":
+        assert dict(out.headers)[envelope.REASON] == b"correction_moves"

@@ -227,3 +227,21 @@ def test_an_event_that_can_be_no_row_leaves_its_payload_parked(
     letter = _MAKER.make(record)
     assert isinstance(letter, DeadLetter)
     assert letter.ledger_place == place
+
+
+def test_a_correction_has_a_completion_of_its_own() -> None:
+    row, first = _MAKER.make(_event(revision=3)), _MAKER.make(_event())
+    assert isinstance(row, EventRow)
+    assert isinstance(first, EventRow)
+    assert (row.revision, first.revision) == (3, 0)
+    headers, first_headers = dict(row.completion_headers), dict(first.completion_headers)
+    assert headers["ce_id"] == derived_event_id("completion", "e1", "3").encode()
+    assert headers["ce_id"] != first_headers["ce_id"]
+    assert (headers["ce_revision"], first_headers.get("ce_revision")) == (b"3", None)
+
+
+@pytest.mark.parametrize("revision", [-1, 1 << 63])
+def test_a_revision_that_no_column_takes_is_parked(revision: int) -> None:
+    letter = _MAKER.make(_event(revision=revision))
+    assert isinstance(letter, DeadLetter)
+    assert letter.reason == "bad_revision"

@@ -98,6 +98,40 @@ def test_a_row_and_its_completion_are_written_once(
     )
 
 
+def _correction(number: int, revision: int) -> EventRow:
+    row = _event(number, f'{{"value": {100 + revision}}}')
+    made = f"{row.event_id} {revision}"
+    return row._replace(revision=revision, completion_headers=[("ce_id", made.encode())])
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("together", [True, False], ids=["one batch", "one by one"])
+def test_a_correction_replaces_what_its_row_says_and_completes_anew(
+    writer: EventStore, connection: store.Connection, together: bool
+) -> None:
+    rows: list[Row] = [_event(1), _correction(1, 2), _correction(1, 1), _event(1), _event(2)]
+    written = [writer.write(rows)] if together else [writer.write([row]) for row in rows]
+    assert sum((w.events for w in written), 0) == 3
+    stored = "SELECT data->'value', revision FROM headrace.event ORDER BY event_id"
+    assert connection.execute(stored.encode()).fetchall() == [(102, 2), (1, 0)]
+    assert writer.write(rows) == Written()
+    sent = [json.loads(row.value or b"") for row in Outbox(connection).pending(100)]
+    said = [(told["event_id"], told.get("revision", 0)) for told in sent]
+    assert sorted(said) == [("e1", 0), ("e1", 2), ("e2", 0)]
+    assert len({told["row_key"] for told in sent}) == 2
+    ids = [dict(row.headers)["ce_id"] for row in Outbox(connection).pending(100)]
+    assert len(set(ids)) == 3
+
+
+@pytest.mark.stack
+def test_a_correction_that_comes_before_what_it_corrects_stays(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    assert writer.write([_correction(1, 1)]) == Written(events=1)
+    assert writer.write([_event(1)]) == Written()
+    assert _one(connection, "SELECT data->'value', revision FROM headrace.event") == (101, 1)
+
+
 @pytest.mark.stack
 def test_rows_that_the_store_refuses_are_parked_once_and_the_others_stay(
     writer: EventStore, connection: store.Connection

@@ -1,0 +1,78 @@
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from local_stack.errors import StackError
+from local_stack.options import StateDir
+from local_stack.output import Output, OutputOption, say_json, table
+from local_stack.progress import Progress, say
+
+if TYPE_CHECKING:
+    from stream_jobs.reenrich import Run
+
+
+def reenrich(
+    device: Annotated[str, typer.Option(help="Whose events; with a tenant: TENANT/DEVICE.")],
+    begin: Annotated[str, typer.Option("--from", help="Event time: 2h, 1d ago or a time.")],
+    end: Annotated[str, typer.Option("--to", help="The first event time that is not in it.")],
+    name: Annotated[
+        str | None, typer.Option(help="Of the run. Under its name a run goes on after a crash.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent.")] = False,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Send stored events of a device through enrich again, because its master data was wrong.
+
+    Each keeps its id and gets a higher revision. The same name twice sends nothing twice; what has
+    begun under it is done to its end.
+
+    Example: ./headrace reenrich --device device-0001 --from 1d --to 1h --dry-run
+    """
+    from local_stack.ledger import since_ms
+    from local_stack.reenrich import look, send
+    from stream_jobs.reenrich import Run
+
+    now_ms = time.time_ns() // 1_000_000
+    from_ms, to_ms = since_ms(begin, now_ms, "--from"), since_ms(end, now_ms, "--to")
+    if from_ms >= to_ms:
+        raise StackError("--from is not before --to", "for example: --from 20m --to 10m")
+    run = Run(name or f"{device}-{now_ms}", device, from_ms, to_ms)
+    if dry_run:
+        found = look(run, state_dir)
+    else:
+        progress = Progress(f"run {run.name} (--name {run.name} goes on with it)")
+
+        def tell(now: "Run") -> None:
+            if output is Output.TABLE and not now.is_over:
+                progress.show(f"{now.sent + now.gone} of {now.chosen}")
+
+        found = send(run, tell, state_dir)
+        if output is Output.TABLE:
+            progress.done(f"{found['sent'] + found['gone']} of {found['chosen']}")
+    if output is Output.JSON:
+        say_json(found)
+    else:
+        say("\n".join(lines(found)))
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    of = f"events of {found['device']} from {found['from']} to {found['to']}"
+    if not found["chosen"]:
+        return [f"There are no {of}: nothing is to be corrected."]
+    if found["dry_run"]:
+        there = found["chosen"] - found["gone"]
+        said = [f"{there} of {found['chosen']} {of} would be sent through enrich again."]
+    elif found["was_over"]:
+        said = [f"This run was over: it has sent {found['sent']} then, and nothing now."]
+    else:
+        said = [f"{found['sent']} of {found['chosen']} {of} are sent through enrich again."]
+    if found["gone"]:
+        said += [
+            f"{found['gone']} stay as they are: their payloads are gone, for an ingest topic keeps "
+            "them for a time only, or an operator has mended a copy of them."
+        ]
+        if rows := [list(row.values()) for row in found["payloads_gone"]]:
+            said += table(("event_id", "origin"), rows)
+    return said
