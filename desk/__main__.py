@@ -5,32 +5,45 @@ import signal
 import sys
 import threading
 
+import uvicorn
+
 from desk import index, redrive
+from desk.app import create_app
+from gateway.server import CannotListenError, listen, server_config
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 
-WRONG_SETTING = 2
+WRONG_SETTING = 2  # exit codes
+CANNOT_LISTEN = 1
 
 
 def main() -> int:
     try:
         settings = GatewaySettings()
         load_flow(settings.flow)
+        sockets = listen(settings.desk_host, settings.desk_port, "HEADRACE_DESK_PORT")
+        app = create_app(settings)
     except WRONG_SETTINGS as error:
         print(explain(error), file=sys.stderr)
         return WRONG_SETTING
+    except CannotListenError as error:
+        print(error, file=sys.stderr)
+        return CANNOT_LISTEN
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT):  # which the server hands on when it has ended
         signal.signal(number, lambda *_: stop.set())
     work = [threading.Thread(target=part.run, args=(settings, stop)) for part in (index, redrive)]
     for thread in work:
         thread.start()
-    stop.wait()
-    for thread in work:
-        thread.join()
+    try:
+        uvicorn.Server(server_config(app, settings)).run(sockets)  # until SIGTERM or SIGINT
+    finally:
+        stop.set()
+        for thread in work:
+            thread.join()
     return 0
 
 

@@ -49,7 +49,10 @@ def way_back(flow: Flow, letter: Letter, attempt: int, changed: bytes | None = N
         )
     found = _BY_STAGE.get(letter.last.stage)
     if found is None:
-        raise Refused(f"there is no way back into {letter.last.stage!r}")
+        raise Refused(
+            f"there is no way back into {letter.last.stage!r} for {letter.origin}: discard the "
+            "letter, or send what it holds again"
+        )
     return found(flow, letter, attempt, None)
 
 

@@ -7,7 +7,8 @@ from local_stack.errors import StackError
 from local_stack.ports import free_port, is_free
 from local_stack.postgres import postgres_url
 
-CUSTOMARY_PORTS = {"gateway": 8080, "kafka": 9092, "postgres": 5432}
+CUSTOMARY_PORTS = {"gateway": 8080, "desk": 8081, "kafka": 9092, "postgres": 5432}
+CHOSEN_BY = {"gateway": "HEADRACE_GATEWAY_PORT", "desk": "HEADRACE_DESK_PORT"}
 OWN_SERVER = {"kafka": "HEADRACE_KAFKA_BOOTSTRAP", "postgres": "HEADRACE_POSTGRES_URL"}
 
 
@@ -26,9 +27,8 @@ class Addresses:
 
     def choose_ports(self, report: Callable[[str], None], *, random_ports: bool) -> None:
         for name, customary in CUSTOMARY_PORTS.items():
-            wanted = customary
-            if name == "gateway":
-                wanted = _port(self._settings.get("HEADRACE_GATEWAY_PORT") or str(customary))
+            variable = CHOSEN_BY.get(name, "")
+            wanted = _port(variable, self._settings.get(variable) or str(customary))
             if random_ports or not is_free(wanted):
                 self.ports[name] = free_port(self.ports.values())
             else:
@@ -41,8 +41,15 @@ class Addresses:
 
     @property
     def gateway_url(self) -> str:
+        return self._url("gateway")
+
+    @property
+    def desk_url(self) -> str | None:
+        return self._url("desk") if "desk" in self._services else None
+
+    def _url(self, name: str) -> str:
         scheme = "https" if self._settings.get("HEADRACE_TLS_CERT_FILE") else "http"
-        return f"{scheme}://127.0.0.1:{self.ports['gateway']}"
+        return f"{scheme}://127.0.0.1:{self.ports[name]}"
 
     @property
     def kafka_bootstrap(self) -> str:
@@ -56,11 +63,11 @@ class Addresses:
         return own or postgres_url(self._state_dir, self.ports["postgres"])
 
 
-def _port(text: str) -> int:
+def _port(variable: str, text: str) -> int:
     try:
         port = int(text)
     except ValueError:
         port = 0
     if not 1 <= port <= 65_535:
-        raise StackError(f"HEADRACE_GATEWAY_PORT={text!r} is no port", "ports are 1 to 65535")
+        raise StackError(f"{variable}={text!r} is no port", "ports are 1 to 65535")
     return port

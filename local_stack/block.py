@@ -20,6 +20,7 @@ def ready_block(stack: Stack, seconds: float) -> str:
         "gateway": stack.gateway_url,
         "API pages": f"{stack.gateway_url}/docs",
         "health": f"{stack.gateway_url}/health",
+        **({"dead letters": stack.desk_url} if stack.desk_url else {}),
         "Kafka bootstrap": stack.kafka_bootstrap,
         "PostgreSQL": stack.postgres_url,
         "state folder": str(stack.state_dir),

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -84,6 +85,10 @@ class Stack:
     @property
     def gateway_url(self) -> str:
         return self._addresses.gateway_url
+
+    @property
+    def desk_url(self) -> str | None:
+        return self._addresses.desk_url
 
     @property
     def kafka_bootstrap(self) -> str:
@@ -210,14 +215,18 @@ class Stack:
             "relay": python("-m", "stream_jobs", "relay"),
             "desk": python("-m", "desk"),
         }
-        port = self.ports["gateway"]
+        listening = {name: self.ports[name] for name in ("gateway", "desk")}
+
+        def is_up(name: str) -> bool:
+            return name not in listening or accepts(listening[name])
+
         return [
             Service(
                 name,
                 command,
                 environment,
                 stage=1,
-                is_up=(lambda: accepts(port)) if name == "gateway" else (lambda: True),
+                is_up=partial(is_up, name),
             )
             for name, command in commands.items()
             if name in self._services
@@ -232,6 +241,7 @@ class Stack:
             **({"HEADRACE_POSTGRES_URL": url} if (url := self._addresses.postgres_url) else {}),
             "HEADRACE_STATE_DIR": str(self.state_dir),
             "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
+            "HEADRACE_DESK_PORT": str(self.ports["desk"]),
             "HEADRACE_ADMIN_PORT": "0",  # its health is asked for on the main one
             "HEADRACE_SPARK_JARS": str(downloads.spark_jars),
             "JAVA_HOME": str(java.home),
@@ -281,6 +291,7 @@ class Stack:
         return {
             "ready": self.ready,
             "gateway_url": self.gateway_url,
+            "desk_url": self.desk_url,
             "kafka_bootstrap": self.kafka_bootstrap,
             "postgres_url": self._addresses.postgres_url,
             "state_dir": str(self.state_dir),

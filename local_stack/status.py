@@ -8,7 +8,7 @@ from local_stack.health import ask_gateway
 from local_stack.locks import running_launcher
 from local_stack.operator_token import operator_token
 
-NO_ADDRESS = {"gateway_url": None, "kafka_bootstrap": None, "postgres_url": None}
+NO_ADDRESS = {"gateway_url": None, "desk_url": None, "kafka_bootstrap": None, "postgres_url": None}
 
 
 def write_status(state_dir: Path, status: dict[str, Any]) -> None:

@@ -72,9 +72,10 @@ def read(
     headers = tuple(headers)
     lane = _LANE.fullmatch(place.topic)
     stage = _text(headers, envelope.STAGE, _NAME_MAX) or (lane[1] if lane else place.topic)
-    origin = _origin(headers) or place
+    told = _origin(headers)
+    origin = told or place
     endpoints = {endpoint.topic: endpoint.name for endpoint in flow.endpoints}
-    of_payload = stage == "enrich" or origin.topic in endpoints
+    of_payload = told is not None and (stage == "enrich" or told.topic in endpoints)
     event = None if of_payload else _event(place, value)
     payload = origin if of_payload else None
     if event is not None and event.cause is None and _can_be(event.origin):

@@ -196,6 +196,9 @@ class GatewaySettings(Settings):
     keep_alive_s: float = Field(5.0, gt=0, description="between two requests of a connection")
     connections_max: int = Field(10_000, ge=1)
     connections_per_address_max: int = Field(0, ge=0, description="0: as many as there may be")
+    # the desk for dead letters, a process of its own
+    desk_host: str = "127.0.0.1"
+    desk_port: int = Field(8081, ge=0, le=65535)
 
     @property
     def ways_to_ask(self) -> frozenset[str]:

@@ -82,6 +82,7 @@ def test_whatever_anyone_wrote_is_a_letter(headers: list[Header], value: bytes |
     assert letter.origin in (PLACE, Position("t\\0", 0, 1))
     assert (letter.last.stage, letter.last.number) == ("enrich", 0)
     assert letter.last.cause
+    assert letter.origin != PLACE or letter.payload is None
     assert letter.value == value
     texts = [letter.entity_id, letter.event_id, *letter.last[2:]]
     assert not any("\0" in text for text in texts if text)

@@ -1,10 +1,13 @@
 """The desk for dead letters on a real broker and PostgreSQL. Its own tests are in tests/desk; this
 one stands here because it shares the parts of this folder's tests."""
 
-from collections.abc import Iterator
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import psycopg
 import pytest
@@ -13,6 +16,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from desk import index, redrive
+from desk.app import create_app
 from desk.desk import Desk
 from desk.letter_book import LetterBook
 from desk.letter_log import LetterLog
@@ -25,13 +29,14 @@ from shared import again, envelope
 from shared.envelope import Header, Position, event_value, failure_headers
 from shared.flow import FLOW
 from shared.ledger import Verdict
-from shared.settings import JobSettings
+from shared.settings import GatewaySettings, JobSettings
 from stream_jobs import store
 from stream_jobs.event_store import EventStore
 from stream_jobs.outbox import header_pairs
 from stream_jobs.store import Connection
 from stream_jobs.topics import ensure_topics
 from tests.builders import event_record
+from tests.desk import dom
 
 pytestmark = pytest.mark.stack
 ANY = Selection()
@@ -362,3 +367,133 @@ def test_the_command_line_does_what_the_desk_does(
     nobody = CliRunner().invoke(cli.app, ["letters", "show", "nobody"]).exception
     assert isinstance(nobody, StackError)
     assert "list" in nobody.fix
+
+
+def _browse(room: Room, steps: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+    settings = GatewaySettings(
+        kafka_bootstrap=room.settings.kafka_bootstrap,
+        postgres_url=room.settings.postgres_url,
+        state_dir=room.settings.state_dir,
+    )
+
+    async def browse() -> None:
+        transport = httpx.ASGITransport(create_app(settings))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            await steps(http)
+
+    asyncio.run(browse())
+
+
+def test_a_browser_finds_tries_and_redrives_a_letter_and_the_audit_tells_it(room: Room) -> None:
+    room.park(1, b'{"value": "<script>"}', cause="<b>")
+    room.index()
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        found = dom.read((await http.get("/")).text)
+        (link,) = [one for one in found.all("a") if "/letters/" in str(one.attributes["href"])]
+        letter = dom.read((await http.get(str(link.attributes["href"]))).text)
+        assert '{"value": "<script>"}' in [one.text for one in letter.all("pre")]
+        (form,) = [f for f in letter.all("form") if str(f.attributes["action"]).endswith("/try")]
+        sent = {**form.fields(), "bytes": "[]"}
+        tried = dom.read((await http.post(str(form.attributes["action"]), data=sent)).text)
+        assert "It would be parked again not_an_object" in tried.text
+        (button,) = [one for one in form.all("button") if "formaction" in one.attributes]
+        action = str(button.attributes["formaction"])
+        refused = await http.post(action, data={**sent, "csrf": "x"})
+        assert refused.status_code == 403
+        assert room.sent() == []
+        done = dom.read((await http.post(action, data=sent)).text)
+        assert "It is on its way." in done.text
+        assert "redrive changed" in dom.read((await http.get("/audit")).text).text
+
+    _browse(room, steps)
+    ((topic, value, _),) = room.sent()
+    assert (topic, value) == ("again.enrich.v1", b"[]")
+
+
+def test_a_browser_sends_unchanged_bytes_on_as_they_are(room: Room) -> None:
+    for value in (b"a\r\nb\nc\r", b"\xff\x00"):
+        room.park(len(value), value)
+    room.index()
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        for letter in room.ids():
+            page = dom.read((await http.get(f"/letters/{letter}")).text)
+            (form,) = [f for f in page.all("form") if str(f.attributes["action"]).endswith("/try")]
+            # as browsers do
+            lines = re.split("\r\n|\r|\n", form.fields()["bytes"])
+            sent = {**form.fields(), "bytes": "\r\n".join(lines)}
+            assert "on its way" in (await http.post(f"/letters/{letter}/redrive", data=sent)).text
+
+    _browse(room, steps)
+    assert {value for _, value, _ in room.sent()} == {b"a\r\nb\nc\r", b"\xff\x00"}
+
+
+def test_a_browser_redrives_and_discards_what_its_filters_show(room: Room) -> None:
+    for offset in range(4):
+        room.park(offset, cause="empty" if offset == 3 else "not_json")
+    room.index()
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        page = dom.read((await http.get("/", params={"status": "parked", "cause": "empty"})).text)
+        (form,) = [f for f in page.all("form") if f.attributes["action"] == "/discard"]
+        answer = await http.post(
+            "/discard", data={**form.fields(), "reason": "a test", "all": "yes"}
+        )
+        assert "1 discarded" in answer.text
+        page = dom.read((await http.get("/")).text)
+        *_, form = [f for f in page.all("form") if f.attributes["action"] == "/redrive"]
+        begun = await http.post("/redrive", data={**form.fields(), "all": "yes"})
+        assert begun.headers["location"] == "/redrives"
+        page = dom.read((await http.get("/redrives")).text)
+        (form,) = [f for f in page.all("form") if "stop" in str(f.attributes["action"])]
+        await http.post(str(form.attributes["action"]), data=form.fields())
+        assert "Resume" in dom.read((await http.get("/redrives")).text).text
+        nothing = await http.post("/redrive", data={"csrf": form.fields()["csrf"]})
+        assert nothing.status_code == 400
+
+    _browse(room, steps)
+
+
+def test_a_program_does_the_same_by_the_api(room: Room) -> None:
+    for offset in range(3):
+        room.park(offset)
+    room.index()
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        first = (await http.get("/api/letters", params={"limit": 2})).json()
+        rest = (await http.get("/api/letters", params={"after": first["next"]})).json()
+        ids = [row["id"] for row in (*first["letters"], *rest["letters"])]
+        assert len(set(ids)) == 3
+        assert (await http.get("/api/groups")).json()["groups"][0]["letters"] == 3
+        assert (await http.get(f"/api/letters/{ids[0]}")).json()["id"] == ids[0]
+        tried = await http.post(f"/api/letters/{ids[0]}/try", json={"base64": "W10="})
+        assert tried.json()["cause"] == "not_an_object"
+        sent = await http.post("/api/redrives", json={"ids": ids[:1], "base64": "W10="})
+        assert sent.json() == {"ids": ids[:1], "refusals": {}}
+        gone = await http.post("/api/discards", json={"ids": ids[1:2], "reason": "why"})
+        assert gone.json() == {"discarded": 1}
+        begun = await http.post("/api/redrives", json={"cause": "not_json", "per_second": 10})
+        assert (begun.status_code, begun.json()["letters"]) == (202, 1)
+        stopped = await http.post(f"/api/redrives/{begun.json()['id']}/stop")
+        assert stopped.json()["status"] == "stopped"
+        assert len((await http.get("/api/audit")).json()["audit"]) == 4
+        for path, body in (
+            ("/api/redrives", {}),
+            ("/api/discards", {"everything": True, "reason": " "}),
+            ("/api/redrives", {"cause": "a\0b"}),
+            ("/api/redrives", {"nonsense": 1}),
+        ):
+            assert (await http.post(path, json=body)).status_code in (400, 422), body
+        for path in (
+            "/api/letters?since=never",
+            "/api/groups?by=detail",
+            "/?status=odd",
+            "/?after=x",
+        ):
+            assert (await http.get(path)).status_code == 400, path
+        missing = await http.get("/letters/nobody")
+        assert missing.status_code == 404
+        assert "there is no letter 'nobody'" in dom.read(missing.text).text
+
+    _browse(room, steps)
