@@ -12,6 +12,7 @@ from gateway.admin_port import AdminPort
 from gateway.admission import Admission
 from gateway.auth.guard import Guard
 from gateway.auth.who import Who, Whoever
+from gateway.fresh_state import FreshStates
 from gateway.health import Health, health_routes, probe_routes
 from gateway.ingest import Ingest
 from gateway.metrics import IN_FLIGHT_BYTES, IN_FLIGHT_PAYLOADS, Metrics, metrics_routes
@@ -23,6 +24,7 @@ from gateway.rate_limits import rate_limits
 from gateway.server import INGEST
 from gateway.state import state_routes
 from gateway.state_view import StateView
+from gateway.tail_follower import TailFollower
 from gateway.tracing import Tracing, Untraced
 from shared import VERSION
 from shared.settings import GatewaySettings
@@ -52,6 +54,14 @@ def create_app(
 ) -> FastAPI:
     """Where there are `admin_sockets`, devices find on their port what is for them and no more."""
     node = node or Node()
+    follower = TailFollower(
+        settings.kafka,
+        settings.state_dir,
+        flow.folded_topics,
+        [entity.topic for entity in flow.entities],
+        settings.fresh_tail_bytes_max,
+    )
+    background = (*background, follower)
     admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
     ingest = Ingest(
         flow,
@@ -67,7 +77,7 @@ def create_app(
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
     device_routes: list[BaseRoute] = [
-        *state_routes(flow, state_view),
+        *state_routes(flow, state_view, FreshStates(flow, follower, settings.id_ring_size)),
         *probe_routes(log, node),
     ]
     admin_routes = [*health_routes(health), *(metrics_routes(metrics) if metrics else [])]

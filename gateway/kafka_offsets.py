@@ -26,14 +26,16 @@ class Range(NamedTuple):
 
 
 def asking_consumer(
-    kafka: KafkaAccess, on_error: Callable[[KafkaError], None] | None = None
+    kafka: KafkaAccess,
+    on_error: Callable[[KafkaError], None] | None = None,
+    group: str = "headrace-gateway",
 ) -> Consumer:
     """It only asks: on one that reads, too, each question would wait behind a fetch. `on_error` is
     called from within its `poll`."""
     return Consumer(
         {
             **kafka.for_librdkafka(),
-            "group.id": "headrace-gateway",  # has to be there, is never joined
+            "group.id": group,  # has to be there, is never joined
             # not QUIET: its lines would pile up, because nobody polls this consumer
             "log_level": 0,
             "socket.timeout.ms": 2000,

@@ -1,4 +1,5 @@
-"""GET /state/{id}: the newest snapshot that the view has, and how old it is."""
+"""GET /state/{id}: the newest snapshot that the view has, and how old it is. With `fresh=true` the
+events after it are folded here."""
 
 import time
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.guard import CALLER
+from gateway.fresh_state import FreshStates, Shown
 from gateway.problems import Problem, retry_after
 from gateway.state_view import Found, Progress, StateView
+from gateway.tail_follower import NotFresh
 from shared.model import Aggregate, Entity
 from shared.snapshot import META
 from shared.timestamps import to_rfc3339
@@ -27,24 +30,52 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def state_routes(flow: Flow, view: StateView) -> list[BaseRoute]:
+def state_routes(flow: Flow, view: StateView, fresh_states: FreshStates) -> list[BaseRoute]:
     async def state_of(
         entity: str,
         entity_id: str,
         request: Request,
         meta: bool = False,
         tenant: str | None = None,
+        fresh: bool = False,
     ) -> Response:
         found = flow.find_with_state(entity)
         if found is None:
             known = ", ".join(e.name for e in flow.with_state)
             raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
-        return _answer(view, found, entity_id, request, meta, tenant)
+        return await answer(found, entity_id, request, meta, tenant, fresh)
 
     async def state(
-        entity_id: str, request: Request, meta: bool = False, tenant: str | None = None
+        entity_id: str,
+        request: Request,
+        meta: bool = False,
+        tenant: str | None = None,
+        fresh: bool = False,
     ) -> Response:
-        return _answer(view, flow.with_state[0], entity_id, request, meta, tenant)
+        return await answer(flow.with_state[0], entity_id, request, meta, tenant, fresh)
+
+    async def answer(
+        entity: Entity | Aggregate,
+        entity_id: str,
+        request: Request,
+        with_meta: bool,
+        tenant: str | None,
+        is_fresh: bool,
+    ) -> Response:
+        caller: Caller = request.scope.get(CALLER, ANYONE)
+        key = caller.full_id_to_read(entity, entity_id, tenant)
+        if not is_fresh or key is None:
+            progress, found = view.find(entity.topic, (key or "").encode())
+            return _answer(entity, entity_id, request, with_meta, progress, Shown(found))
+        try:
+            tail = await fresh_states.tail_of(entity, key)
+        except NotFresh as not_fresh:
+            progress, found = view.find(entity.topic, key.encode())
+            shown = Shown(found, why_not=str(not_fresh))
+        else:
+            progress, found = view.find(entity.topic, key.encode())
+            shown = fresh_states.state(entity, key, found, tail)
+        return _answer(entity, entity_id, request, with_meta, progress, shown)
 
     paths: dict[str, Callable[..., Any]] = {
         "/state/{entity_id}": state,
@@ -58,16 +89,14 @@ def state_routes(flow: Flow, view: StateView) -> list[BaseRoute]:
 
 
 def _answer(
-    view: StateView,
     entity: Entity | Aggregate,
     entity_id: str,
     request: Request,
     with_meta: bool,
-    tenant: str | None,
+    progress: Progress,
+    shown: Shown,
 ) -> Response:
-    caller: Caller = request.scope.get(CALLER, ANYONE)
-    key = caller.full_id_to_read(entity, entity_id, tenant)
-    progress, found = view.find(entity.topic, (key or "").encode())
+    found = shown.found
     now_ms = time.time_ns() // 1_000_000
     if not progress.warm or progress.caught_up_ms is None:
         raise Problem(
@@ -76,7 +105,7 @@ def _answer(
             f"the view of {entity.name} is still being read from Kafka; ask again",
             headers=retry_after(1),
         )
-    if found is None or key is None:
+    if found is None:
         begins = (
             f"its state begins with the first {entity.members} that counts for it"
             if isinstance(entity, Aggregate)
@@ -97,6 +126,10 @@ def _answer(
     if _has(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
     body = _body(entity, entity_id, state, meta, found, progress, now_ms)
+    if shown.events is not None:
+        body |= {"fresh": True, "events_ahead": shown.events}
+    elif shown.why_not is not None:
+        body |= {"fresh": False, "not_fresh": shown.why_not}
     if with_meta:
         body[META] = meta
     return Response(orjson.dumps(body), headers=headers, media_type="application/json")

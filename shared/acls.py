@@ -44,13 +44,15 @@ def acls(flow: Flow) -> list[Acl]:
 
 def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     written = [endpoint.topic for endpoint in flow.endpoints]
-    read = [*(row.topic for row in flow.with_state), JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
+    states = [row.topic for row in flow.with_state]
+    # what a fresh state is folded from
+    read = [*states, *flow.folded_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
     yield from _write("gateway", written)
     yield from _on_topics("gateway", "READ", read)
     # /health tells what is missing and how much lies in the lanes
     others = [topic for topic in every if topic not in (*written, *read)]
     yield from _on_topics("gateway", "DESCRIBE", others)
-    yield from _asks("gateway", "headrace-gateway", "headrace-view")
+    yield from _asks("gateway", "headrace-gateway", "headrace-view", "headrace-fold")
 
 
 def _jobs(flow: Flow) -> Iterable[Acl]:

@@ -88,6 +88,9 @@ class Settings(BaseSettings):
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
         "none", description="of what the jobs write; a reader needs the codec"
     )
+    id_ring_size: int = Field(
+        64, ge=0, description="ids of each event type that an entity remembers to know repeats"
+    )
     partitions: int = Field(4, ge=1, description="partitions of each topic that is created")
     replication: int = Field(1, ge=1, description="replicas of each topic that is created")
     kafka_security: Security = "plaintext"
@@ -196,6 +199,9 @@ class GatewaySettings(Settings):
     keep_alive_s: float = Field(5.0, gt=0, description="between two requests of a connection")
     connections_max: int = Field(10_000, ge=1)
     connections_per_address_max: int = Field(0, ge=0, description="0: as many as there may be")
+    fresh_tail_bytes_max: int = Field(
+        64 * 1024 * 1024, ge=0, description="of memory, for events that `?fresh=true` folds"
+    )
     # the desk for dead letters, a process of its own
     desk_host: str = "127.0.0.1"
     desk_port: int = Field(8081, ge=0, le=65535)
@@ -268,7 +274,6 @@ class JobSettings(Settings):
     )
     trigger_ms: int = Field(100, ge=0)
     batch_records_max: int = Field(200_000, ge=1)
-    id_ring_size: int = Field(64, ge=0)
     deleted_kept_s: float = Field(
         7 * 86_400.0, ge=0, description="a deleted entity is known as such, then forgotten"
     )

@@ -1,0 +1,118 @@
+"""A snapshot and the events after it, as `GET /state/{id}?fresh=true` shows them."""
+
+import asyncio
+
+import pytest
+
+from gateway import fresh_state
+from gateway.fresh_state import FreshStates, Shown
+from gateway.state_view import Found
+from gateway.tail import Tail, TailRecord
+from gateway.tail_follower import NotFresh
+from shared import snapshot
+from shared.applier import Applier, entity_fingerprint
+from shared.envelope import EventRecord, event_value
+from shared.flow import FLOW
+from tests.builders import event_record
+
+DEVICE, AREA = FLOW.entities[0], FLOW.aggregates[0]
+ID = "device-0001"
+APPLIER = Applier(DEVICE, 64, {row.name: row for row in FLOW.event_types})
+
+
+class Follower:
+    """Of a tail that is known after so many questions."""
+
+    def __init__(self, questions: int = 0) -> None:
+        self.tail = Tail()
+        self._questions = questions
+
+    def ask(self) -> str | None:
+        self._questions -= 1
+        return "not yet" if self._questions >= 0 else None
+
+
+def fresh(follower: Follower) -> FreshStates:
+    return FreshStates(FLOW, follower, 64)  # type: ignore[arg-type]
+
+
+def published(*records: EventRecord, fold: str = entity_fingerprint(DEVICE)) -> Found:
+    now = APPLIER.apply(ID, None, records).snapshot
+    assert now is not None
+    return Found(snapshot.encode(now, fold), 5, 2, 17)
+
+
+def written(record: EventRecord) -> TailRecord:
+    return TailRecord(record.position, event_value(record), record.arrived_ms)
+
+
+def shown(found: Found | None, *tail: TailRecord) -> Shown:
+    return fresh(Follower()).state(DEVICE, ID, found, tail)
+
+
+def test_it_is_what_fold_will_publish_however_far_the_tail_reaches_back() -> None:
+    events = [event_record(number, value=10.0 * number) for number in range(9)]
+    all_of_them = published(*events).value
+    for known in range(1, 9):
+        for begin in range(known + 1):
+            tail = [written(event) for event in events[begin:]]
+            found, ahead, why_not = shown(published(*events[:known]), *reversed(tail))
+            assert found is not None
+            assert _state(found.value) == _state(all_of_them)
+            assert (ahead, why_not) == (9 - known, None)
+    first = shown(None, *map(written, events))
+    assert first.found is not None
+    assert _state(first.found.value) == _state(all_of_them)
+
+
+def test_without_news_the_snapshot_is_the_newest() -> None:
+    known = published(event_record(1))
+    assert shown(known) == Shown(known, events=0)
+    assert shown(known, written(event_record(1))) == Shown(known, events=0)
+    assert shown(None) == Shown(None, events=0)
+
+
+def test_what_is_none_of_its_events_is_passed_over() -> None:
+    known = published(event_record(1))
+    others = [
+        TailRecord(event_record(2).position, b"no event", 1),
+        written(event_record(3, entity_id="device-0002")),
+        written(event_record(4, type="alarm_raised")),
+    ]
+    assert shown(known, *others) == Shown(known, events=0)
+
+
+def test_an_event_that_the_fold_will_park_changes_nothing_but_is_known() -> None:
+    bad = event_record(2)._replace(data={"no": "value"})
+    found, ahead, _ = shown(published(event_record(1)), written(bad))
+    assert found is not None
+    assert _state(found.value) == _state(published(event_record(1), bad).value)
+    assert ahead == 1
+
+
+def test_a_snapshot_of_another_fold_is_shown_as_it_is() -> None:
+    known = published(event_record(1), fold="another")
+    assert shown(known, written(event_record(2))) == Shown(
+        known, why_not="its snapshot is of another fold than the gateway's"
+    )
+
+
+def test_the_first_who_asks_waits_for_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = Follower(questions=3)
+    follower.tail.put(ID.encode(), written(event_record(1)))
+    assert asyncio.run(fresh(follower).tail_of(DEVICE, ID)) == [written(event_record(1))]
+
+    monkeypatch.setattr(fresh_state, "_WAITS_S", 0.05)
+    with pytest.raises(NotFresh, match="not yet"):
+        asyncio.run(fresh(Follower(questions=1000)).tail_of(DEVICE, ID))
+
+
+def test_an_aggregate_has_no_tail() -> None:
+    with pytest.raises(NotFresh, match="area is added up from snapshots"):
+        asyncio.run(fresh(Follower()).tail_of(AREA, "area-01"))
+
+
+def _state(value: bytes) -> tuple[object, object]:
+    known = snapshot.decode(value)
+    known.emissions = []  # of one batch, which ends elsewhere here
+    return known, snapshot.decode_with_fold(value)[1]

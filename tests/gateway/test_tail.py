@@ -1,0 +1,38 @@
+from gateway.tail import Tail, TailRecord
+from shared.envelope import Position
+
+TOPIC = "event.reading.v1"
+
+
+def record(offset: int, partition: int = 0) -> TailRecord:
+    return TailRecord(Position(TOPIC, partition, offset), b"%d" % offset, offset)
+
+
+def test_it_has_what_came_of_a_key_until_that_is_done_with() -> None:
+    tail = Tail()
+    for offset in range(6):
+        tail.put(b"even" if offset % 2 == 0 else b"odd", record(offset))
+    tail.put(b"even", record(3, partition=1))
+    assert tail.of(b"even") == [record(0), record(2), record(4), record(3, partition=1)]
+    assert tail.of(b"nobody") == []
+
+    tail.forget_before({(TOPIC, 0): 3, (TOPIC, 7): 100})
+    assert tail.of(b"even") == [record(4), record(3, partition=1)]
+    assert tail.of(b"odd") == [record(3), record(5)]
+    tail.forget_before({(TOPIC, 0): 1})  # what is forgotten does not come back
+    assert tail.of(b"odd") == [record(3), record(5)]
+
+
+def test_it_knows_its_size_and_is_empty_when_all_is_done_with() -> None:
+    tail = Tail()
+    assert tail.bytes == 0
+    tail.put(b"d", record(1))
+    size = tail.bytes
+    assert size > len(b"d") + len(b"1")
+    tail.put(b"d", record(2))
+    assert tail.bytes == 2 * size
+    tail.forget_before({(TOPIC, 0): 3})
+    assert (tail.bytes, tail.of(b"d")) == (0, [])
+    tail.put(b"d", record(4))
+    tail.clear()
+    assert (tail.bytes, tail.of(b"d")) == (0, [])
