@@ -9,7 +9,7 @@ from desk.letter_book import Known, LetterBook, place_of
 from desk.letter_log import LetterLog, Record
 from desk.redrive import Redriver, Sent
 from desk.redrive_book import RedriveBook
-from desk.trial import Trial, try_again
+from desk.trial import Snapshots, Trial, try_again
 from gateway.state_view import StateView
 from shared import letters
 from shared.flow import load_flow
@@ -21,6 +21,16 @@ from stream_jobs.event_store import EventStore
 from stream_jobs.master_view import MasterView, StaleMasterDataError
 
 _MASTER_AGE_MAX_S = 86_400.0
+
+
+def snapshots_of(view: StateView) -> Snapshots:
+    """As the gateway's view has them, which is a file of its machine."""
+
+    def find(topic: str, key: bytes) -> bytes | None:
+        found = view.find(topic, key)[1]
+        return None if found is None else found.value
+
+    return find
 
 
 class NoLetterError(Exception):
@@ -54,15 +64,9 @@ class Desk:
         known = self._known(letter_id)
         letter, attempt = self._letter(known), known.row["attempt"] + 1
         view = StateView(self._settings.state_dir)
-
-        def snapshot_of(topic: str, key: bytes) -> bytes | None:
-            found = view.find(topic, key)[1]
-            return None if found is None else found.value
-
         try:
-            return try_again(
-                self._flow, letter, attempt, changed, _Master(self._settings), snapshot_of
-            )
+            master, snapshots = _Master(self._settings), snapshots_of(view)
+            return try_again(self._flow, letter, attempt, changed, master, snapshots)
         except StaleMasterDataError as stale:
             return Trial("waits", "stale_master_data", str(stale))
         finally:

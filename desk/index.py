@@ -6,9 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 
+from desk.desk import snapshots_of
 from desk.letter_book import LetterBook
 from desk.letter_log import LetterLog, LogAwayError
-from shared import letters
+from desk.trial import Snapshots
+from gateway.state_view import StateView
+from shared import letters, snapshot
+from shared.envelope import Position
 from shared.flow import load_flow
 from shared.settings import Settings
 from shared.topology import Flow
@@ -18,26 +22,35 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.5
 _AGAIN_AFTER_S = 2.0
 _NEW_PARTITIONS_S = 30.0
+_LOOKED_AT_MAX = 200
 
 
 def run(settings: Settings, stop: threading.Event) -> None:
     """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
     flow = load_flow(settings.flow)
+    view = StateView(settings.state_dir)
     while not stop.is_set():
         try:
             with (
                 store.connect(settings.postgres_url.get_secret_value(), "desk-index") as connection,
                 LetterLog(settings) as log,
             ):
-                follow(flow, log, LetterBook(connection), stop.is_set)
+                follow(flow, log, LetterBook(connection), snapshots_of(view), stop.is_set)
         except (store.StoreAwayError, LogAwayError) as away:
             _log.warning("letters are not indexed now: %s", away)
         except Exception:
             _log.exception("letters could not be indexed, trying again")
         stop.wait(_AGAIN_AFTER_S)
+    view.close()
 
 
-def follow(flow: Flow, log: LetterLog, book: LetterBook, ends: Callable[[], bool]) -> None:
+def follow(
+    flow: Flow,
+    log: LetterLog,
+    book: LetterBook,
+    snapshots: Snapshots,
+    ends: Callable[[], bool],
+) -> None:
     while not book.take_lead():
         if ends():
             return
@@ -49,6 +62,7 @@ def follow(flow: Flow, log: LetterLog, book: LetterBook, ends: Callable[[], bool
             look_again_s = time.monotonic() + _NEW_PARTITIONS_S
         if not read_on(flow, log, book, _POLL_S):
             book.note_stored()
+            note_folded(flow, book, snapshots)
 
 
 def read_on(flow: Flow, log: LetterLog, book: LetterBook, timeout_s: float) -> int:
@@ -57,3 +71,21 @@ def read_on(flow: Flow, log: LetterLog, book: LetterBook, timeout_s: float) -> i
     if records:
         book.index([letters.read(flow, *record) for record in records], places)
     return len(records)
+
+
+def note_folded(flow: Flow, book: LetterBook, snapshots: Snapshots) -> None:
+    """Of what is under way to fold: an event that its entity's snapshot holds and does not call
+    parked is done."""
+    readers = {flow.event_type(name).topic: entity for entity in flow.entities
+               for name in entity.reads}  # fmt: skip
+    done = []
+    for row in book.under_way_to("fold", _LOOKED_AT_MAX):
+        entity = readers.get(Position.parse(row["origin"]).topic)
+        known = entity and row["entity_id"] and snapshots(entity.topic, row["entity_id"].encode())
+        if known:
+            now = snapshot.decode(known)
+            digest = snapshot.id_digest(row["event_id"] or "")
+            if snapshot.rings_hold(now.rings, digest) and row["event_id"] not in now.parked:
+                done.append(row["id"])
+    if done:
+        book.note_done(done)

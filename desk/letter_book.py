@@ -111,6 +111,13 @@ class LetterBook:
         with judged_errors():
             return self.connection.execute(_NOTE_STORED).rowcount
 
+    def under_way_to(self, stage: str, limit: int) -> list[Row]:
+        return self.rows(
+            "SELECT * FROM headrace.letter WHERE status = 'redriven' AND stage = %s LIMIT %s",
+            stage,
+            limit,
+        )
+
     def page(
         self, selection: Selection, limit: int, after: str | None = None
     ) -> tuple[list[Row], str | None]:

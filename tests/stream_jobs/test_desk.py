@@ -25,8 +25,9 @@ from desk.selection import Selection
 from local_stack import cli
 from local_stack.errors import StackError
 from local_stack.stack import Stack
-from shared import again, envelope
-from shared.envelope import Header, Position, event_value, failure_headers
+from shared import again, envelope, snapshot
+from shared.applier import Applier
+from shared.envelope import EventRecord, Header, Position, event_value, failure_headers
 from shared.flow import FLOW
 from shared.ledger import Verdict
 from shared.settings import GatewaySettings, JobSettings
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.stack
 ANY = Selection()
 # of `event` it is told in the journal what was removed
 TABLES = ("letter", "redrive", "letter_audit", "event", "ledger_journal", "outbox")
+TYPES = {row.name: row for row in FLOW.event_types}
 INGEST = {endpoint.topic for endpoint in FLOW.endpoints}
 
 
@@ -316,7 +318,21 @@ def test_what_fold_could_not_take_goes_back_to_fold_as_the_same_event(room: Room
     room.ann.send_now(room.ids(), "ann")
     ((topic, value, _),) = room.sent()
     assert topic == "event.reading.v1"
-    assert envelope.read_event(record.position, value) == record._replace(attempt=1)
+    sent = envelope.read_event(record.position, value)
+    assert sent == record._replace(attempt=1)
+
+    def note_folded(*records: EventRecord, parked: list[str]) -> str:
+        entity = FLOW.entities[0]
+        now = Applier(entity, 64, TYPES).apply(record.entity_id, None, records).snapshot
+        assert now
+        now.parked = parked
+        index.note_folded(FLOW, room.book, lambda *_: snapshot.encode(now, "fold"))
+        return str(room.only()["status"])
+
+    room.book.note_stored()
+    assert note_folded(record, parked=[record.id]) == "redriven"
+    assert note_folded(event_record(5), parked=[]) == "redriven"
+    assert note_folded(sent, parked=[]) == "done"
 
 
 def test_what_cannot_go_back_is_refused_with_what_can_be_done(room: Room) -> None:
