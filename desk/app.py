@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 
 from fastapi import FastAPI
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -12,6 +13,7 @@ from desk.api import api
 from desk.desk import Desk, NoLetterError, desk
 from desk.door import Door, csrf_of, is_page
 from desk.letter_log import LogAwayError
+from desk.metrics import DeskMetrics
 from desk.pages import pages
 from gateway.auth.setup import known_callers
 from gateway.problems import HANDLERS, Problem, retry_after
@@ -48,6 +50,13 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     )
     app.include_router(api(open_desk))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        with open_desk() as opened:
+            text = generate_latest(DeskMetrics(opened.book))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
     app.add_middleware(Door, who=who)
     return app
 

@@ -91,10 +91,10 @@ class LetterBook:
 
     def take_lead(self) -> bool:
         """True for one indexer at a time, until its connection ends."""
-        return self._values("SELECT pg_try_advisory_lock(%s)", _ONE_INDEXER_AT_A_TIME) == [(True,)]
+        return self.values("SELECT pg_try_advisory_lock(%s)", _ONE_INDEXER_AT_A_TIME) == [(True,)]
 
     def places(self) -> dict[Partition, int]:
-        rows = self._values("SELECT topic, partition, next FROM headrace.letter_place")
+        rows = self.values("SELECT topic, partition, next FROM headrace.letter_place")
         return {(topic, partition): place for topic, partition, place in rows}
 
     def index(self, letters: Sequence[Letter], places: Mapping[Partition, int]) -> None:
@@ -152,11 +152,11 @@ class LetterBook:
     def count(self, selection: Selection) -> int:
         condition, values = selection.where()
         query = f"SELECT count(*) FROM headrace.letter WHERE {condition}"
-        return int(self._values(query, *values)[0][0])
+        return int(self.values(query, *values)[0][0])
 
     def find(self, letter_id: str) -> Known | None:
         rows = self.rows("SELECT * FROM headrace.letter WHERE id = %s", letter_id)
-        attempts = self._values(
+        attempts = self.values(
             """SELECT number, (extract(epoch FROM at) * 1000)::bigint, stage, cause, detail,
                       software
                FROM headrace.letter_attempt WHERE letter = %s ORDER BY number""",
@@ -175,7 +175,7 @@ class LetterBook:
 
     def claim(self, rows: Sequence[Row]) -> set[str]:
         """Those that nobody else was quicker with; in the caller's transaction."""
-        claimed = self._values(
+        claimed = self.values(
             """UPDATE headrace.letter SET status = 'redriven'
                FROM unnest(%b::text[], %b::int[]) AS given (id, attempt)
                WHERE (letter.id, letter.attempt) = (given.id, given.attempt)
@@ -221,7 +221,7 @@ class LetterBook:
             )
 
     def stored(self, event_ids: Sequence[str]) -> set[str]:
-        found = self._values(
+        found = self.values(
             "SELECT event_id FROM headrace.event WHERE event_id = ANY(%s)", [*event_ids]
         )
         return {id_ for (id_,) in found}
@@ -230,7 +230,7 @@ class LetterBook:
         """The ledger learns of it in the same transaction."""
         condition, values = selection.where()
         with judged_errors(), self.connection.transaction():
-            discarded = self._values(
+            discarded = self.values(
                 f"""UPDATE headrace.letter SET status = 'discarded'
                     WHERE {condition} AND status = 'parked' RETURNING stage, payload""",
                 *values,
@@ -272,7 +272,7 @@ class LetterBook:
         with judged_errors(), self.connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(query.encode(), values).fetchall()
 
-    def _values(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def values(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with judged_errors():
             return self.connection.execute(query.encode(), values).fetchall()
 

@@ -10,7 +10,8 @@ import pytest
 
 from local_stack.paths import CHECKOUT
 
-LOCKS = [CHECKOUT / "requirements" / name for name in ("gateway.txt", "jobs.txt", "local.txt")]
+_NAMES = ("gateway.txt", "jobs.txt", "desk.txt", "local.txt")
+LOCKS = [CHECKOUT / "requirements" / name for name in _NAMES]
 
 FLOORS = {
     "uvicorn": ("0.54.0", "what gateway/http_protocol.py knows of its inside"),

@@ -494,6 +494,9 @@ def test_a_program_does_the_same_by_the_api(room: Room) -> None:
         stopped = await http.post(f"/api/redrives/{begun.json()['id']}/stop")
         assert stopped.json()["status"] == "stopped"
         assert len((await http.get("/api/audit")).json()["audit"]) == 4
+        metrics = (await http.get("/metrics")).text
+        told = 'headrace_letters{cause="not_json",stage="enrich",status="discarded"} 1.0'
+        assert told in metrics
         for path, body in (
             ("/api/redrives", {}),
             ("/api/discards", {"everything": True, "reason": " "}),

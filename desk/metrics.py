@@ -1,0 +1,36 @@
+"""What the desk has, for Prometheus. No device's id is a label."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from desk.letter_book import LetterBook
+
+_LETTERS = """
+    SELECT status, stage, cause, count(*), count(*) FILTER (WHERE times > 1),
+           extract(epoch FROM now() - min(parked_at))::float8
+    FROM headrace.letter GROUP BY status, stage, cause ORDER BY count(*) DESC LIMIT 500
+"""
+
+
+class DeskMetrics(Collector):
+    def __init__(self, book: LetterBook) -> None:
+        self._book = book
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ("status", "stage", "cause")
+        letters = GaugeMetricFamily(
+            "headrace_letters", "Dead letters by what became of them", labels=labels
+        )
+        again = GaugeMetricFamily(
+            "headrace_letters_failed_again", "Of these, those that came back", labels=labels
+        )
+        oldest = GaugeMetricFamily(
+            "headrace_letters_oldest_seconds", "Since the oldest of these was parked", labels=labels
+        )
+        for *of, count, came_back, age_s in self._book.values(_LETTERS):
+            letters.add_metric(of, count)
+            again.add_metric(of, came_back)
+            oldest.add_metric(of, age_s)
+        yield from (letters, again, oldest)
