@@ -6,12 +6,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
 from benchmarks.job_environment import job_environment
 from local_stack.stack import Stack
 from shared.settings import JobSettings
 from stream_jobs import store
+from tests.kafka_log import eventually
 
 _numbers = count(1)
 
@@ -25,6 +27,27 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             connection.execute("ALTER SYSTEM SET fsync = off")
             connection.execute("SELECT pg_reload_conf()")
         yield stack
+
+
+@pytest.fixture(scope="session")
+def another_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder: Path = tmp_path_factory.mktemp("kafka")
+    with Stack(folder, random_ports=True, services=("kafka",)) as stack:
+        yield stack
+
+
+@pytest.fixture
+def empty_kafka(another_kafka: Stack) -> Iterator[Stack]:
+    """Without a topic, for a topic's name comes from the flow, and without a group."""
+    yield another_kafka
+    admin = AdminClient({"bootstrap.servers": another_kafka.kafka_bootstrap})
+    made = [name for name in admin.list_topics(timeout=20).topics if not name.startswith("__")]
+    for deleted in admin.delete_topics(made).values():
+        deleted.result(30)
+    groups = [group.group_id for group in admin.list_consumer_groups().result(30).valid]
+    for deleted in admin.delete_consumer_groups(groups).values() if groups else ():
+        deleted.result(30)
+    eventually(lambda: not set(made) & set(admin.list_topics(timeout=20).topics))
 
 
 @pytest.fixture(scope="session")

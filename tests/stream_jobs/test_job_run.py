@@ -1,6 +1,5 @@
 """A job's process, as usual tools and an operator see it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ READING = "event.reading.v1"
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[JobSettings]:
-    with Stack(tmp_path / "kafka", random_ports=True, services=("kafka",)) as stack:
-        settings = JobSettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=tmp_path / "fold")
-        ensure_topics(DEVICES.flow, settings)
-        yield settings
+def settings(empty_kafka: Stack, tmp_path: Path) -> JobSettings:
+    bootstrap = empty_kafka.kafka_bootstrap
+    settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "fold")
+    ensure_topics(DEVICES.flow, settings)
+    return settings
 
 
 def _said(settings: JobSettings) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def test_its_lag_is_seen_by_usual_tools_and_a_topic_made_anew_stops_it_by_name(
     job = JobProcess("fold", settings, log, spark_environment)
     with job:
         DEVICES.write(bootstrap, events[:1_000])
-        eventually(lambda: _said(settings).get("lag_records") == 0, within_s=120)
+        eventually(lambda: _said(settings).get("lag_records") == 0, within_s=240)
         said = _said(settings)
         assert said["lag_s"] == 0.0
         assert said["breakers"]["kafka"]["state"] == "closed"
@@ -73,7 +72,7 @@ def test_its_lag_is_seen_by_usual_tools_and_a_topic_made_anew_stops_it_by_name(
         ensure_topics(DEVICES.flow, settings)
         DEVICES.write(bootstrap, events)  # more than it had read: by its offsets all is well
         job.start()
-        eventually(lambda: _said(settings)["state"] == "failed", within_s=120)
+        eventually(lambda: _said(settings)["state"] == "failed", within_s=240)
         assert _said(settings)["detail"].startswith(f"TOPIC_RECREATED: {READING} was deleted and")
         assert "docs/operations.md" in _said(settings)["detail"]
         assert len(read_topic(bootstrap, DEVICES.state_topic)) == 1_000

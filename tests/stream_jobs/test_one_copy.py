@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -238,12 +237,6 @@ class Fold:
             self.process.wait()
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path / "kafka", random_ports=True, services=("kafka",)) as stack:
-        yield stack
-
-
 def _versions(settings: JobSettings) -> list[int]:
     records = read_topic(settings.kafka_bootstrap, "state.device.v1")
     return [json.loads(record.value or b"")["_meta"]["version"] for record in records]
@@ -251,10 +244,10 @@ def _versions(settings: JobSettings) -> list[int]:
 
 @pytest.mark.stack
 def test_a_frozen_copy_that_wakes_while_another_works_stops_before_it_writes(
-    kafka: Stack, tmp_path: Path, spark_environment: dict[str, str]
+    empty_kafka: Stack, tmp_path: Path, spark_environment: dict[str, str]
 ) -> None:
     settings = [
-        JobSettings(kafka_bootstrap=kafka.kafka_bootstrap, state_dir=tmp_path / name)
+        JobSettings(kafka_bootstrap=empty_kafka.kafka_bootstrap, state_dir=tmp_path / name)
         for name in ("first", "second")
     ]
     ensure_topics(DEVICES.flow, settings[0])
@@ -262,13 +255,13 @@ def test_a_frozen_copy_that_wakes_while_another_works_stops_before_it_writes(
     folds: list[Any] = []
     try:
         folds.append(Fold(settings[0], tmp_path / "first.log", spark_environment))
-        DEVICES.write(kafka.kafka_bootstrap, events[:1_000])
-        eventually(lambda: len(_versions(settings[0])) == 1_000, within_s=120)
+        DEVICES.write(empty_kafka.kafka_bootstrap, events[:1_000])
+        eventually(lambda: len(_versions(settings[0])) == 1_000, within_s=240)
         held = subprocess.run(
             [sys.executable, "-m", "stream_jobs", "fold"],
-            env={**os.environ, "HEADRACE_KAFKA_BOOTSTRAP": kafka.kafka_bootstrap,
+            env={**os.environ, "HEADRACE_KAFKA_BOOTSTRAP": empty_kafka.kafka_bootstrap,
                  "HEADRACE_STATE_DIR": str(tmp_path / "first")},
-            capture_output=True, text=True, timeout=30, check=False,
+            capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert held.returncode == 2
         assert held.stderr.startswith("ANOTHER_COPY: fold already runs on this checkpoint")
@@ -276,15 +269,15 @@ def test_a_frozen_copy_that_wakes_while_another_works_stops_before_it_writes(
         os.kill(folds[0].process.pid, signal.SIGSTOP)
         folds.append(Fold(settings[1], tmp_path / "second.log", spark_environment))
         # it begins at the start of the log: its state is another's
-        eventually(lambda: len(_versions(settings[0])) == 2_000, within_s=120)
-        DEVICES.write(kafka.kafka_bootstrap, events[1_000:2_000])
-        eventually(lambda: len(_versions(settings[0])) >= 3_000, within_s=120)
+        eventually(lambda: len(_versions(settings[0])) == 2_000, within_s=240)
+        DEVICES.write(empty_kafka.kafka_bootstrap, events[1_000:2_000])
+        eventually(lambda: len(_versions(settings[0])) >= 3_000, within_s=240)
         folds[0].signal(signal.SIGSTOP)  # now all of it
-        DEVICES.write(kafka.kafka_bootstrap, events[2_000:])
+        DEVICES.write(empty_kafka.kafka_bootstrap, events[2_000:])
         folds[0].signal(signal.SIGCONT)
-        assert folds[0].process.wait(60) == 2
+        assert folds[0].process.wait(120) == 2
         assert "ANOTHER_COPY: fold already runs on" in folds[0].log.read_text()
-        eventually(lambda: len(_versions(settings[0])) >= 4_000, within_s=120)
+        eventually(lambda: len(_versions(settings[0])) >= 4_000, within_s=240)
         assert len(_versions(settings[0])) == 4_000  # each of the second's, none of the first's
         claim = claim_from(*GroupOffsets(settings[0], "fold", DEVICES.flow.folded_topics)
                            .committed().notes)  # fmt: skip

@@ -1,6 +1,5 @@
 """Two events of one entity, back to back: the second always sees the first one's effect."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ SPILL = """{"spark.shuffle.spill.numElementsForceSpillThreshold": "1000",
 
 
 @pytest.fixture
-def own_kafka_settings(tmp_path: Path) -> Iterator[JobSettings]:
-    """Empty topics need a broker of their own: a topic's name comes from the flow."""
-    with Stack(tmp_path / "kafka", random_ports=True, services=("kafka",)) as stack:
-        yield JobSettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=tmp_path / "fold")
+def own_kafka_settings(empty_kafka: Stack, tmp_path: Path) -> JobSettings:
+    return JobSettings(kafka_bootstrap=empty_kafka.kafka_bootstrap, state_dir=tmp_path / "fold")
 
 
 def _variants(race: Race, name: str, confs: dict[str, str]) -> list[Any]:
