@@ -1,5 +1,5 @@
-"""`./headrace test`: the quick checks first, then pytest, whose own line comes last; and the fault
-rig, which stands among the tests."""
+"""`./headrace test`: the quick checks first, then pytest, whose own line (or the sum of two) comes
+last; and the fault rig, which stands among the tests."""
 
 import os
 import subprocess
@@ -13,6 +13,7 @@ from local_stack.errors import StackError
 from local_stack.java import find_java
 from local_stack.paths import CHECKOUT, python_path
 from local_stack.progress import say
+from local_stack.side_by_side import run_side_by_side
 
 TOOLS = Path(sys.executable).parent
 CHECKS = {
@@ -31,7 +32,7 @@ def run_checks_and_tests(arguments: Sequence[str]) -> int:
     failed = [name for name, command in CHECKS.items() if not _passes(name, command)]
     if failed:
         say(f"FAILED before the tests: {', '.join(failed)} (so this run fails, whatever follows)")
-    return _pytest(*arguments) or bool(failed)
+    return (_pytest(*arguments) if arguments else _all_tests()) or bool(failed)
 
 
 def run_fault_rig(arguments: Sequence[str]) -> NoReturn:
@@ -49,6 +50,10 @@ def run_fault_rig(arguments: Sequence[str]) -> NoReturn:
 def _is_elsewhere(argument: str) -> bool:
     path = Path(argument.partition("::")[0])
     return path.is_absolute() and path.exists() and not path.is_relative_to(CHECKOUT)
+
+
+def _all_tests() -> int:
+    return run_side_by_side([str(TOOLS / "pytest"), "--durations=25"])
 
 
 def _pytest(*arguments: str) -> int:
