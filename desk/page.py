@@ -90,19 +90,20 @@ def letters(
     groups: Sequence[Mapping[str, Any]],
     rows: Sequence[Mapping[str, Any]],
     following: str | None,
+    parked: int,
     csrf: str,
 ) -> list[Html]:
-    count = sum(group["letters"] for group in groups)
+    """`parked`: how many of all that the filters show."""
     return [
         _filters(selection, by),
         tag("h2", f"By {_label(by)}"),
         _groups(selection, by, groups),
-        tag("h2", f"Letters ({count})"),
+        tag("h2", "Letters"),
         _list(rows, csrf),
         tag("p", tag("a", "Older letters", href=_link(selection, by, after=following)))
         if following
         else tag("p", "These are all."),
-        _whole(selection, count, csrf),
+        *([_whole(selection, parked, csrf)] if parked else []),
     ]
 
 
@@ -211,7 +212,7 @@ def _list(rows: Sequence[Mapping[str, Any]], csrf: str) -> Html:
     )
 
 
-def _whole(selection: Selection, count: int, csrf: str) -> Html:
+def _whole(selection: Selection, parked: int, csrf: str) -> Html:
     """For all that the filters show, not this page alone."""
     hidden = [
         tag("input", type="hidden", name=name, value=value)
@@ -226,12 +227,12 @@ def _whole(selection: Selection, count: int, csrf: str) -> Html:
             *hidden,
             tag(
                 "fieldset",
-                tag("legend", f"All {count} that these filters show"),
+                tag("legend", f"All {parked} parked letters that these filters show"),
                 _input("per_second", "Letters a second", type="number", value=500, min=1),
                 tag("button", "Redrive them all", name="all", value="yes"),
             ),
         ),
-        _discard(selection, f"Discard all {count}", csrf),
+        _discard(selection, f"Discard all {parked}", csrf),
     )
 
 

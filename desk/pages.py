@@ -63,7 +63,10 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
         with open_desk() as desk:
             groups = desk.book.groups(counted, chosen)
             rows, following = desk.book.page(chosen, _ROWS, query.get("after"))
-        content = page.letters(chosen, counted, groups, rows, following, csrf_of(request))
+            parked = desk.book.count(chosen._replace(status="parked"))
+        if chosen.status not in (None, "parked"):
+            parked = 0
+        content = page.letters(chosen, counted, groups, rows, following, parked, csrf_of(request))
         return _shown(request, "Letters", content)
 
     @router.get("/letters/{letter_id}")

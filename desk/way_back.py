@@ -35,7 +35,7 @@ class Rows(NamedTuple):
 
 
 Way = Message | Rows
-_Find = Callable[[Flow, Letter, int, bytes | None], Way]
+_Find = Callable[[Flow, Letter, int], Way]
 
 
 def way_back(flow: Flow, letter: Letter, attempt: int, changed: bytes | None = None) -> Way:
@@ -53,7 +53,7 @@ def way_back(flow: Flow, letter: Letter, attempt: int, changed: bytes | None = N
             f"there is no way back into {letter.last.stage!r} for {letter.origin}: discard the "
             "letter, or send what it holds again"
         )
-    return found(flow, letter, attempt, None)
+    return found(flow, letter, attempt)
 
 
 def _payload(flow: Flow, letter: Letter, attempt: int, changed: bytes | None) -> Way:
@@ -62,8 +62,10 @@ def _payload(flow: Flow, letter: Letter, attempt: int, changed: bytes | None) ->
             f"the flow has no endpoint for {letter.origin.topic}, so nothing would take it: put "
             "the endpoint back, or discard the letter"
         )
+    # an empty id names no event: it is that of a payload without one
+    named = [header for header in letter.headers if header != (envelope.ID, b"")]
     headers = again.headers_of(
-        noted(letter.headers, letter.last),
+        noted(named, letter.last),
         First(letter.origin, letter.arrived_ms, attempt, _revision(letter)),
     )
     value = letter.value if changed is None else changed
@@ -88,7 +90,7 @@ def _rewritten(headers: list[Header], before: bytes, after: bytes) -> list[Heade
     ]
 
 
-def _into_fold(flow: Flow, letter: Letter, attempt: int, _: bytes | None) -> Way:
+def _into_fold(flow: Flow, letter: Letter, attempt: int) -> Way:
     event = event_of(letter)
     if event is None:
         raise Refused("these bytes are no event and will never be one: discard the letter")
@@ -113,7 +115,7 @@ def event_of(letter: Letter) -> EventRecord | None:
         return None
 
 
-def _into_persist(flow: Flow, letter: Letter, _attempt: int, _: bytes | None) -> Way:
+def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> Way:
     if letter.last.cause == "key_reuse":
         raise Refused(
             "another payload came under the same Idempotency-Key and is the event: send this one "

@@ -101,7 +101,7 @@ def read(
         headers=headers,
         origin=origin,
         payload=payload,
-        arrived_ms=parked_ms if arrived_ms is None else arrived_ms,
+        arrived_ms=parked_ms if arrived_ms is None or not is_time_ms(arrived_ms) else arrived_ms,
         event_id=event_id if event_id and len(event_id) <= _EVENT_ID_MAX else None,
         endpoint=_endpoint(endpoints, payload),
         entity_id=None if key is None else _shown(key, _NAME_MAX),

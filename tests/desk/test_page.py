@@ -38,7 +38,7 @@ def _found(value: bytes) -> dict[str, Any]:
 
 def _letters() -> Element:
     chosen = Selection(status="parked", cause=HOSTILE)
-    content = page.letters(chosen, "cause", [GROUP], [ROW], "t id", "token")
+    content = page.letters(chosen, "cause", [GROUP], [ROW], "t id", 3, "token")
     return read(page.shell("Letters", *content, csrf="token", signed_in=True))
 
 

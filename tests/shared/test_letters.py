@@ -5,6 +5,7 @@ from shared import VERSION, again, envelope
 from shared.envelope import Header, Position, event_value, failure_headers
 from shared.flow import FLOW
 from shared.letters import Attempt, Letter, noted, read
+from shared.timestamps import is_time_ms
 from tests.builders import event_record
 
 ORIGIN = Position("ingest.telemetry.v1", 2, 17)
@@ -72,6 +73,7 @@ def test_a_letter_of_a_topic_that_the_flow_has_dropped_still_names_its_endpoint(
         [],
         [(envelope.ORIGIN, b"nowhere"), (envelope.ATTEMPT, b"-7"), (envelope.ATTEMPTS, b"[1]")],
         [(envelope.ORIGIN, b"t\0/0/1"), (envelope.REASON, b"\xff\0"), (envelope.ARRIVED, b"x")],
+        [(envelope.ARRIVED, b"9" * 15)],
         [(envelope.ORIGIN, b"t/99999999999/1"), (envelope.ATTEMPT, b"9" * 15)],
         [(envelope.ATTEMPTS, orjson.dumps([FIRST._asdict() | {"number": 1 << 70 >> 8}]))],
     ],
@@ -82,6 +84,7 @@ def test_whatever_anyone_wrote_is_a_letter(headers: list[Header], value: bytes |
     assert letter.origin in (PLACE, Position("t\\0", 0, 1))
     assert (letter.last.stage, letter.last.number) == ("enrich", 0)
     assert letter.last.cause
+    assert is_time_ms(letter.arrived_ms)
     assert letter.origin != PLACE or letter.payload is None
     assert letter.value == value
     texts = [letter.entity_id, letter.event_id, *letter.last[2:]]
