@@ -2,6 +2,12 @@
 
 import os
 
+from hypothesis import HealthCheck, settings
+
+# a busy machine is no finding
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
 # a JVM of Spark's lives here for seconds: what it compiled for a long life, nobody would use
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ.setdefault(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

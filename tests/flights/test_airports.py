@@ -4,7 +4,7 @@ from typing import Any
 
 import airports
 import flights
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.contract import contract_of
@@ -27,7 +27,6 @@ boards = st.lists(
 
 
 @given(boards, st.randoms())
-@settings(deadline=None)  # of a busy machine
 def test_in_whatever_order_flights_are_added_the_board_is_the_same(
     board: list[dict[str, Any]], dice: random.Random
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from flights import FLOW, Flight
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared import snapshot
@@ -71,7 +71,6 @@ def _interleaved(log: list[EventRecord], data: st.DataObject) -> list[EventRecor
 
 
 @given(lives, st.data())
-@settings(deadline=None)  # of a busy machine
 def test_in_whatever_order_the_types_are_read_a_flight_is_the_same(
     life: list[Any], data: st.DataObject
 ) -> None:
@@ -83,7 +82,6 @@ def test_in_whatever_order_the_types_are_read_a_flight_is_the_same(
 
 
 @given(lives, st.data())
-@settings(deadline=None)  # of a busy machine
 def test_batch_cuts_and_overlaps_leave_a_flight_as_it_is(
     life: list[Any], data: st.DataObject
 ) -> None:
@@ -100,7 +98,6 @@ def test_batch_cuts_and_overlaps_leave_a_flight_as_it_is(
 
 
 @given(lives, st.data())
-@settings(deadline=None)  # of a busy machine
 def test_a_message_that_is_an_event_twice_counts_once(life: list[Any], data: st.DataObject) -> None:
     once = _log(life)
     again_from = data.draw(st.integers(0, len(once) - 1))

@@ -54,7 +54,7 @@ def given_in(header: bytes) -> bytes:
     return header.partition(b" ")[2].replace(b", ", b",")
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(header=st.one_of(made_up, cut_and_mended()))
 def test_it_lets_nobody_in_and_never_fails(known: Known, header: bytes) -> None:
     if given_in(header) in map(given_in, GOOD):
