@@ -97,7 +97,18 @@ def _state(flow: Flow, entity: Entity, record: EventRecord, snapshots: Snapshots
     before = None if known is None else snapshot.decode(known)
     state_before = None if before is None else before.state
     types = {row.name: row for row in flow.event_types}
-    applied = Applier(entity, _RING_SIZE, types).apply(record.entity_id, before, [record])
+    applier = Applier(entity, _RING_SIZE, types)
+    applied = applier.apply(record.entity_id, before, [record])
+    out_of_turn = applied.asks or bool(applied.held)
+    if out_of_turn and record.revision:
+        detail = "fold puts it in the place of what it corrects"
+        return StateTrial(
+            entity.name, record.entity_id, "changes", detail, state_before, state_before
+        )
+    if known is not None and out_of_turn:
+        at_the_end = snapshot.decode(known)
+        at_the_end.marks, at_the_end.retried_marks, at_the_end.asked = {}, {}, {}
+        applied = applier.apply(record.entity_id, at_the_end, [record])
     names = entity.name, record.entity_id
     if applied.parked:
         detail = f"{applied.parked[0].reason}: {applied.parked[0].detail}"
@@ -109,4 +120,6 @@ def _state(flow: Flow, entity: Entity, record: EventRecord, snapshots: Snapshots
     outcome, detail = "changes", ""
     if after == state_before:
         outcome, detail = "unchanged", "newer data stands there already"
+    if out_of_turn:
+        detail = "shown as if it came last; fold puts it where it belongs"
     return StateTrial(*names, outcome, detail, state_before, after)

@@ -69,6 +69,9 @@ class FreshStates:
                 return Shown(found, why_not="its snapshot is of another fold than the gateway's")
         records = sorted(self._events_of(applier.entity, entity_id, tail))
         applied = applier.apply(entity_id, before, records)
+        now = applied.snapshot or before
+        if now is not None and now.asked:
+            return Shown(found, why_not="it is being folded anew, for an event came out of turn")
         if applied.snapshot is None:
             return Shown(found, events=0)
         newest_ms = max(record.timestamp_ms for record in tail)

@@ -1,11 +1,14 @@
 """The states and the event log of a running stack, for a rehearsal of another fold."""
 
+from collections.abc import Callable
+
 from confluent_kafka import KafkaException
 
 from local_stack.errors import StackError
 from local_stack.reach import LOOK
 from local_stack.settings_check import chosen_flow
 from shared.applier import Applier, entity_fingerprint
+from shared.envelope import EventRecord
 from shared.event_reader import EventReader, NoEvent
 from shared.rehearsal import Rehearsal
 from shared.settings import JobSettings
@@ -28,7 +31,9 @@ def rehearse(bootstrap: str, name: str) -> tuple[Rehearsal, str]:
     rehearsal = Rehearsal(Applier(entity, settings.id_ring_size, types), topics)
     try:
         _read_states(settings, rehearsal, entity.topic)
-        _read_events(settings, rehearsal, topics, EventReader.of(flow))
+        _read_events(settings, rehearsal.event, topics, EventReader.of(flow))
+        if rehearsal.asks:
+            _read_events(settings, rehearsal.once_more, topics, EventReader.of(flow))
     except KafkaException as error:
         reason = error.args[0].str()
         raise StackError(f"Kafka at {bootstrap} does not answer: {reason}", LOOK) from error
@@ -50,7 +55,10 @@ def _read_states(settings: JobSettings, rehearsal: Rehearsal, topic: str) -> Non
 
 
 def _read_events(
-    settings: JobSettings, rehearsal: Rehearsal, topics: list[str], events: EventReader
+    settings: JobSettings,
+    take: Callable[[EventRecord], None],
+    topics: list[str],
+    events: EventReader,
 ) -> None:
     log = WholeTopics(settings.kafka, _GROUP, topics)
     try:
@@ -59,6 +67,6 @@ def _read_events(
                 record = events.read(position, key, value or b"")
             except NoEvent:
                 continue  # fold parked it
-            rehearsal.event(record)
+            take(record)
     finally:
         log.close()

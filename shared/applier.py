@@ -30,6 +30,7 @@ from shared.user_code import told
 CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
 _PARKED_MAX = 1000
 _CORRECTIONS_MAX = 1000
+_ASKED_MAX = 2000  # in one refold; of more, only these emit anew
 
 
 class Parked(NamedTuple):
@@ -47,6 +48,8 @@ class Applied(NamedTuple):
     parked: list[Parked]
     repeats: list[Position]  # origins of what came again elsewhere: those that the ring knew
     emitted: Sequence[EventRecord] = ()
+    held: Sequence[EventRecord] = ()  # what came behind an event that asks for a refold
+    asks: bool = False  # anew, for a refold up to the snapshot's positions
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,30 @@ class Applier:
         parked: list[Parked] = []
         repeats: list[Position] = []
         emitted: list[EventRecord] = []
+        held: list[EventRecord] = []
+        asks = False
         for record in records:
             log = f"{record.position.topic}/{record.position.partition}"
             if record.position.offset <= now.positions.get(log, -1):
                 continue
+            if (record.attempt or record.revision) and asks_for_refold(now, record):
+                # the log has what was held so far: a refold up to here will have it, too
+                for at, *_ in (*held, record):
+                    now.positions[f"{at.topic}/{at.partition}"] = at.offset
+                held.clear()
+                now.asked[record.id] = record.revision
+                if len(now.asked) > _ASKED_MAX:
+                    del now.asked[next(iter(now.asked))]
+                asks = True
+                looked_at += 1
+                continue
+            if now.asked:
+                held.append(record)
+                continue
             now.positions[log] = record.position.offset
             looked_at += 1
             if record.revision:
-                _note_correction(now, record)
-                continue
+                continue  # it was taken in before, or a higher one
             if self._is_second_writing(now, record):
                 duplicates += 1
                 continue
@@ -83,18 +101,26 @@ class Applier:
                 if record.cause is None:
                     repeats.append(record.origin)
                 continue
-            self._remember(now, record, digest)
-            failure = self._take(now, record, emitted)
+            failure = self.fold(now, record, digest, emitted)
             if failure is None:
                 folded += 1
             else:
                 parked.append(failure)
-                now.parked = [*now.parked, record.id][-_PARKED_MAX:]
-            now.version += 1
         if not looked_at:
-            return Applied(None, 0, 0, parked, repeats)
+            return Applied(None, 0, 0, parked, repeats, held=held)
         now.emissions = emissions.last(emitted)
-        return Applied(now, folded, duplicates, parked, repeats, emitted)
+        return Applied(now, folded, duplicates, parked, repeats, emitted, held, asks)
+
+    def fold(
+        self, now: Snapshot, record: EventRecord, digest: str, emitted: list[EventRecord]
+    ) -> Parked | None:
+        """Of a record that is known to be new; `digest` is its id's."""
+        self._remember(now, record, digest)
+        failure = self._take(now, record, emitted)
+        if failure is not None:
+            now.parked = [*now.parked, record.id][-_PARKED_MAX:]
+        now.version += 1
+        return failure
 
     def _is_second_writing(self, now: Snapshot, record: EventRecord) -> bool:
         # A first attempt comes in the order of its origin: behind the mark it is a second writing
@@ -104,13 +130,20 @@ class Applier:
         return behind and record.attempt == 0 and record.cause is None
 
     def _remember(self, now: Snapshot, record: EventRecord, digest: str) -> None:
+        if record.revision:
+            now.corrections[record.id] = record.revision
+            if len(now.corrections) > _CORRECTIONS_MAX:
+                del now.corrections[next(iter(now.corrections))]
         if self.ring_size:
             ring = now.rings.get(record.type, "") + digest
             now.rings[record.type] = ring[-DIGEST_CHARS * self.ring_size :]
+        mark, offset = _mark(record), record.origin.offset
         if record.attempt == 0:
             if record.cause is None:
-                now.marks[_mark(record)] = record.origin.offset
-        elif record.id in now.parked:
+                now.marks[mark] = offset
+            return
+        now.retried_marks[mark] = max(offset, now.retried_marks.get(mark, -1))
+        if record.id in now.parked:
             now.parked = [parked for parked in now.parked if parked != record.id]
 
     def _take(
@@ -185,11 +218,18 @@ def _note_newest(now: Snapshot, event_type: str, place: Newest) -> None:
         now.event_time_ms = place[0]
 
 
-def _note_correction(now: Snapshot, record: EventRecord) -> None:
-    """The event that it corrects is in the state, and only its log can take that out again."""
-    if record.revision > now.corrections.get(record.id, 0):
-        known = {**now.corrections, record.id: record.revision}
-        now.corrections = dict(list(known.items())[-_CORRECTIONS_MAX:])
+def asks_for_refold(now: Snapshot, record: EventRecord) -> bool:
+    """A correction: what it corrects is in the state, and only the log can take that out again. Or
+    one that was sent on again, and is older than what was folded without it."""
+    if record.revision:
+        known = max(now.corrections.get(record.id, 0), now.asked.get(record.id, 0))
+        return record.revision > known
+    if record.attempt == 0 or record.cause is not None or record.id in now.asked:
+        return False
+    mark = _mark(record)
+    if record.origin.offset >= max(now.marks.get(mark, -1), now.retried_marks.get(mark, -1)):
+        return False
+    return record.id in now.parked or not rings_hold(now.rings, id_digest(record.id))
 
 
 def _mark(record: EventRecord) -> str:

@@ -12,6 +12,8 @@ from shared.snapshot import META
 from shared.topology import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
+    REFOLD_TOPIC,
+    REFOLDED_TOPIC,
     RELAY_HEARTBEAT_KEY,
     REPEAT_TOPIC,
     Flow,
@@ -128,7 +130,7 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
             for job in flow.jobs()
             for lane in (*job.waits_in, *job.parks_in)
         },
-        **({REPEAT_TOPIC: [_repeats()]} if flow.entities else {}),
+        **(_of_fold() if flow.entities else {}),
         JOB_STATUS_TOPIC: [_job_status()],
         CREDENTIAL_TOPIC: [_credential()],
     }
@@ -239,6 +241,12 @@ def _state(row: Any) -> Fields:
         "arrived_ms": _TIME_MS,
         "emissions": {"type": "array", "items": {"type": "object"}},
         "corrections": {"type": "object", "additionalProperties": _COUNT},
+        "retried_marks": {"type": "object", "additionalProperties": _COUNT},
+        "asked": {
+            "type": "object",
+            "additionalProperties": _COUNT,
+            "description": "events that a refold which is under way takes in",
+        },
         "ended_ms": _TIME_MS,
         "deleted": {"const": True, "description": "the state is the initial one again"},
     }
@@ -311,6 +319,27 @@ def _waiting_or_parked(job: Job) -> Message:
         _headers(_FAILURE_HEADERS, its_own, {envelope.STAGE: {"const": job.name}}),
         None,
     )
+
+
+def _of_fold() -> dict[str, list[Message]]:
+    whose = {"entity": _TEXT, "id": _ENTITY_ID}
+    counts = {"type": "object", "additionalProperties": _COUNT}
+    request = Message(
+        "refold",
+        "an entity is to be folded anew from its event log, up to these positions, since an event "
+        "was corrected or sent on again; null: it was. What it gets meanwhile waits in fold",
+        {**_TEXT, "description": "entity:id"},
+        _object({}),
+        {**_object({**whose, "positions": counts, "asked": counts}), "type": ["object", "null"]},
+    )
+    answer = Message(
+        "refolded",
+        "the entity as it was folded anew; fold takes it in, and publishes it with its state",
+        _ENTITY_ID,
+        _object({}),
+        _object({**whose, "snapshot": {"type": "object"}, "parked": {"type": "array"}}),
+    )
+    return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
 
 
 def _repeats() -> Message:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from shared.applier import Applier
 from shared.envelope import EventRecord
 from shared.model import Fields
+from shared.refolding import Request, refold
 from shared.snapshot import Snapshot
 
 
@@ -27,6 +28,7 @@ class Rehearsal:
         self._live: dict[str, Snapshot] = {}
         self._new: dict[str, Snapshot] = {}
         self._folds: dict[str, str] = {}
+        self._whole: dict[str, list[EventRecord]] = {}
         self.events = 0
         self.parked = 0  # events that the new fold does not take
 
@@ -40,11 +42,7 @@ class Rehearsal:
             self._folds[entity_id] = fold
 
     def event(self, record: EventRecord) -> None:
-        live = self._live.get(record.entity_id)
-        place = record.position
-        if live is None or place.topic not in self._topics:
-            return
-        if place.offset > live.positions.get(f"{place.topic}/{place.partition}", -1):
+        if record.entity_id in self._whole or not self._is_live(record):
             return
         before = self._new.get(record.entity_id)
         applied = self._applier.apply(record.entity_id, before, [record])
@@ -52,6 +50,29 @@ class Rehearsal:
         self.parked += len(applied.parked)
         if applied.snapshot is not None:
             self._new[record.entity_id] = applied.snapshot
+        if applied.asks:
+            self._whole[record.entity_id] = []
+
+    @property
+    def asks(self) -> bool:
+        """For all events once more: some can only be folded in with the whole log of theirs."""
+        return bool(self._whole)
+
+    def once_more(self, record: EventRecord) -> None:
+        if record.entity_id in self._whole and self._is_live(record):
+            self._whole[record.entity_id].append(record)
+
+    def _is_live(self, record: EventRecord) -> bool:
+        live, place = self._live.get(record.entity_id), record.position
+        if live is None or place.topic not in self._topics:
+            return False
+        return place.offset <= live.positions.get(f"{place.topic}/{place.partition}", -1)
+
+    def _rehearsed(self, entity_id: str) -> Snapshot | None:
+        if entity_id not in self._whole:
+            return self._new.get(entity_id)
+        request = Request(self._applier.entity.name, entity_id, {}, {})
+        return refold(self._applier, request, self._whole[entity_id]).snapshot
 
     @property
     def folds(self) -> Counter[str]:
@@ -64,7 +85,7 @@ class Rehearsal:
 
     def changes(self) -> Iterator[Change]:
         for entity_id, live in sorted(self._live.items()):
-            new = self._new.get(entity_id)
+            new = self._rehearsed(entity_id)
             state = new.state if new else self._applier.entity.initial(entity_id)
             deleted = new.deleted if new else False
             fields = _differences(live.state, state)

@@ -40,11 +40,16 @@ class Snapshot:
     positions: dict[str, int] = field(default_factory=dict)
     # event type:ingest topic/partition -> offset of the last first-attempt payload that was folded
     marks: dict[str, int] = field(default_factory=dict)
+    # the same of payloads that were sent on again
+    retried_marks: dict[str, int] = field(default_factory=dict)
     parked: list[str] = field(default_factory=list)
     # of its last batch: a job that starts from this snapshot publishes them again
     emissions: list[EventRecord] = field(default_factory=list)
-    # event id -> revision, of corrections that only a refold from the log can take in
+    # event id -> revision, of the last corrections that are in the state
     corrections: dict[str, int] = field(default_factory=dict)
+    # event id -> revision, of what was read and is not in the state: a refold is under way that has
+    # all up to `positions`. Revision 0: an older event that was sent on again
+    asked: dict[str, int] = field(default_factory=dict)
     arrived_ms: int | None = None  # the newest arrival that was folded
     # arrival of the last event that deleted it: what arrived until then is of a life that is over
     ended_ms: int | None = None
@@ -89,6 +94,10 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         meta["emissions"] = [event_fields(record) for record in snapshot.emissions]
     if snapshot.corrections:
         meta["corrections"] = snapshot.corrections
+    if snapshot.retried_marks:
+        meta["retried_marks"] = snapshot.retried_marks
+    if snapshot.asked:
+        meta["asked"] = snapshot.asked
     if snapshot.ended_ms is not None:
         meta["ended_ms"] = snapshot.ended_ms
     if snapshot.deleted:
@@ -163,6 +172,8 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         parked=meta.get("parked", []),
         emissions=[event_of(Position(*e["origin"]), e) for e in meta.get("emissions", ())],
         corrections=meta.get("corrections", {}),
+        asked=meta.get("asked", {}),
+        retried_marks=meta.get("retried_marks", {}),
         arrived_ms=meta.get("arrived_ms"),
         ended_ms=meta.get("ended_ms"),
         deleted=meta.get("deleted", False),

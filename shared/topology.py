@@ -1,6 +1,6 @@
 """The flow's table, and what is derived from it: topics, jobs, and the picture of both."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -16,6 +16,9 @@ JOB_STATUS_TOPIC = "job.status.v1"
 CREDENTIAL_TOPIC = "credential.v1"
 # where fold says which payloads it knew as repeats: by it the ledger tells those that it did not
 REPEAT_TOPIC = "repeat.fold.v1"
+# what fold cannot take in by itself: an entity is to be folded anew from its log; null: it was
+REFOLD_TOPIC = "refold.fold.v1"
+REFOLDED_TOPIC = "refolded.fold.v1"
 # on each master topic: "what was committed until then is here". No row has this key: ids start with
 # a letter or a digit
 RELAY_HEARTBEAT_KEY = "_relay"
@@ -117,6 +120,10 @@ class Flow:
         names = _once(name for entity in self.entities for name in entity.reads)
         return tuple(self.event_type(name).topic for name in names)
 
+    @property
+    def fold_reads(self) -> tuple[str, ...]:
+        return (*self.folded_topics, REFOLDED_TOPIC)
+
     def _event_topics(self, names: Iterable[str]) -> tuple[str, ...]:
         made = set(names)
         return tuple(row.topic for row in self.event_types if row.name in made)
@@ -143,14 +150,16 @@ class Flow:
         )
         fold = Job(
             "fold",
-            ignited_by=self.folded_topics,
+            ignited_by=self.fold_reads,
             emits=(
                 *(e.topic for e in self.entities),
                 *self._event_topics(name for row in self.entities for name in row.emits),
                 REPEAT_TOPIC,
+                REFOLD_TOPIC,
+                REFOLDED_TOPIC,
             ),
             parks_in=(dead_letter_topic("fold"),),
-            starts_from=tuple(e.topic for e in self.entities),
+            starts_from=(*(e.topic for e in self.entities), REFOLD_TOPIC),
             does="folds events into entity state",
         )
         aggregate = Job(
@@ -217,10 +226,15 @@ class Flow:
                 Topic(lane, for_ever, "work that waits" if lane in waiting else "work parked")
                 for lane in self.lanes
             ),
-            *([Topic(REPEAT_TOPIC, ingest, "payloads that fold knew")] if self.entities else []),
+            *(self._topics_of_fold(ingest) if self.entities else ()),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
             Topic(CREDENTIAL_TOPIC, _COMPACTED, "who may ask the gateway, without their secrets"),
         )
+
+    def _topics_of_fold(self, passing: Mapping[str, str]) -> Iterator[Topic]:
+        yield Topic(REPEAT_TOPIC, passing, "payloads that fold knew")
+        yield Topic(REFOLD_TOPIC, _COMPACTED, "entities that are to be folded anew")
+        yield Topic(REFOLDED_TOPIC, passing, "entities that were folded anew")
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

@@ -6,23 +6,30 @@ event topic with it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import orjson
 from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from shared import envelope, ledger, snapshot
-from shared.applier import Applier, entity_fingerprint
+from shared import envelope, ledger, refolding, snapshot
+from shared.applier import Applied, Applier, entity_fingerprint
 from shared.catching_up import folded_anew, has_caught_up, is_within
 from shared.envelope import EventRecord, Header, Position
 from shared.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
 from shared.settings import JobSettings
-from shared.topology import REPEAT_TOPIC, Flow, dead_letter_topic
-from stream_jobs import arrow_records, rebuild
+from shared.topology import (
+    REFOLD_TOPIC,
+    REFOLDED_TOPIC,
+    REPEAT_TOPIC,
+    Flow,
+    dead_letter_topic,
+)
+from stream_jobs import arrow_records, rebuild, refolder
 from stream_jobs.kafka_io import read_topics, read_topics_up_to, write_topics
 from stream_jobs.lease import check_lease
 from stream_jobs.packing import group_by_bucket, unpack
@@ -39,11 +46,13 @@ class BucketFold(StatefulProcessor):
         ring_size: int,
         deleted_kept_s: float,
         made_anew: frozenset[str] = frozenset(),
+        starts: Mapping[str, int] | None = None,
     ) -> None:
         self._flow_reference = flow
         self._ring_size = ring_size
         self._deleted_kept_ms = int(deleted_kept_s * 1000)
         self._made_anew = made_anew
+        self._starts = starts or {}
         self._seeded: dict[tuple[str, str], int] = {}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -51,6 +60,8 @@ class BucketFold(StatefulProcessor):
         self._snapshots = handle.getMapState("snapshots", key, "snapshot binary")
         # of what is deleted, when that was: so that nobody has to look for it among all others
         self._deleted = handle.getMapState("deleted", key, "ended_ms long")
+        # what came for an entity while it is folded anew elsewhere
+        self._held = handle.getMapState("held", key, "records binary")
 
     def close(self) -> None:
         pass
@@ -114,6 +125,7 @@ class BucketFold(StatefulProcessor):
             del published.positions[log]  # what stands there now is known by id alone
         if fold != fingerprint:
             published = folded_anew(applier.entity, key[1], published, self._logs[key[0]])
+        refolding.start_from(published, self._starts)
         self._snapshots.updateValue(key, (snapshot.encode(published, fingerprint),))
         if published.deleted and published.ended_ms is not None:
             self._deleted.updateValue(key, (published.ended_ms,))
@@ -129,11 +141,15 @@ class BucketFold(StatefulProcessor):
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Row]:
         check_lease(STAGE)
+        answers: list[tuple[Position, bytes]] = []
         records: dict[str, list[EventRecord]] = defaultdict(list)
         arrived_ms = 0
         for row in rows:
             for position, key, maybe_value in unpack(row.packed):
                 value = maybe_value or b""
+                if position.topic == REFOLDED_TOPIC:
+                    answers.append((position, value))
+                    continue
                 try:
                     record = self._events.read(position, key, value)
                 except NoEvent as none:
@@ -141,6 +157,8 @@ class BucketFold(StatefulProcessor):
                 else:
                     records[record.entity_id].append(record)
                     arrived_ms = max(arrived_ms, record.arrived_ms)
+        for _, value in sorted(answers):
+            yield from self._take_refolded(value)
         for entity_id, unordered in records.items():
             yield from self._fold(entity_id, sorted(unordered))
         yield from self._bury(until_ms=arrived_ms - self._deleted_kept_ms)
@@ -161,7 +179,26 @@ class BucketFold(StatefulProcessor):
         before = snapshot.decode(bytes(stored[0])) if stored else None
         was_deleted = before is not None and before.deleted
         behind = before.behind if before is not None else {}
-        applied = applier.apply(entity_id, before, records)
+        held = self._held_of(key) if before is not None and before.asked else []
+        applied = applier.apply(entity_id, before, [*held, *records])
+        now = applied.snapshot or before
+        if now is not None and len(applied.held) > refolding.HELD_MAX:
+            refolding.give_up(now, applied.held)
+            applied = applied._replace(snapshot=now, held=(), asks=True)
+        if held or applied.held:
+            self._hold(key, applied.held)
+        yield from self._changes(applier, fingerprint, key, applied, behind, was_deleted)
+
+    def _changes(
+        self,
+        applier: Applier,
+        fingerprint: str,
+        key: tuple[str, str],
+        applied: Applied,
+        behind: dict[str, int],
+        was_deleted: bool,
+    ) -> Iterator[Row]:
+        entity_id = key[1]
         for record, reason, detail in applied.parked:
             value = envelope.event_value(record)
             yield _dead_letter(record.position, entity_id.encode(), value, reason, detail)
@@ -172,7 +209,11 @@ class BucketFold(StatefulProcessor):
             return
         if behind:
             after.emissions = [r for r in after.emissions if not is_within(r.origin, behind)]
-            after.behind = {} if has_caught_up(after) else behind
+            after.behind = {} if has_caught_up(after) and not after.asked else behind
+        if applied.asks:
+            request = refolding.request_of(*key, after)
+            value = refolding.request_value(request)
+            yield Row(topic=REFOLD_TOPIC, key=request.key, value=value, headers=None)
         value = snapshot.encode(after, fingerprint)
         self._snapshots.updateValue(key, (value,))
         if not after.behind:
@@ -185,15 +226,54 @@ class BucketFold(StatefulProcessor):
         elif was_deleted:
             self._deleted.removeKey(key)
 
+    def _take_refolded(self, value: bytes) -> Iterator[Row]:
+        try:
+            answer, fold = refolding.read_answer(value)
+            applier, fingerprint = self._appliers[answer.entity]
+        except (ValueError, KeyError):
+            return  # nobody's: what was asked for is still asked for
+        key = answer.entity, answer.id
+        stored = self._snapshots.getValue(key)
+        if not stored or fold != fingerprint:
+            return
+        before = snapshot.decode(bytes(stored[0]))
+        applied = refolding.taken(applier, before, self._held_of(key), answer)
+        if applied is None:
+            return
+        self._hold(key, applied.held)
+        yield from self._changes(applier, fingerprint, key, applied, before.behind, before.deleted)
+        if not applied.asks:
+            done = refolding.request_of(*key, before).key
+            yield Row(topic=REFOLD_TOPIC, key=done, value=None, headers=None)
+
+    def _held_of(self, key: tuple[str, str]) -> list[EventRecord]:
+        stored = self._held.getValue(key)
+        if not stored:
+            return []
+        return [
+            envelope.event_of(Position(*place), fields)
+            for place, fields in orjson.loads(bytes(stored[0]))
+        ]
+
+    def _hold(self, key: tuple[str, str], records: Sequence[EventRecord]) -> None:
+        if records:
+            held = [(list(record.position), envelope.event_fields(record)) for record in records]
+            self._held.updateValue(key, (orjson.dumps(held),))
+        else:
+            self._held.removeKey(key)
+
     def _bury(self, until_ms: int) -> Iterator[Row]:
         """A null for each that was deleted so long ago that nobody sends it again what it knows. By
         the arrival of events, for a fold has no clock."""
         for key, (ended_ms,) in list(self._deleted.iterator()):
             if ended_ms <= until_ms:
                 entity, entity_id = key
-                self._deleted.removeKey(key)
                 stored = self._snapshots.getValue(key)
-                if stored and snapshot.decode(bytes(stored[0])).deleted:
+                found = snapshot.decode(bytes(stored[0])) if stored else None
+                if found is not None and found.asked:
+                    continue  # what it is folded anew for may bring it back
+                self._deleted.removeKey(key)
+                if found is not None and found.deleted:
                     self._snapshots.removeKey(key)
                     topic = self._appliers[entity][0].entity.topic
                     yield Row(topic=topic, key=entity_id.encode(), value=None, headers=None)
@@ -228,10 +308,13 @@ def transform(
     events: DataFrame,
     settings: JobSettings,
     published: GroupedData | None = None,
-    made_anew: frozenset[str] = frozenset(),
+    start: rebuild.Start | None = None,
 ) -> DataFrame:
+    made_anew, starts = (start.made_anew, start.starts) if start else (frozenset(), {})
     return group_by_bucket(events, settings.fold_buckets).transformWithState(
-        BucketFold(settings.flow, settings.id_ring_size, settings.deleted_kept_s, made_anew),
+        BucketFold(
+            settings.flow, settings.id_ring_size, settings.deleted_kept_s, made_anew, starts
+        ),
         arrow_records.OUTGOING_DDL,
         outputMode="update",
         timeMode="none",
@@ -242,10 +325,11 @@ def transform(
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
     start = rebuild.start(settings, flow, say)
     starting = start.offsets if start else None
-    events = read_topics(spark, settings, flow.folded_topics, with_headers=False, starting=starting)
+    refolder.start(settings, flow)
+    events = read_topics(spark, settings, flow.fold_reads, with_headers=False, starting=starting)
     if start is None or not start.snapshots:
         return write_topics(transform(events, settings), settings, STAGE)
     records = read_topics_up_to(spark, settings, start.snapshots)
     published = group_by_bucket(records, settings.fold_buckets)
-    states = transform(events, settings, published, start.made_anew)
+    states = transform(events, settings, published, start)
     return write_topics(states, settings, STAGE)

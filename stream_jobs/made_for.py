@@ -10,7 +10,7 @@ import orjson
 from shared.settings import JobSettings
 
 # of what the state stores hold; raised where an older one could not be read
-_FORMAT = 2
+_FORMAT = 3
 
 Identity = dict[str, Any]
 

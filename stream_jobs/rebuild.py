@@ -9,14 +9,14 @@ place of the old one as soon as it contains what that did.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from shared import snapshot
+from shared import refolding, snapshot
 from shared.applier import entity_fingerprint
 from shared.envelope import EventRecord, event_headers, event_value
 from shared.settings import JobSettings
-from shared.topology import Flow
+from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
 from stream_jobs import made_for
 from stream_jobs.checkpoints import Offsets
 from stream_jobs.enrichment import Outgoing
@@ -38,6 +38,16 @@ class Start(NamedTuple):
     # event topic/partition: where snapshots speak of records that are not there
     made_anew: frozenset[str]
 
+    @property
+    def starts(self) -> dict[str, int]:
+        """Event topic/partition -> the first offset that is read; none: all are."""
+        return {
+            f"{topic}/{partition}": offset
+            for topic, partitions in (self.offsets or {}).items()
+            if topic != REFOLDED_TOPIC
+            for partition, offset in partitions.items()
+        }
+
 
 class Published(NamedTuple):
     """What stands on the state topics."""
@@ -48,6 +58,7 @@ class Published(NamedTuple):
     emissions: list[EventRecord]
     of_another_fold: set[str]  # entities
     none_of: set[str]  # entities
+    asking: dict[tuple[str, str], snapshot.Snapshot]  # by entity and id: for a refold
 
 
 def start(settings: JobSettings, flow: Flow, say: Say) -> Start | None:
@@ -58,7 +69,7 @@ def start(settings: JobSettings, flow: Flow, say: Say) -> Start | None:
     why = made_for.why_not(checkpoint, identity)
     if why is None:
         return None
-    group = GroupOffsets(settings, STAGE, flow.folded_topics)
+    group = GroupOffsets(settings, STAGE, flow.fold_reads)
     try:
         offsets, ranges = group.committed().offsets, group.ranges()
     finally:
@@ -78,9 +89,11 @@ def start(settings: JobSettings, flow: Flow, say: Say) -> Start | None:
         say("rebuilding", said)
         count = publish(settings, _events(flow, published.emissions))
         _log.info("fold published %d emissions again", count)
-    made_for.begin(checkpoint, identity)
     snapshots = published.ends if published.records else {}
-    return Start(None if again else offsets, snapshots, frozenset(made_anew))
+    found = Start(None if again else offsets, snapshots, frozenset(made_anew))
+    publish(settings, _requests(published.asking, found.starts))
+    made_for.begin(checkpoint, identity)
+    return found
 
 
 def _read_published(settings: JobSettings, flow: Flow, why: str, say: Say) -> Published:
@@ -90,6 +103,7 @@ def _read_published(settings: JobSettings, flow: Flow, why: str, say: Say) -> Pu
     emissions: dict[tuple[str, bytes], list[EventRecord]] = {}
     foreign: set[tuple[str, bytes]] = set()
     seen: set[str] = set()
+    asking: dict[tuple[str, str], snapshot.Snapshot] = {}
     positions: dict[str, int] = {}
     count, told_s = 0, time.monotonic()
     topics = WholeTopics(settings.kafka, f"headrace-{STAGE}", entities.keys())
@@ -102,6 +116,8 @@ def _read_published(settings: JobSettings, flow: Flow, why: str, say: Say) -> Pu
             place = position.topic, key or b""
             emissions.pop(place, None)
             foreign.discard(place)
+            whose = entities[position.topic].name, (key or b"").decode(errors="replace")
+            asking.pop(whose, None)
             if value is None:
                 continue
             try:
@@ -115,6 +131,8 @@ def _read_published(settings: JobSettings, flow: Flow, why: str, say: Say) -> Pu
                 emissions[place] = found.emissions
             if fold != folds[position.topic]:
                 foreign.add(place)
+            elif found.asked:
+                asking[whose] = found
     finally:
         topics.close()
     return Published(
@@ -124,7 +142,19 @@ def _read_published(settings: JobSettings, flow: Flow, why: str, say: Say) -> Pu
         emissions=[record for own in emissions.values() for record in own],
         of_another_fold={entities[topic].name for topic, _ in foreign},
         none_of={row.name for topic, row in entities.items() if topic not in seen},
+        asking=asking,
     )
+
+
+def _requests(
+    asking: Mapping[tuple[str, str], snapshot.Snapshot], starts: Mapping[str, int]
+) -> Iterator[Outgoing]:
+    """What these entities got while they were refolded was held in the checkpoint: the refold takes
+    it in, too."""
+    for (entity, entity_id), now in asking.items():
+        refolding.start_from(now, starts)
+        request = refolding.request_of(entity, entity_id, now)
+        yield Outgoing(REFOLD_TOPIC, request.key, refolding.request_value(request), [])
 
 
 def _events(flow: Flow, emissions: list[EventRecord]) -> Iterator[Outgoing]:

@@ -1,6 +1,6 @@
 """Topics from their first record to what was their end when this was asked."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -21,7 +21,14 @@ class KafkaRecord(NamedTuple):
 class WholeTopics:
     """In log order per partition; KafkaException where the broker does not answer."""
 
-    def __init__(self, kafka: KafkaAccess, group: str, topics: Collection[str]) -> None:
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        group: str,
+        topics: Collection[str],
+        only: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
+        """`only`: partitions, each with the last offset of interest."""
         self._consumer = Consumer(
             {
                 **kafka.for_librdkafka(),
@@ -38,11 +45,14 @@ class WholeTopics:
             for topic in topics
             if topic in known
             for partition in known[topic].partitions
+            if only is None or (topic, partition) in only
         ]
         self.ends: dict[str, dict[int, int]] = {}
         self.records = 0  # there may be fewer: of a compacted topic some are gone
         for place in self._places:
             place.offset, end = self._consumer.get_watermark_offsets(place, _TIMEOUT_S)
+            if only is not None:
+                end = max(place.offset, min(end, only[place.topic, place.partition] + 1))
             self.ends.setdefault(place.topic, {})[place.partition] = end
             self.records += end - place.offset
 

@@ -58,6 +58,15 @@ def test_a_trial_says_which_event_it_would_become_and_which_state() -> None:
     assert state.before != state.after
 
 
+def test_a_trial_says_that_what_comes_late_will_be_put_in_its_place() -> None:
+    newer = event_record(18)._replace(origin=ORIGIN._replace(offset=18))
+    older = event_record(20, attempt=1)._replace(origin=ORIGIN._replace(offset=3))
+    for known in (_snapshot(newer), _snapshot(newer, older)):
+        (state,) = _try(_letter(b"{"), FITS, {"state.device.v1": known}).states
+        assert state.detail == "shown as if it came last; fold puts it where it belongs"
+        assert (state.before or {})["count"] + 1 == (state.after or {})["count"]
+
+
 def test_the_event_is_that_which_enrich_would_write() -> None:
     trial = _try(_letter(b"{"), FITS)
     payload = Payload(ORIGIN, b"device-0001", FITS, [(envelope.ID, b"event-17")], ARRIVED_MS, 1)

@@ -85,7 +85,7 @@ def _verb(*arguments: str) -> dict[str, Any]:
     return json.loads(result.output)
 
 
-def test_a_correction_of_master_data_reaches_rows_and_completions_and_is_not_received_anew(
+def test_a_correction_of_master_data_reaches_rows_completions_and_state_and_is_not_received_anew(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_POSTGRES_URL", running.stack.postgres_url)
@@ -123,6 +123,24 @@ def test_a_correction_of_master_data_reaches_rows_and_completions_and_is_not_rec
     running.eventually(lambda: running.rows(stored, ids) == corrected)
     wanted = sorted([*ids, *ids[1:5]])
     running.eventually(lambda: sorted(running.completions_of({*ids})) == wanted)
+
+    def is_folded_anew() -> bool:
+        """And a later event on top of it."""
+        events = running.rows(
+            "SELECT data->'value' FROM headrace.event WHERE entity_id = %s", device
+        )
+        state = running.snapshots().get(device, {"_meta": {}})
+        values = [value for (value,) in events]
+        told = state.get("count"), state.get("min"), state.get("max")
+        return told == (len(values), min(values), max(values)) and "asked" not in state["_meta"]
+
+    running.post(device, b'{"value": 1, "temp_f": 50}')
+    running.eventually(is_folded_anew)
+    state = running.snapshots()[device]
+    assert (state["max"], round(state["value"], 3)) == (pytest.approx(100), 10)
+    query = "SELECT state->'max', version FROM headrace.entity_state WHERE id = %s"
+    told = (state["max"], state["_meta"]["version"])
+    running.eventually(lambda: running.rows(query, device) == [told])
 
     def balance() -> list[int]:
         now = _verb("ledger", "--endpoint", "telemetry")

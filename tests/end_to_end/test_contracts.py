@@ -5,11 +5,13 @@ from typing import Any
 import jsonschema_rs
 import orjson
 import pytest
+from typer.testing import CliRunner
 
+from local_stack import cli
 from local_stack.verbs import credentials
 from shared.flow import FLOW
 from shared.published import Message, messages
-from shared.topology import REPEAT_TOPIC
+from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import LogRecord, read_topic
 
@@ -32,7 +34,17 @@ def is_one(record: LogRecord, message: Message, any_value: bool) -> bool:
     )
 
 
-def test_every_record_of_every_topic_is_as_it_is_published(running: Running) -> None:
+def _correct_all(running: Running, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_POSTGRES_URL", running.stack.postgres_url)
+    monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", running.stack.kafka_bootstrap)
+    times = ["--from", "1d", "--to", "2099-01-01T00:00:00Z"]
+    result = CliRunner().invoke(cli.app, ["reenrich", "--device", device, *times])
+    assert result.exit_code == 0, result.output
+
+
+def test_every_record_of_every_topic_is_as_it_is_published(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device, kafka = "device-0707", running.stack.kafka_bootstrap
     payloads = [b'{"value": 21.5, "room": "lab"}', b'{"value": 95}', b'{"value": "warm"}', b"{"]
     receipts = running.post_all([(device, body) for body in payloads] + [("nobody", b"{}")])
@@ -56,8 +68,12 @@ def test_every_record_of_every_topic_is_as_it_is_published(running: Running) -> 
         topic = FLOW.event_type(name).completion_topic
         running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1)
 
+    _correct_all(running, device, monkeypatch)
+    for topic in (again_topic("enrich"), REFOLD_TOPIC, REFOLDED_TOPIC):
+        running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1)
+
     posted = {endpoint.topic for endpoint in FLOW.endpoints}
-    untouched = posted | set(FLOW.lanes)  # whatever was posted
+    untouched = posted | {again_topic("enrich"), *FLOW.lanes}  # whatever was posted
     seen: set[tuple[str, str]] = set()
     for topic, known in messages(FLOW).items():
         for record in read_topic(kafka, topic):

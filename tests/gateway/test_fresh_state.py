@@ -97,6 +97,15 @@ def test_a_snapshot_of_another_fold_is_shown_as_it_is() -> None:
     )
 
 
+def test_what_is_folded_anew_is_shown_as_it_was() -> None:
+    known = published(event_record(1), event_record(2))
+    correction = event_record(3, id="event-1", revision=1)
+    of_it = "it is being folded anew, for an event came out of turn"
+    assert shown(known, written(correction)) == Shown(known, why_not=of_it)
+    asking = published(event_record(1), event_record(2), correction)
+    assert shown(asking, written(event_record(4))) == Shown(asking, why_not=of_it)
+
+
 def test_the_first_who_asks_waits_for_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     follower = Follower(questions=3)
     follower.tail.put(ID.encode(), written(event_record(1)))

@@ -89,15 +89,34 @@ def test_a_devices_own_repeat_is_known_by_its_id() -> None:
     assert applied.snapshot.state["max"] == 21.5
 
 
-def test_a_retried_event_behind_the_mark_is_folded_once() -> None:
-    retried = event_record(9, id="was-waiting", origin=3, attempt=1)
+def test_a_retried_event_is_folded_once() -> None:
+    retried = event_record(9, id="was-waiting", origin=7, attempt=1)
     before = _apply([event_record(i) for i in (5, 6)])
     applied = APPLIER.apply(
         "device-0001",
         before,
         [retried, retried._replace(position=Position("event.reading.v1", 0, 10))],
     )
-    assert (applied.folded, applied.duplicates) == (1, 1)
+    assert (applied.folded, applied.duplicates, applied.asks) == (1, 1, False)
+
+
+def test_a_retried_event_that_is_older_asks_for_a_refold_and_holds_what_follows() -> None:
+    older = event_record(9, id="was-waiting", origin=3, attempt=1)
+    before = _apply([event_record(i) for i in (5, 6)])
+    version = before.version
+    applied = APPLIER.apply("device-0001", before, [event_record(8), older, event_record(10)])
+    assert applied.snapshot is not None
+    assert (applied.folded, applied.asks, applied.held) == (1, True, [event_record(10)])
+    after = _copy(applied.snapshot)
+    assert (after.asked, after.version) == ({"was-waiting": 0}, version + 1)
+    assert after.positions == {"event.reading.v1/0": 9}
+
+
+def test_a_repeat_of_a_retried_event_asks_for_nothing() -> None:
+    before = _apply([event_record(i) for i in (5, 6)])
+    repeat = event_record(9, id="event-5", origin=5, attempt=1)
+    applied = APPLIER.apply("device-0001", before, [repeat])
+    assert (applied.duplicates, applied.asks) == (1, False)
 
 
 def test_a_late_event_counts_but_neither_overwrites_nor_drives_the_machine() -> None:
@@ -260,13 +279,19 @@ def test_an_event_that_was_parked_is_folded_when_it_is_sent_on_again_and_once() 
     assert applied.snapshot.parked == []
 
 
-def test_a_correction_is_known_of_and_not_folded_on_top_of_what_it_corrects() -> None:
+def test_a_correction_is_asked_for_and_not_folded_on_top_of_what_it_corrects() -> None:
     before = _apply([event_record(0), event_record(1)])
     state, version = before.state, before.version
-    corrections = [event_record(2 + n, id="event-1", value=99.0, revision=n) for n in (2, 1)]
-    after = _copy(_apply(corrections, before))
+    corrections = [event_record(2 + n, id="event-1", value=99.0, revision=n) for n in (1, 2)]
+    applied = APPLIER.apply("device-0001", before, [*corrections, event_record(5)])
+    assert applied.snapshot is not None
+    after = _copy(applied.snapshot)
     assert (after.state, after.version) == (state, version)
-    assert after.corrections == {"event-1": 2}
+    assert after.asked == {"event-1": 2}
+    assert (applied.asks, applied.held) == (True, [event_record(5)])
+    lower = event_record(6, id="event-1", revision=1)
+    more = APPLIER.apply("device-0001", after, [*applied.held, lower])
+    assert (more.snapshot, more.asks, more.held) == (None, False, [event_record(5), lower])
 
 
 @given(st.permutations(range(8)), st.lists(st.floats(-50, 150), min_size=8, max_size=8))

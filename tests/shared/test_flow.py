@@ -44,7 +44,8 @@ def test_every_topic_that_a_job_names_is_made() -> None:
 
 
 def test_every_topic_but_lanes_and_ends_ignites_or_informs_someone() -> None:
-    read = {topic for job in FLOW.jobs() for topic in (*job.ignited_by, *job.looks_up)}
+    jobs = FLOW.jobs()
+    read = {topic for j in jobs for topic in (*j.ignited_by, *j.looks_up, *j.starts_from)}
     ends = ("completion.", "retry.", "dlq.", "repeat.", "job.", "credential.")
     for topic in FLOW.topics():
         assert topic.name in read or topic.name.startswith(ends), topic.name

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from shared import snapshot
+from shared import refolding, snapshot
 from shared.applier import Applier
 from shared.domain import device
 from shared.flow import FLOW
@@ -66,3 +66,18 @@ def test_an_entity_that_is_gone_is_left_out() -> None:
     rehearsal = _rehearsed(NEW, _live(10.0))
     rehearsal.live("device-0001", None)
     assert (rehearsal.entities, list(rehearsal.changes())) == (0, [])
+
+
+def test_an_entity_with_a_correction_is_folded_from_the_whole_of_its_log() -> None:
+    log = [event_record(0, value=10.0), event_record(1, value=90.0)]
+    place = event_record(2).position
+    log.append(log[1]._replace(position=place, revision=1, attempt=1, data=log[0].data))
+    request = refolding.Request("device", "device-0001", {"event.reading.v1/0": 2}, {})
+    live = refolding.refold(Applier(DEVICE, 64, TYPES), request, log).snapshot
+    rehearsal = Rehearsal(Applier(DEVICE, 64, TYPES), READINGS)
+    rehearsal.live("device-0001", live, "old")
+    for take in (rehearsal.event, rehearsal.once_more):
+        for record in [*log, event_record(3, value=95.0)]:
+            take(record)
+    assert rehearsal.asks
+    assert list(rehearsal.changes()) == []

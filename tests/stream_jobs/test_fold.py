@@ -5,8 +5,11 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pytest
 from pyspark.sql import Row
 
+from shared import refolding, snapshot
+from shared.applier import Applier, entity_fingerprint
 from shared.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
@@ -36,11 +39,12 @@ class MapState(dict[Any, Any]):
 class States(MapState):
     def __init__(self) -> None:
         self.deleted = MapState()
+        self.held = MapState()
 
 
 class Handle:
     def __init__(self, states: States) -> None:
-        self._states = {"snapshots": states, "deleted": states.deleted}
+        self._states = {"snapshots": states, "deleted": states.deleted, "held": states.held}
 
     def getMapState(self, name: str, *_schema: str) -> dict[Any, Any]:  # noqa: N802
         return self._states[name]
@@ -204,10 +208,15 @@ def test_an_entity_that_lives_again_is_not_forgotten() -> None:
     assert orjson.loads(row.value)["count"] == 2
 
 
-def _seeded(*parts: list[tuple[int, bytes, bytes | None]], made_anew: str = "") -> States:
+def _seeded(
+    *parts: list[tuple[int, bytes, bytes | None]],
+    made_anew: str = "",
+    starts: dict[str, int] | None = None,
+) -> States:
     """After a start with these records of the state topic: offset, key, value."""
     states = States()
-    processor = BucketFold("shared.flow:FLOW", 64, 3600, frozenset(filter(None, [made_anew])))
+    anew = frozenset(filter(None, [made_anew]))
+    processor = BucketFold("shared.flow:FLOW", 64, 3600, anew, starts)
     processor.init(Handle(states))  # type: ignore[arg-type]
     for part in parts:
         rows = [
@@ -289,3 +298,85 @@ def test_places_in_a_log_that_was_made_anew_are_forgotten_and_ids_are_not() -> N
     states = _seeded(part, made_anew="event.reading.v1/0")
     (row,) = _fold(states, [_written(record) for record in moved])
     assert orjson.loads(row.value)["count"] == 3
+
+
+def _correction(offset: int, of: int, value: float) -> EventRecord:
+    record = event_record(of, value=value)
+    return record._replace(position=Position("event.reading.v1", 0, offset), revision=1, attempt=1)
+
+
+def _answered(request: Row, log: list[EventRecord]) -> tuple[bytes, bytes, EventRecord]:
+    asked = refolding.read_request(request.value)
+    (device,) = FLOW.entities
+    applier = Applier(device, 64, {row.name: row for row in FLOW.event_types})
+    answer = refolding.refold(applier, asked, log)
+    value = refolding.answer_value(answer, entity_fingerprint(device))
+    place = event_record(0)._replace(position=Position("refolded.fold.v1", 0, 0))
+    return asked.id.encode(), value, place
+
+
+def test_a_correction_is_taken_in_by_a_refold_and_what_comes_meanwhile_waits_alone() -> None:
+    states = States()
+    log = [event_record(0, value=30.0), event_record(1, value=90.0), _correction(2, 1, 40.0)]
+    other = event_record(0, entity_id="device-0002")._replace(
+        position=Position("event.reading.v1", 1, 0)
+    )
+    rows = _fold(states, [_written(record) for record in log])
+    (request,) = [row for row in rows if row.topic == "refold.fold.v1"]
+    (state,) = [row for row in rows if row.topic == "state.device.v1"]
+    assert (orjson.loads(state.value)["value"], request.key) == (90.0, b"device:device-0001")
+
+    (others,) = _fold(states, [_written(event_record(3, value=50.0)), _written(other)])
+    assert others.key == b"device-0002"
+    assert list(states.held) == [("device", "device-0001")]
+
+    answer = _answered(request, log)
+    state, done = _fold(states, [answer])
+    assert (done.topic, done.key, done.value) == ("refold.fold.v1", request.key, None)
+    found = orjson.loads(state.value)
+    assert (found["count"], found["value"], found["max"]) == (3, 50.0, 50.0)
+    assert found["_meta"]["version"] == 4
+    assert "asked" not in found["_meta"]
+    assert states.held == {}
+    assert _fold(states, [answer], [_written(log[2])]) == []
+
+
+def test_what_cannot_be_held_any_more_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refolding, "HELD_MAX", 3)
+    states = States()
+    log = [event_record(0), _correction(1, 0, 40.0), *map(event_record, range(2, 6))]
+    rows = _fold(states, [_written(record) for record in log])
+    (request,) = [row for row in rows if row.topic == "refold.fold.v1"]
+    assert refolding.read_request(request.value).positions == {"event.reading.v1/0": 5}
+    assert states.held == {}
+    assert _fold(states, [_written(log[-1])]) == []
+    state, _ = _fold(states, [_answered(request, log)])
+    assert orjson.loads(state.value)["count"] == 5
+
+
+def test_a_refold_of_another_fold_and_what_is_none_change_nothing() -> None:
+    states = States()
+    log = [event_record(0), _correction(1, 0, 40.0)]
+    request = next(
+        row for row in _fold(states, [*map(_written, log)]) if row.topic == "refold.fold.v1"
+    )
+    key, value, place = _answered(request, log)
+    (device,) = FLOW.entities
+    other = value.replace(entity_fingerprint(device).encode(), b"another")
+    before = dict(states)
+    assert _fold(states, [(key, other, place), (key, b"{", place), (key, b"", place)]) == []
+    assert states == before
+
+
+def test_what_was_held_in_a_lost_checkpoint_comes_with_the_refold_that_is_asked_for_anew() -> None:
+    log = [event_record(0), _correction(1, 0, 40.0), event_record(2), event_record(3)]
+    published = [(0, b"device-0001", _published(*log))]
+    states = _seeded(published, starts={"event.reading.v1/0": 4})
+    (stored,) = states["device", "device-0001"]
+    now = snapshot.decode(stored)
+    assert now.positions == {"event.reading.v1/0": 3}
+    request = Row(value=refolding.request_value(refolding.request_of("device", "device-0001", now)))
+    too_old = Row(value=request.value.replace(b":3}", b":1}"))
+    assert _fold(states, [_answered(too_old, log[:2])]) == []
+    state, _ = _fold(states, [_answered(request, log)])
+    assert orjson.loads(state.value)["count"] == 3
