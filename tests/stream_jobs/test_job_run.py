@@ -38,7 +38,7 @@ def _lag_as_usual_tools_see_it(settings: JobSettings) -> int:
     group = ConsumerGroupTopicPartitions("headrace-fold")
     (found,) = admin.list_consumer_group_offsets([group]).values()
     committed = found.result(20).topic_partitions
-    assert len(committed) == settings.partitions * len(DEVICES.flow.folded_topics)
+    assert len(committed) == settings.partitions * len(DEVICES.flow.fold_reads)
     ends = admin.list_offsets(
         {TopicPartition(at.topic, at.partition): OffsetSpec.latest() for at in committed}
     )
