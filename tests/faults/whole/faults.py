@@ -234,8 +234,15 @@ async def _byte_flipped(rig: Rig, chance: random.Random) -> None:
     await _checkpoint_gone("fold", rig, chance)
 
 
+async def _fold_has_begun(rig: Rig) -> None:
+    """Before that it has nothing to lose: Spark's first batch may be an empty one."""
+    commits = rig.state_dir / "checkpoints" / "fold" / "commits"
+    await rig.until(lambda: any(commits.glob("[1-9]*")), "fold begins")
+
+
 async def _state_partitions_changed(rig: Rig, chance: random.Random) -> None:
     """Which Spark keeps for a checkpoint's whole life."""
+    await _fold_has_begun(rig)
     name = "HEADRACE_STATE_PARTITIONS"
     others = {"2", "3", "5"} - {rig.launcher.more.get(name, "2")}
     rig.launcher.more[name] = chance.choice(sorted(others))
@@ -246,6 +253,7 @@ async def _state_partitions_changed(rig: Rig, chance: random.Random) -> None:
 
 async def _fold_changed(rig: Rig, _chance: random.Random) -> None:
     """To another one that gives the same: all events are folded anew."""
+    await _fold_has_begun(rig)
     await rig.hold_spark()
     rig.change_fold()
     await rig.release_spark()
