@@ -7,5 +7,4 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from local_stack.cli import main  # noqa: E402
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 main()

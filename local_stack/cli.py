@@ -1,6 +1,7 @@
 """`./headrace`: its verbs, and how an error of theirs is told."""
 
 import os
+import signal
 import sys
 
 import typer
@@ -57,7 +58,10 @@ app.add_typer(letters.app, name="letters")
 def main() -> None:
     """Errors as one sentence and what to do; HEADRACE_DEBUG=1 shows where they come from."""
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # __main__ had it end the imports
         sys.exit(app(prog_name="headrace", standalone_mode=False))
+    except KeyboardInterrupt:  # before the verb began, or a verb that has nothing to undo
+        sys.exit(128 + signal.SIGINT)
     except StackError as error:
         _end(error, 1, error.what, error.fix)
     except TyperException as error:  # a wrong verb, option or value
