@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from desk.selection import GROUPED_BY, STATUSES, Selection
 from local_stack.errors import StackError
 from local_stack.options import StateDir
 from local_stack.output import Output, OutputOption, say_json, say_rows, table
 from local_stack.printable import printable
 from local_stack.progress import say
 from local_stack.reach import letters_desk
+from local_stack.which_letters import chosen, filtered
 
 if TYPE_CHECKING:
     from desk.desk import Desk
     from desk.redrive_book import Redrive
-    from desk.selection import Selection
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,27 +32,15 @@ _BRIEF = ("id", "cause", "stage", "endpoint", "entity_id", "times", "parked_at",
 _STANDSTILL_S = 15.0
 _LOOK_EVERY_S = 0.5
 
-Cause = Annotated[str | None, typer.Option(help="Of this cause alone.")]
-Stage = Annotated[str | None, typer.Option(help="Of this stage: enrich, fold, persist …")]
-Endpoint = Annotated[str | None, typer.Option(help="That came by this endpoint.")]
-EntityId = Annotated[str | None, typer.Option("--entity", help="Of this device, say.")]
-Since = Annotated[str | None, typer.Option(help="Parked since: 2026-11-21T12:00:00Z.")]
-Until = Annotated[str | None, typer.Option(help="Parked before: 2026-11-21T13:00:00Z.")]
-Ids = Annotated[list[str] | None, typer.Argument(help="Ids of letters.")]
-All = Annotated[bool, typer.Option("--all", help="Whatever is parked.")]
 Changed = Annotated[
     Path | None, typer.Option("--file", help="With the bytes of this file; -: stdin.")
 ]
 
 
 @app.command("list")
+@filtered
 def list_(
-    cause: Cause = None,
-    stage: Stage = None,
-    endpoint: Endpoint = None,
-    entity_id: EntityId = None,
-    since: Since = None,
-    until: Until = None,
+    meant: Selection,
     status: Annotated[
         str, typer.Option(help="parked, redriven, done, discarded or any.")
     ] = "parked",
@@ -68,13 +57,10 @@ def list_(
 
     Example: ./headrace letters list --cause not_json --limit 5
     """
-    from desk.selection import GROUPED_BY, STATUSES
-
     if status not in (*STATUSES, "any"):
         raise StackError(f"there is no status {status!r}", f"one of {', '.join(STATUSES)}, any")
     if by is not None and by not in GROUPED_BY:
         raise StackError(f"letters are not counted by {by!r}", f"one of {', '.join(GROUPED_BY)}")
-    meant = _meant(cause, stage, endpoint, entity_id, since, until)
     meant = meant._replace(status=None if status == "any" else status)
     with letters_desk(state_dir) as desk:
         if by is not None:
@@ -145,15 +131,9 @@ def try_(
 
 
 @app.command()
+@chosen
 def redrive(
-    ids: Ids = None,
-    cause: Cause = None,
-    stage: Stage = None,
-    endpoint: Endpoint = None,
-    entity_id: EntityId = None,
-    since: Since = None,
-    until: Until = None,
-    all_: All = False,
+    meant: Selection,
     file: Changed = None,
     rate: Annotated[float, typer.Option(min=0.1, help="Letters a second at most.")] = 500.0,
     wait: Annotated[bool, typer.Option(help="Until it is done.")] = True,
@@ -164,7 +144,6 @@ def redrive(
 
     Example: ./headrace letters redrive --cause not_json --rate 100
     """
-    meant = _meant(cause, stage, endpoint, entity_id, since, until, ids, all_)
     changed = _bytes(file)
     if changed is not None and len(meant.ids) != 1:
         raise StackError("--file is for one letter", "name its id, and nothing else")
@@ -221,16 +200,10 @@ def resume(number: int, state_dir: StateDir = None) -> None:
 
 
 @app.command()
+@chosen
 def discard(
+    meant: Selection,
     reason: Annotated[str, typer.Option(help="Why; it stands in the audit.")],
-    ids: Ids = None,
-    cause: Cause = None,
-    stage: Stage = None,
-    endpoint: Endpoint = None,
-    entity_id: EntityId = None,
-    since: Since = None,
-    until: Until = None,
-    all_: All = False,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
@@ -238,7 +211,6 @@ def discard(
 
     Example: ./headrace letters discard 5c0d6a1e-… --reason "a test device"
     """
-    meant = _meant(cause, stage, endpoint, entity_id, since, until, ids, all_)
     if not reason.strip():
         raise StackError("a reason is needed", "say it with --reason")
     with letters_desk(state_dir) as desk:
@@ -262,38 +234,6 @@ def audit(
     with letters_desk(state_dir) as desk:
         rows = desk.book.audit(limit)
     say_rows(rows, output, "Nothing was done yet.")
-
-
-def _meant(
-    cause: str | None,
-    stage: str | None,
-    endpoint: str | None,
-    entity_id: str | None,
-    since: str | None,
-    until: str | None,
-    ids: list[str] | None = None,
-    everything: bool | None = None,
-) -> "Selection":
-    from desk.selection import Selection
-    from shared.timestamps import from_rfc3339
-
-    for name, text in (("--since", since), ("--until", until)):
-        try:
-            from_rfc3339(text or "1970-01-01T00:00:00Z")
-        except (ValueError, OverflowError) as error:
-            raise StackError(f"{name} {text}: {error}", "write 2026-11-21T12:00:00Z") from error
-    meant = Selection(
-        ids=tuple(ids or ()),
-        cause=cause,
-        stage=stage,
-        endpoint=endpoint,
-        entity_id=entity_id,
-        since=since,
-        until=until,
-    )
-    if everything is False and meant == Selection():
-        raise StackError("which letters?", "give ids, --cause and so on, or --all")
-    return meant
 
 
 def _change(number: int, status: str, state_dir: Path | None) -> None:
