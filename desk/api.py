@@ -14,6 +14,7 @@ from desk.desk import Desk
 from desk.door import by
 from desk.form import selection_of
 from desk.selection import GROUPED_BY, Selection
+from desk.way_back import Change, always
 from gateway.problems import Problem
 
 OpenDesk = Callable[[], AbstractContextManager[Desk]]
@@ -85,7 +86,7 @@ def api(open_desk: OpenDesk) -> APIRouter:
     @router.post("/letters/{letter_id}/try")
     def try_again(letter_id: str, changed: Changed) -> Response:
         with open_desk() as desk:
-            return _json(desk.try_again(letter_id, changed.base64).told())
+            return _json(desk.try_again(letter_id, _change(changed.base64)).told())
 
     @router.post("/redrives")
     def redrive(request: Request, meant: ToRedrive) -> Response:
@@ -94,7 +95,8 @@ def api(open_desk: OpenDesk) -> APIRouter:
             raise Problem(400, "which_letter", "other bytes are for one letter: give its id alone")
         with open_desk() as desk:
             if selection.ids:
-                return _json(desk.redrive(selection.ids, by(request), meant.base64)._asdict())
+                change = _change(meant.base64)
+                return _json(desk.redrive(selection.ids, by(request), change)._asdict())
             return _json(desk.redrives.begin(selection, meant.per_second, by(request)).told, 202)
 
     @router.get("/redrives")
@@ -126,6 +128,10 @@ def api(open_desk: OpenDesk) -> APIRouter:
 def asked_for(request: Request) -> Selection:
     query = request.query_params
     return selection_of({name: query.getlist(name) for name in query})
+
+
+def _change(given: bytes | None) -> Change | None:
+    return None if given is None else always(given)
 
 
 def grouping(by: str) -> str:

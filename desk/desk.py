@@ -9,7 +9,9 @@ from desk.letter_book import Known, LetterBook, place_of
 from desk.letter_log import LetterLog, Record
 from desk.redrive import Redriver, Sent
 from desk.redrive_book import RedriveBook
+from desk.selection import Selection
 from desk.trial import Snapshots, Trial, try_again
+from desk.way_back import Change
 from gateway.state_view import StateView
 from shared import letters
 from shared.flow import load_flow
@@ -60,22 +62,34 @@ class Desk:
     def bytes_of(self, letter_id: str) -> bytes:
         return self._letter(self._known(letter_id)).value or b""
 
-    def try_again(self, letter_id: str, changed: bytes | None = None) -> Trial:
+    def try_again(self, letter_id: str, change: Change | None = None) -> Trial:
         known = self._known(letter_id)
         letter, attempt = self._letter(known), known.row["attempt"] + 1
         view = StateView(self._settings.state_dir)
         try:
             master, snapshots = _Master(self._settings), snapshots_of(view)
-            return try_again(self._flow, letter, attempt, changed, master, snapshots)
+            return try_again(self._flow, letter, attempt, change, master, snapshots)
         except StaleMasterDataError as stale:
             return Trial("waits", "stale_master_data", str(stale))
         finally:
             view.close()
 
-    def redrive(self, ids: Sequence[str], by: str, changed: bytes | None = None) -> Sent:
+    def redrive(self, ids: Sequence[str], by: str, change: Change | None = None) -> Sent:
+        with self._redriver() as redriver:
+            return redriver.send_now(ids, by, change)
+
+    def redrive_changed(
+        self, selection: Selection, by: str, change: Change, how: str, per_second: float
+    ) -> Iterator[Sent]:
+        """Piece by piece; `how`: for the audit."""
+        with self._redriver() as redriver:
+            yield from redriver.send_changed(selection, by, change, how, per_second)
+
+    @contextmanager
+    def _redriver(self) -> Iterator[Redriver]:
         rows = EventStore(self._settings.postgres_url.get_secret_value())
         try:
-            return Redriver(self._flow, self.book, self._log, rows).send_now(ids, by, changed)
+            yield Redriver(self._flow, self.book, self._log, rows)
         finally:
             rows.close()
 

@@ -164,7 +164,7 @@ class LetterBook:
         )
         return Known(rows[0], [Attempt(*one) for one in attempts]) if rows else None
 
-    def parked(self, selection: Selection, limit: int) -> list[Row]:
+    def parked(self, selection: Selection, limit: int | None = None) -> list[Row]:
         condition, values = selection.where()
         return self.rows(
             f"""SELECT * FROM headrace.letter WHERE {condition} AND status = 'parked'

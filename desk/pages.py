@@ -14,6 +14,7 @@ from desk.door import COOKIE, by, csrf_of, operator, token_of
 from desk.form import Fields, bytes_of, first, form, selection_of
 from desk.html import Html
 from desk.trial import Trial
+from desk.way_back import Change, always
 from gateway.auth.who import Who
 from gateway.problems import Problem
 
@@ -77,13 +78,13 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
     @router.post("/letters/{letter_id}/try")
     def try_again(request: Request, letter_id: str, fields: Form) -> Response:
         with open_desk() as desk:
-            changed = _changed(desk, letter_id, fields)
-            return _letter(request, desk, letter_id, fields, desk.try_again(letter_id, changed))
+            change = _change(desk, letter_id, fields)
+            return _letter(request, desk, letter_id, fields, desk.try_again(letter_id, change))
 
     @router.post("/letters/{letter_id}/redrive")
     def redrive_one(request: Request, letter_id: str, fields: Form) -> Response:
         with open_desk() as desk:
-            sent = desk.redrive([letter_id], by(request), _changed(desk, letter_id, fields))
+            sent = desk.redrive([letter_id], by(request), _change(desk, letter_id, fields))
             said = sent.refusals.get(letter_id, "It is on its way.")
             return _letter(request, desk, letter_id, told=said)
 
@@ -149,11 +150,11 @@ def _letter(
     return _shown(request, "Letter", content, told)
 
 
-def _changed(desk: Desk, letter_id: str, fields: Fields) -> bytes | None:
+def _change(desk: Desk, letter_id: str, fields: Fields) -> Change | None:
     """None where the form still says what the letter does: its own bytes are not to be touched."""
     given, own = bytes_of(fields), desk.bytes_of(letter_id)
     as_typed = own.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return None if given in (own, as_typed) else given
+    return None if given in (own, as_typed) else always(given)
 
 
 def _rate(fields: Fields) -> float:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from desk.letter_book import LetterBook, Row, place_of
 from desk.letter_log import LetterLog, LogAwayError
 from desk.redrive_book import RedriveBook
 from desk.selection import Selection
-from desk.way_back import Message, Refused, Rows, Way, way_back
+from desk.way_back import Change, Message, Refused, Rows, Way, way_back
 from shared import letters
 from shared.flow import load_flow
 from shared.settings import Settings
@@ -40,20 +40,34 @@ class Redriver:
         self._log = log
         self._rows = rows
 
-    def send_now(self, ids: Sequence[str], by: str, changed: bytes | None = None) -> Sent:
-        """A few, and at once. `changed`: the bytes of a single one."""
+    def send_now(self, ids: Sequence[str], by: str, change: Change | None = None) -> Sent:
+        """A few, and at once."""
         selection = Selection(ids=tuple(ids))
         parked = self._book.parked(selection, AT_ONCE_MAX)
-        sent = self.send(parked, changed)
+        sent = self.send(parked, change)
         others = set(ids) - {row["id"] for row in parked}
         why = "it is not parked: there is none, or it was redriven or discarded before"
         if sent.ids:
-            what = "redrive" if changed is None else "redrive changed"
+            what = "redrive" if change is None else "redrive changed"
             self._book.note(by, what, len(sent.ids), Selection(ids=tuple(sent.ids)))
         return Sent(sent.ids, {**sent.refusals, **dict.fromkeys(sorted(others), why)})
 
-    def send(self, rows: Sequence[Row], changed: bytes | None = None) -> Sent:
-        ways, refusals = self._ways(rows, changed)
+    def send_changed(
+        self, selection: Selection, by: str, change: Change, how: str, per_second: float
+    ) -> Iterator[Sent]:
+        """Of what is parked now: what comes back meanwhile is for another time."""
+        rows = self._book.parked(selection)
+        if rows:
+            self._book.note(by, "redrive changed", len(rows), selection, how)
+        while rows:
+            begun_s = time.monotonic()
+            few, rows = _first_few(rows, _at_once(per_second))
+            yield self.send(few, change)
+            if rows:
+                time.sleep(max(0.0, begun_s + len(few) / per_second - time.monotonic()))
+
+    def send(self, rows: Sequence[Row], change: Change | None = None) -> Sent:
+        ways, refusals = self._ways(rows, change)
         tried = self._try_here(ways)
         with judged_errors(), self._book.connection.transaction():
             claimed = self._book.claim([row for row in rows if row["id"] in ways])
@@ -68,7 +82,7 @@ class Redriver:
         return Sent([row["id"] for row in rows if row["id"] in claimed - refusals.keys()], refusals)
 
     def _ways(
-        self, rows: Sequence[Row], changed: bytes | None
+        self, rows: Sequence[Row], change: Change | None
     ) -> tuple[dict[str, Way], dict[str, str]]:
         places = {row["id"]: place_of(row) for row in rows}
         records = self._log.at(places.values())
@@ -80,7 +94,7 @@ class Redriver:
             try:
                 if letter is None or letter.id != row["id"]:
                     raise Refused(f"its bytes are no longer at {places[row['id']]}")
-                ways[row["id"]] = way_back(self._flow, letter, row["attempt"] + 1, changed)
+                ways[row["id"]] = way_back(self._flow, letter, row["attempt"] + 1, change)
             except Refused as refused:
                 refusals[row["id"]] = str(refused)
         return ways, refusals
@@ -147,7 +161,7 @@ def step(redriver: Redriver, redrives: RedriveBook, redrive_id: int, at_once: in
     with redrives.held(redrive_id) as redrive:
         if redrive is None:
             return 0
-        rows = _few(redrives.next_letters(redrive, at_once))
+        rows, _ = _first_few(redrives.next_letters(redrive, at_once), at_once)
         if not rows:
             redrives.note_end(redrive_id)
             return 0
@@ -157,8 +171,8 @@ def step(redriver: Redriver, redrives: RedriveBook, redrive_id: int, at_once: in
         return len(rows)
 
 
-def _few(rows: Sequence[Row]) -> list[Row]:
-    """One, and as many more as fit into memory with it."""
-    sizes = accumulate(row["bytes"] for row in rows)
-    together = [row for row, size in zip(rows, sizes, strict=True) if size <= _AT_ONCE_BYTES_MAX]
-    return together or [*rows[:1]]
+def _first_few(rows: list[Row], at_once: int) -> tuple[list[Row], list[Row]]:
+    """One, and as many more as fit into memory with it; and the others."""
+    sizes = accumulate(row["bytes"] for row in rows[:at_once])
+    count = max(1, sum(size <= _AT_ONCE_BYTES_MAX for size in sizes))
+    return rows[:count], rows[count:]

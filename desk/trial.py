@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from desk.way_back import Message, Refused, Rows, event_of, way_back
+from desk.way_back import Change, Message, Refused, Rows, event_of, way_back
 from shared import envelope, snapshot
 from shared.applier import Applier
 from shared.envelope import EventRecord, Position
@@ -49,12 +49,12 @@ def try_again(
     flow: Flow,
     letter: Letter,
     attempt: int,
-    changed: bytes | None,
+    change: Change | None,
     master: MasterData,
     snapshots: Snapshots,
 ) -> Trial:
     try:
-        way = way_back(flow, letter, attempt, changed)
+        way = way_back(flow, letter, attempt, change)
     except Refused as refused:
         return Trial("refused", detail=str(refused))
     if isinstance(way, Rows):

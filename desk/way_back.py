@@ -35,14 +35,19 @@ class Rows(NamedTuple):
 
 
 Way = Message | Rows
+Change = Callable[[bytes], bytes]  # of a letter's bytes; Refused where it cannot be done
 _Find = Callable[[Flow, Letter, int], Way]
 
 
-def way_back(flow: Flow, letter: Letter, attempt: int, changed: bytes | None = None) -> Way:
-    """`attempt`: the number that this one has; `changed`: instead of the letter's bytes."""
+def always(value: bytes) -> Change:
+    return lambda _: value
+
+
+def way_back(flow: Flow, letter: Letter, attempt: int, change: Change | None = None) -> Way:
+    """`attempt`: the number that this one has."""
     if letter.payload is not None and letter.payload == letter.origin:
-        return _payload(flow, letter, attempt, changed)
-    if changed is not None:
+        return _payload(flow, letter, attempt, change)
+    if change is not None:
         raise Refused(
             "its bytes are an event or a snapshot that others have taken as it is: they cannot be "
             "changed here; mend the code, or send the payload again"
@@ -56,7 +61,7 @@ def way_back(flow: Flow, letter: Letter, attempt: int, changed: bytes | None = N
     return found(flow, letter, attempt)
 
 
-def _payload(flow: Flow, letter: Letter, attempt: int, changed: bytes | None) -> Way:
+def _payload(flow: Flow, letter: Letter, attempt: int, change: Change | None) -> Way:
     if all(letter.origin.topic != endpoint.topic for endpoint in flow.endpoints):
         raise Refused(
             f"the flow has no endpoint for {letter.origin.topic}, so nothing would take it: put "
@@ -68,7 +73,7 @@ def _payload(flow: Flow, letter: Letter, attempt: int, changed: bytes | None) ->
         noted(named, letter.last),
         First(letter.origin, letter.arrived_ms, attempt, _revision(letter)),
     )
-    value = letter.value if changed is None else changed
+    value = letter.value if change is None else change(letter.value or b"")
     if value != letter.value:
         headers = _rewritten(headers, letter.value or b"", value or b"")
     return Message(again_topic("enrich"), letter.key, value, headers)

@@ -1,7 +1,8 @@
 """`./headrace letters`: what was parked, why, and its way back or out."""
 
-import sys
 import time
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from desk.selection import GROUPED_BY, STATUSES, Selection
 from local_stack.errors import StackError
+from local_stack.letter_bytes import File, Through, change
 from local_stack.options import StateDir
 from local_stack.output import Output, OutputOption, say_json, say_rows, table
 from local_stack.printable import printable
@@ -18,6 +20,7 @@ from local_stack.which_letters import chosen, filtered
 
 if TYPE_CHECKING:
     from desk.desk import Desk
+    from desk.redrive import Sent
     from desk.redrive_book import Redrive
 
 app = typer.Typer(
@@ -30,11 +33,8 @@ app = typer.Typer(
 
 _BRIEF = ("id", "cause", "stage", "endpoint", "entity_id", "times", "parked_at", "status")
 _STANDSTILL_S = 15.0
+_REFUSALS_SHOWN_MAX = 20
 _LOOK_EVERY_S = 0.5
-
-Changed = Annotated[
-    Path | None, typer.Option("--file", help="With the bytes of this file; -: stdin.")
-]
 
 
 @app.command("list")
@@ -100,7 +100,8 @@ def show(letter: str, output: OutputOption = Output.TABLE, state_dir: StateDir =
 @app.command("try")
 def try_(
     letter: str,
-    file: Changed = None,
+    file: File = None,
+    through: Through = None,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
@@ -109,7 +110,7 @@ def try_(
     Example: ./headrace letters try 5c0d6a1e-… --file mended.json
     """
     with letters_desk(state_dir) as desk:
-        trial = desk.try_again(letter, _bytes(file)).told()
+        trial = desk.try_again(letter, change(file, through)).told()
     if output is Output.JSON:
         say_json(trial)
         return
@@ -134,7 +135,8 @@ def try_(
 @chosen
 def redrive(
     meant: Selection,
-    file: Changed = None,
+    file: File = None,
+    through: Through = None,
     rate: Annotated[float, typer.Option(min=0.1, help="Letters a second at most.")] = 500.0,
     wait: Annotated[bool, typer.Option(help="Until it is done.")] = True,
     output: OutputOption = Output.TABLE,
@@ -144,17 +146,14 @@ def redrive(
 
     Example: ./headrace letters redrive --cause not_json --rate 100
     """
-    changed = _bytes(file)
-    if changed is not None and len(meant.ids) != 1:
+    changed = change(file, through)
+    if file is not None and len(meant.ids) != 1:
         raise StackError("--file is for one letter", "name its id, and nothing else")
     with letters_desk(state_dir) as desk:
-        if 0 < len(meant.ids) <= 100:
-            sent = desk.redrive(meant.ids, _user(), changed)
-            told: dict[str, Any] = {
-                "sent": len(sent.ids),
-                "refused": len(sent.refusals),
-                "refusals": sent.refusals,
-            }
+        if through is not None and changed is not None:
+            told = _told(desk.redrive_changed(meant, _user(), changed, through, rate))
+        elif 0 < len(meant.ids) <= 100:
+            told = _told([desk.redrive(meant.ids, _user(), changed)])
         else:
             begun = desk.redrives.begin(meant, rate, _user())
             told = (_wait_for(desk, begun) if wait else begun).told
@@ -162,7 +161,7 @@ def redrive(
         say_json(told)
         return
     say(f"{told['sent']} sent on, {told['refused']} refused")
-    for letter, why in told.get("refusals", {}).items():
+    for letter, why in islice(told.get("refusals", {}).items(), _REFUSALS_SHOWN_MAX):
         say(f"  {printable(letter)}: {printable(why)}")
     if told.get("refusal"):
         say(f"  the last refusal: {printable(told['refusal'])}")
@@ -236,6 +235,14 @@ def audit(
     say_rows(rows, output, "Nothing was done yet.")
 
 
+def _told(pieces: Iterable["Sent"]) -> dict[str, Any]:
+    sent, refusals = 0, dict[str, str]()
+    for piece in pieces:
+        sent += len(piece.ids)
+        refusals |= piece.refusals
+    return {"sent": sent, "refused": len(refusals), "refusals": refusals}
+
+
 def _change(number: int, status: str, state_dir: Path | None) -> None:
     with letters_desk(state_dir) as desk:
         changed = desk.redrives.change(number, status, _user())
@@ -262,15 +269,6 @@ def _wait_for(desk: "Desk", redrive: "Redrive") -> "Redrive":
                 "is the desk at work? ./headrace status; it goes on by itself",
             )
     return redrive
-
-
-def _bytes(file: Path | None) -> bytes | None:
-    if file is None:
-        return None
-    try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise StackError(f"{file} cannot be read: {error.strerror}", "name another file") from error
 
 
 def _user() -> str:

@@ -5,6 +5,7 @@ import orjson
 import pytest
 
 from desk.trial import Trial, try_again
+from desk.way_back import always
 from shared import again, envelope, snapshot
 from shared.applier import Applier
 from shared.envelope import Header, Position, event_value, failure_headers
@@ -36,7 +37,8 @@ def _try(
     letter: Letter, changed: bytes | None = None, known: Mapping[str, bytes] | None = None
 ) -> Trial:
     known = known or {}
-    return try_again(FLOW, letter, 1, changed, Master(), lambda topic, _: known.get(topic))
+    change = None if changed is None else always(changed)
+    return try_again(FLOW, letter, 1, change, Master(), lambda topic, _: known.get(topic))
 
 
 def _snapshot(*records: Any) -> bytes:

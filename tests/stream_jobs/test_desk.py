@@ -22,6 +22,7 @@ from desk.letter_book import LetterBook
 from desk.letter_log import LetterLog
 from desk.redrive_book import RedriveBook
 from desk.selection import Selection
+from desk.way_back import always
 from local_stack import cli
 from local_stack.errors import StackError
 from local_stack.stack import Stack
@@ -217,13 +218,31 @@ def test_changed_bytes_go_with_the_sha256_of_both(room: Room) -> None:
     room.park(8, b"{", own=((envelope.PAYLOAD_SHA256, b"0" * 64),))
     room.index()
     posted = str(room.only()["payload_sha256"])
-    room.ann.send_now(room.ids(), "ann", b'{"value": 1}')
+    room.ann.send_now(room.ids(), "ann", always(b'{"value": 1}'))
     ((_, value, headers),) = room.sent()
     told = dict(headers)
     assert value == b'{"value": 1}'
     assert told[envelope.REWRITTEN].decode() == posted
     assert told[envelope.PAYLOAD_SHA256] not in (b"0" * 64, posted.encode())
     assert room.book.audit(1)[0]["what"] == "redrive changed"
+
+
+def test_a_whole_cause_goes_with_what_a_command_makes_of_each(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _run(room, monkeypatch)
+    for offset, value in enumerate((b'{"value": 20,5}', b'{"value": 21,5}', b"odd", b"\xff")):
+        room.park(offset, value)
+    room.park(9, cause="empty")
+    room.index()
+    command = r"sed -E 's/([0-9]),([0-9])/\1.\2/' | grep -a value"
+    told = run("redrive", "--cause", "not_json", "--through", command)
+    assert (told["sent"], told["refused"]) == (2, 2)
+    assert {*told["refusals"].values()} == {"the command ends with 1"}
+    assert {value for _, value, _ in room.sent()} == {b'{"value": 20.5}\n', b'{"value": 21.5}\n'}
+    assert len(room.ids(status="parked")) == 3
+    (noted,) = run("audit")
+    assert (noted["what"], noted["letters"], noted["reason"]) == ("redrive changed", 4, command)
 
 
 def test_two_operators_have_one_effect(room: Room) -> None:
@@ -351,9 +370,8 @@ def test_what_cannot_go_back_is_refused_with_what_can_be_done(room: Room) -> Non
     assert len(room.ids(status="parked")) == 3
 
 
-def test_the_command_line_does_what_the_desk_does(
-    room: Room, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def _run(room: Room, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`./headrace letters …`"""
     monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", room.settings.kafka_bootstrap)
     monkeypatch.setenv("HEADRACE_POSTGRES_URL", room.settings.postgres_url.get_secret_value())
 
@@ -362,6 +380,13 @@ def test_the_command_line_does_what_the_desk_does(
         assert done.exit_code == 0, done.exception
         return orjson.loads(done.stdout)
 
+    return run
+
+
+def test_the_command_line_does_what_the_desk_does(
+    room: Room, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = _run(room, monkeypatch)
     for offset in range(3):
         room.park(offset, cause="empty" if offset == 2 else "not_json")
     room.index()
@@ -377,6 +402,8 @@ def test_the_command_line_does_what_the_desk_does(
     assert run("try", first, "--file", str(mended))["cause"] == "not_an_object"
     assert run("redrive", first, "--file", str(mended))["sent"] == 1
     assert "not parked" in run("redrive", first)["refusals"][first]
+    assert run("try", listed[1]["id"], "--through", "sed 's/{/[]/'")["cause"] == "not_an_object"
+    assert "leaves" in run("try", listed[1]["id"], "--through", "cat")["detail"]
     assert run("discard", "--cause", "not_json", "--reason", "why")["discarded"] == 1
     assert run("redrive", "--all", "--no-wait")["letters"] == 1
     assert [row["what"] for row in run("audit")] == ["redrive", "discard", "redrive changed"]
