@@ -53,7 +53,7 @@ def main() -> int:
 
 async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
-    async with Rig(folder) as rig:
+    async with Rig(folder, options.away_s) as rig:
         await rig.start()
         report = await run(rig, seed, options.events, faults, options.per_s, options.times)
     if report.is_good and not options.folder:
@@ -99,6 +99,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=12)
     parser.add_argument("--per-s", type=float, default=150.0, help="messages a second at most")
     parser.add_argument("--times", type=int, default=1, help="what has a key is sent so often")
+    parser.add_argument("--away-s", type=float, help="how long a server that goes away is away")
     parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")
     parser.add_argument("--at-most", type=int, help="so many seeds now, the others another time")
     parser.add_argument("--only", action="append", help="kinds of fault that have this word")

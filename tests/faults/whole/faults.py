@@ -99,7 +99,7 @@ async def _frozen(find: Find, rig: Rig, chance: random.Random) -> None:
 
 async def _away(name: str, rig: Rig, chance: random.Random) -> None:
     await asyncio.to_thread(chaos.hold, rig.state_dir, name)
-    await asyncio.sleep(chance.uniform(2, 12))
+    await asyncio.sleep(rig.away_s or chance.uniform(2, 12))
     await asyncio.to_thread(chaos.release, rig.state_dir, name)
 
 

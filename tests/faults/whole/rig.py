@@ -31,7 +31,8 @@ class NotWellError(Exception):
 
 
 class Rig:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, away_s: float | None = None) -> None:
+        self.away_s = away_s  # how long a server stays away; None: some seconds, by chance
         self.points = folder / "points"
         self.points.mkdir(parents=True, exist_ok=True)
         self._fold = folder / "fold"
@@ -140,7 +141,7 @@ class Rig:
         if url is None:
             raise psycopg.OperationalError("no stack runs")
         with psycopg.connect(url, connect_timeout=5) as connection:
-            return connection.execute(query.encode(), arguments).fetchall()
+            return connection.execute(query.encode(), arguments or None).fetchall()
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
         began_s = time.monotonic()
