@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from desk import page
+from desk import letter_page, page
 from desk.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.desk import Desk
 from desk.door import COOKIE, by, csrf_of, operator, token_of
@@ -98,7 +98,7 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
                 sent = desk.redrive(chosen.ids, by(request))
             said = f"{len(sent.ids)} sent on, {len(sent.refusals)} refused."
             refusals = [{"letter": id_, "refusal": why} for id_, why in sent.refusals.items()]
-            return _shown(request, "Redrive", [page.refusals(refusals)], said)
+            return _shown(request, "Redrive", page.refusals(refusals), said)
         with open_desk() as desk:
             desk.redrives.begin(chosen, _rate(fields), by(request))
         return RedirectResponse("/redrives", 303)
@@ -146,7 +146,7 @@ def _letter(
     edited = shown.get("text") or shown.get("base64", "")
     if fields is not None:
         written, edited = first(fields, "form"), first(fields, "bytes")
-    content = page.letter(found, edited, written, trial, csrf_of(request))
+    content = letter_page.letter(found, edited, written, trial, csrf_of(request))
     return _shown(request, "Letter", content, told)
 
 

@@ -11,6 +11,7 @@ class Part(StrEnum):
     POSTGRES = "postgres"
     KAFKA = "kafka"
     SPARK = "spark"
+    DESK = "desk"
 
 
 class Direction(StrEnum):

@@ -14,6 +14,9 @@ from local_stack.stack import Stack
 from shared.settings import JobSettings
 from stream_jobs import store
 from tests.kafka_log import eventually
+from tests.stream_jobs.desk_room import desk_log, desk_settings, room
+
+__all__ = ["desk_log", "desk_settings", "room"]  # fixtures
 
 _numbers = count(1)
 

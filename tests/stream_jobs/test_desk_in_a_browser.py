@@ -1,0 +1,129 @@
+"""The desk's pages in a real browser, by the keyboard alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from desk.selection import Selection
+from tests.desk import browser
+from tests.desk.browser import CONTROL, ENTER, SPACE, TAB, Browser
+from tests.gateway.support import serving
+from tests.stream_jobs.desk_room import Room
+
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.skipif(
+        bool(browser.missing()),
+        reason=f"THE PAGES ARE NOT TESTED IN A BROWSER: {browser.missing()} is not on PATH "
+        "(apt-get install chromium chromium-driver)",
+    ),
+]
+CHECKS = (Path(browser.__file__).parent / "checks.js").read_text()
+HOSTILE = "</pre><script>document.title='ran'</script><img src=/x onerror=alert(1)>"
+MENDED = '{"status": "online"}'
+_OUTLINE = """
+    const here = document.activeElement, style = getComputedStyle(here);
+    return [here.outerHTML.slice(0, 80), style.outlineStyle, parseFloat(style.outlineWidth)];
+"""
+
+
+class Visit(NamedTuple):
+    room: Room
+    browser: Browser
+    url: str
+
+    def follow(self, selector: str, text: str, then: str) -> str:
+        self.browser.tab_to(selector, text)
+        self.browser.press(ENTER)
+        return self.browser.until_it_says(then)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def visit(room: Room, chromium: Browser) -> Iterator[Visit]:
+    strange = b'{"status": "%s"}' % HOSTILE.encode()
+    room.park(1, strange, cause="wrong_type", topic="ingest.status.v1")
+    room.park(2, b"\xff\x00<img src=/y>", cause="<b>not_json", key=b"<i>device")
+    for offset in (3, 4):
+        room.park(offset, b"{", cause="empty")
+    room.index()
+    with serving(room.app(), room.gateway_settings()) as served:
+        chromium.look_like()
+        chromium.open(served.url)
+        yield Visit(room, chromium, served.url)
+        asked, complaints = chromium.requested(), chromium.complaints()
+    asked = [url for url in asked if not url.startswith(("chrome:", "data:"))]  # its first tab
+    assert asked
+    assert [url for url in asked if not url.startswith(f"{served.url}/")] == []
+    assert complaints == []
+
+
+def test_letters_are_found_tried_mended_and_given_up_by_the_keyboard(visit: Visit) -> None:
+    room, chromium = visit.room, visit.browser
+    visit.follow("td a", "wrong_type", "All 1 parked letters")
+    said = visit.follow("td a[href^='/letters/']", "", "Its bytes")
+    assert HOSTILE in said
+    assert "00000000  7b 22 73 74" not in said
+    visit.follow("summary", "Hex", "00000000  7b 22 73 74")
+    assert chromium.run("return document.querySelectorAll('script, img').length") == 0
+    assert chromium.run("return document.title") == "Letter · Headrace"
+
+    chromium.tab_to("textarea")
+    chromium.press(CONTROL, "a")
+    chromium.press(MENDED)
+    said = visit.follow("button", "Try", "It would become this event.")
+    assert '"status": "online"' in said
+    assert "device device-0001: changes" in said
+    assert room.sent() == []
+    visit.follow("button", "Redrive with these bytes", "It is on its way.")
+    assert [value for _, value, _ in room.sent()] == [MENDED.encode()]
+
+    visit.follow("nav a", "Letters", "All 3 parked letters")
+    chromium.tab_to("input[name=ids]")
+    chromium.press(SPACE)
+    visit.follow("button", "Redrive the chosen", "1 sent on, 0 refused.")
+    visit.follow("nav a", "Letters", "All 2 parked letters")
+    visit.follow("td a", "<b>not_json", "All 1 parked letters")
+    chromium.tab_to("input[name=reason]")
+    chromium.press("a test device", ENTER)
+    chromium.until_it_says("1 discarded.")
+    visit.follow("nav a", "Letters", "All 1 parked letters")
+    visit.follow("button", "Redrive them all", "running")
+    visit.follow("button", "Stop", "stopped")
+    said = visit.follow("nav a", "Audit", "a test device")
+    assert "redrive changed" in said
+    assert "stop redrive" in said
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
+    chromium, room = visit.browser, visit.room
+    letters = [f"/letters/{id_}" for id_ in room.ids(status="parked")[:2]]
+    room.book.discard(Selection(cause="empty"), "ann", "a test")
+    for width in (1280, 320):
+        chromium.look_like(scheme, width)
+        for path in ("/", *letters, "/redrives", "/audit", "/login", "/?status=any"):
+            chromium.open(f"{visit.url}{path}")
+            assert chromium.run(CHECKS) == [], (path, width)
+
+
+def test_the_focus_is_seen_wherever_it_is(visit: Visit) -> None:
+    visit.browser.open(f"{visit.url}/letters/{visit.room.ids(status='parked')[0]}")
+    seen: list[str] = []
+    while True:
+        visit.browser.press(TAB)
+        here, style, width = visit.browser.run(_OUTLINE)
+        if here.startswith("<body") or here in seen[:1]:
+            break
+        assert style == "solid", here
+        assert width >= 2, here
+        seen.append(here)
+    assert "Skip to content" in seen[0]
+    assert any(here.startswith("<textarea") for here in seen)
