@@ -17,11 +17,13 @@ from shared.flow import load_flow
 from shared.settings import Settings
 from shared.topology import Flow
 from stream_jobs import store
+from stream_jobs.status import StatusReporter
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5
 _AGAIN_AFTER_S = 2.0
 _NEW_PARTITIONS_S = 30.0
+_SAY_EVERY_S = 2.0
 _LOOKED_AT_MAX = 200
 
 
@@ -29,13 +31,15 @@ def run(settings: Settings, stop: threading.Event) -> None:
     """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
     flow = load_flow(settings.flow)
     view = StateView(settings.state_dir)
+    status = StatusReporter(settings, "desk")
     while not stop.is_set():
         try:
             with (
                 store.connect(settings.postgres_url.get_secret_value(), "desk-index") as connection,
                 LetterLog(settings) as log,
             ):
-                follow(flow, log, LetterBook(connection), snapshots_of(view), stop.is_set)
+                book = LetterBook(connection)
+                follow(flow, log, book, snapshots_of(view), status, stop.is_set)
         except (store.StoreAwayError, LogAwayError) as away:
             _log.warning("letters are not indexed now: %s", away)
         except Exception:
@@ -49,14 +53,18 @@ def follow(
     log: LetterLog,
     book: LetterBook,
     snapshots: Snapshots,
+    status: StatusReporter,
     ends: Callable[[], bool],
 ) -> None:
     while not book.take_lead():
         if ends():
             return
         time.sleep(_POLL_S)
-    look_again_s = 0.0
+    look_again_s = say_again_s = 0.0
     while not ends():
+        if time.monotonic() >= say_again_s:
+            status.report("running", letters=book.undecided())
+            say_again_s = time.monotonic() + _SAY_EVERY_S
         if time.monotonic() >= look_again_s:
             log.go_on_from(book.places())
             look_again_s = time.monotonic() + _NEW_PARTITIONS_S

@@ -268,6 +268,18 @@ class LetterBook:
             limit,
         )
 
+    def undecided(self) -> dict[str, Any]:
+        """What waits for an operator, and what is under way."""
+        (found,) = self.rows(
+            """SELECT count(*) FILTER (WHERE status = 'parked') AS parked,
+                      count(*) FILTER (WHERE status = 'redriven') AS redriven,
+                      count(*) FILTER (WHERE status = 'parked' AND times > 1) AS came_back,
+                      extract(epoch FROM now() - min(first_parked)
+                                         FILTER (WHERE status = 'parked'))::float8 AS oldest_s
+               FROM headrace.letter WHERE status IN ('parked', 'redriven')"""
+        )
+        return found
+
     def rows(self, query: str, *values: Any) -> list[Row]:
         with judged_errors(), self.connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(query.encode(), values).fetchall()

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from desk.letter_book import LetterBook
 
+# a letter that came back was redriven as often as it did
+_REDRIVEN = """
+    SELECT stage, sum(times - 1 + (status IN ('redriven', 'done'))::int), sum(times - 1)
+    FROM headrace.letter GROUP BY stage
+"""
 _LETTERS = """
     SELECT status, stage, cause, count(*), count(*) FILTER (WHERE times > 1),
            extract(epoch FROM now() - min(parked_at))::float8
@@ -24,7 +29,7 @@ class DeskMetrics(Collector):
             "headrace_letters", "Dead letters by what became of them", labels=labels
         )
         again = GaugeMetricFamily(
-            "headrace_letters_failed_again", "Of these, those that came back", labels=labels
+            "headrace_letters_came_back", "Of these, those that came back", labels=labels
         )
         oldest = GaugeMetricFamily(
             "headrace_letters_oldest_seconds", "Since the oldest of these was parked", labels=labels
@@ -33,4 +38,13 @@ class DeskMetrics(Collector):
             letters.add_metric(of, count)
             again.add_metric(of, came_back)
             oldest.add_metric(of, age_s)
-        yield from (letters, again, oldest)
+        redriven = CounterMetricFamily(
+            "headrace_letters_redriven", "Letters that were sent on again", labels=("stage",)
+        )
+        failed = CounterMetricFamily(
+            "headrace_letters_failed_again", "Of these, those that came back", labels=("stage",)
+        )
+        for stage, sent, came_back in self._book.values(_REDRIVEN):
+            redriven.add_metric((stage,), sent)
+            failed.add_metric((stage,), came_back)
+        yield from (letters, again, oldest, redriven, failed)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway import ledger_seen
+from gateway import ledger_seen, letters_seen
 from gateway.job_status import JobStatus, SaidBreaker, job_status
 from gateway.probes import KafkaSeen, Seen
 from gateway.spool import SpoolState
@@ -35,6 +35,7 @@ class Observation(NamedTuple):
 
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
     statuses = {job: job_status(seen.job_statuses.get(job.encode()), seen.at_ms) for job in jobs}
+    desk = job_status(seen.job_statuses.get(letters_seen.DESK), seen.at_ms)
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
@@ -45,6 +46,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         "ledger:difference": ledger_seen.check(
             seen.job_statuses.get(ledger_seen.KEEPER), seen.at_ms
         ),
+        "letters:parked": letters_seen.check(desk),
         **{f"job:{job}": _job(status) for job, status in statuses.items()},
         **{
             f"breaker:{job}:{store}": _breaker(breaker)
@@ -52,7 +54,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
             if status is not None
             for store, breaker in status.breakers.items()
         },
-        **{f"lane:{lane}": _lane(lane, seen.kafka) for lane in lanes},
+        **{f"lane:{lane}": _lane(lane, seen.kafka, desk) for lane in lanes},
     }
     time = to_rfc3339(seen.at_ms)
     return {
@@ -151,11 +153,12 @@ def _breaker(breaker: SaidBreaker) -> Check:
     return _check("warn", None, "", f"{breaker.state}{since}: {breaker.reason}")
 
 
-def _lane(lane: str, kafka: KafkaSeen) -> Check:
+def _lane(lane: str, kafka: KafkaSeen, desk: JobStatus | None) -> Check:
     records = kafka.lane_records.get(lane)
     if records is None:
         return _check("warn", None, "records", "not known: the topic or Kafka is away")
-    return _check("warn" if records else "pass", records, "records", "")
+    is_for_the_desk = lane.startswith("dlq.") and letters_seen.counts_them(desk)
+    return _check("warn" if records and not is_for_the_desk else "pass", records, "records", "")
 
 
 def _check(status: str, value: float | None, unit: str, output: str) -> Check:

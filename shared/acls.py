@@ -104,9 +104,10 @@ def _operator(every: list[str]) -> Iterable[Acl]:
 
 
 def _desk(flow: Flow) -> Iterable[Acl]:
-    """What it sends goes through the outbox."""
+    """What it sends on goes through the outbox."""
     parked = [lane for job in flow.jobs() for lane in job.parks_in]
     yield from _on_topics("desk", "READ", [*parked, *map(master_topic, flow.master_tables)])
+    yield from _write("desk", [JOB_STATUS_TOPIC])
     yield from _asks("desk", *_DESK_GROUPS)
 
 

@@ -374,6 +374,7 @@ def _job_status() -> Message:
             at_times={
                 "master_as_of_ms": {"type": ["integer", "null"]},
                 "ledger": {"type": "object", "description": "what became of payloads, and when"},
+                "letters": {"type": "object", "description": "dead letters that are undecided"},
                 "breakers": {
                     "type": "object",
                     "description": "by store: closed, half-open, or open and the job pauses",

@@ -14,6 +14,7 @@ JOBS = ("enrich", "fold", "persist", "relay")
 LANES = ("retry.enrich.v1", "dlq.enrich.v1")
 UP = Seen(True, 1.5)
 DOWN = Seen(False, 2000.0, "does not answer")
+LETTERS = {"parked": 0, "redriven": 2, "came_back": 0, "oldest_s": None}
 LEDGER = {
     "detail": "",
     "ledger": {"as_of_ms": NOW_MS - 1000, "endpoints": {}, "derived": {}, "missing": []},
@@ -92,9 +93,40 @@ def test_old_master_data_is_a_warning(age_s: float, expected: str) -> None:
 
 
 def test_records_in_a_lane_are_a_warning() -> None:
-    document = _report(kafka=KafkaSeen(UP, (), {"retry.enrich.v1": 0, "dlq.enrich.v1": 3}))
+    lanes = KafkaSeen(UP, (), {"retry.enrich.v1": 0, "dlq.enrich.v1": 3})
+    document = _report(kafka=lanes, desk=None)
     (check,) = document["checks"]["lane:dlq.enrich.v1"]
     assert (check["status"], check["observedValue"]) == ("warn", 3)
+
+
+def test_parked_letters_are_a_warning_and_done_ones_in_their_lane_are_none() -> None:
+    lanes = KafkaSeen(UP, (), {"retry.enrich.v1": 0, "dlq.enrich.v1": 3})
+    for parked, came_back, expected, output in (
+        (0, 0, "pass", ""),
+        (3, 0, "warn", "the oldest for 61 s: ./headrace letters list --by cause"),
+        (3, 2, "warn", "the oldest for 61 s, 2 of them came back: ./headrace letters list"),
+    ):
+        letters = {"parked": parked, "came_back": came_back, "redriven": 1, "oldest_s": 61.2}
+        document = _report(kafka=lanes, desk={"state": "running", "letters": letters})
+        (check,) = document["checks"]["letters:parked"]
+        assert (check["status"], check["observedValue"]) == (expected, parked)
+        assert check.get("output", "").startswith(output)
+        assert document["checks"]["lane:dlq.enrich.v1"][0]["status"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("desk", "output"),
+    [
+        (None, "nothing is known of them"),
+        ({"state": "running"}, "nothing is known of them"),
+        ({"state": "running", "letters": LETTERS, "at_ms": NOW_MS - 60_000}, "as of 60 s ago"),
+    ],
+)
+def test_a_desk_that_says_nothing_is_a_warning(desk: Any, output: str) -> None:
+    document = _report(desk=desk)
+    (check,) = document["checks"]["letters:parked"]
+    assert check["status"] == "warn"
+    assert check["output"].startswith(output)
 
 
 def test_missing_topics_are_named() -> None:
@@ -135,8 +167,9 @@ def test_before_the_first_look_health_fails_as_health_json(gateway: Gateway) -> 
 
 
 def _report(**changes: Any) -> dict[str, Any]:
-    statuses = {job: {"state": "running"} for job in JOBS}
-    statuses |= {job: changes.pop(job) for job in JOBS if job in changes}
+    statuses: dict[str, Any] = {job: {"state": "running"} for job in JOBS}
+    statuses["desk"] = {"state": "running", "letters": LETTERS}
+    statuses |= {job: changes.pop(job) for job in [*statuses] if job in changes}
     signs = {
         job.encode(): json.dumps(
             {"at_ms": NOW_MS - 1000, **status} if isinstance(status, dict) else status

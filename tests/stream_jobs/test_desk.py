@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
 from desk import index, redrive
+from desk.metrics import DeskMetrics
 from desk.redrive_book import RedriveBook
 from desk.selection import Selection
 from desk.way_back import always
@@ -180,6 +182,22 @@ def test_what_has_become_a_row_is_done(room: Room) -> None:
     )
     assert room.book.note_stored() == 1
     assert room.only()["status"] == "done"
+
+
+def test_what_is_undecided_is_told(room: Room) -> None:
+    for offset in range(3):
+        room.park(offset)
+    room.index()
+    room.ann.send_now(room.ids(), "ann")
+    room.park(0, attempt=1)
+    room.park(1, attempt=1)
+    room.index()
+    told = room.book.undecided()
+    assert told.pop("oldest_s") >= 0
+    assert told == {"parked": 2, "redriven": 1, "came_back": 2}
+    metrics = generate_latest(DeskMetrics(room.book)).decode()
+    assert 'headrace_letters_redriven_total{stage="enrich"} 3.0' in metrics
+    assert 'headrace_letters_failed_again_total{stage="enrich"} 2.0' in metrics
 
 
 def test_a_discarded_letter_is_counted_as_such_by_the_ledger(room: Room) -> None:
