@@ -106,7 +106,8 @@ def refusals(found: Sequence[Mapping[str, Any]]) -> list[Html]:
 
 
 def redrives(found: Sequence[Redrive], csrf: str) -> list[Html]:
-    columns = ("id", "status", "sent", "letters", "refused", "per_second", "by", "begun_at")
+    counts = ("sent", "letters", "refused", "per_second")
+    columns = ("id", "status", "", *counts, "by", "begun_at", "selection", "last refusal")
 
     def act(one: Redrive) -> Html | None:
         verb = {"running": "stop", "stopped": "resume"}.get(one.status)
@@ -119,8 +120,7 @@ def redrives(found: Sequence[Redrive], csrf: str) -> list[Html]:
         {**one.told, "selection": text(one.selection), "": act(one), "last refusal": one.refusal}
         for one in found
     ]
-    shown = (*columns, "selection", "last refusal", "")
-    return [tag("h2", "Redrives"), table("Redrives", shown, rows)]
+    return [tag("h2", "Redrives"), table("Redrives", columns, rows)]
 
 
 def audit(found: Sequence[Mapping[str, Any]]) -> list[Html]:
