@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from local_stack.class_archives import class_archives
 from local_stack.downloads import fetch_downloads
 from local_stack.errors import StackError
 from local_stack.java import find_java
@@ -26,7 +27,11 @@ CHECKS = {
 
 def run_checks_and_tests(arguments: Sequence[str]) -> int:
     """Zero only if every check and every test passed."""
-    fetch_downloads(find_java())  # here it shows its progress, inside pytest it could not
+    archives = class_archives()  # here it shows its progress, inside pytest it could not
+    if not archives.are_made():
+        say("preparing what Java loads, once ...")
+        archives.make()
+    os.environ.update(archives.spark_submit_opts(os.environ))
     if any(map(_is_elsewhere, arguments)):  # a domain's own tests: no check is about them
         return _pytest("-p", "no:cacheprovider", *arguments)
     failed = [name for name, command in CHECKS.items() if not _passes(name, command)]

@@ -5,7 +5,6 @@ lists in its name appears only when all of it is there and right; later starts n
 """
 
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
@@ -104,7 +103,12 @@ def _run_ivy(java: Java, configurations: list[str], half: Path, ivy_cache: Path,
     """The Ivy cache stays after a failure, so that the next try fetches only what is missing."""
     ivy_cache.mkdir(exist_ok=True)
     log = ivy_cache / "ivy.log"
-    command = [java.command, *_network_options(java, ivy_cache), "-cp", _pyspark_jars()]
+    command = [
+        java.command,
+        *_network_options(java, ivy_cache),
+        "-cp",
+        f"{home_of_pyspark()}/jars/*",
+    ]
     command += [f"-Divy.default.ivy.user.dir={ivy_cache}", "org.apache.ivy.Main"]
     command += ["-cache", str(ivy_cache), "-ivy", str(IVY_FILE), "-confs", *configurations]
     command += ["-types", "jar", "bundle", "-retrieve", str(half / RETRIEVE_PATTERN)]
@@ -141,11 +145,11 @@ def _network_options(java: Java, ivy_cache: Path) -> list[str]:
     return options
 
 
-def _pyspark_jars() -> str:
+def home_of_pyspark() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise StackError("pyspark is not installed", "start with ./headrace")
-    return os.fspath(Path(spec.origin).parent / "jars" / "*")
+    return Path(spec.origin).parent
 
 
 def _amount(ivy_cache: Path, total: int) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FrameType
 
 from local_stack.block import ready_block
+from local_stack.class_archives import make_beside
 from local_stack.preflight import preflight
 from local_stack.progress import say
 from local_stack.settings_check import check_settings, unknown_settings
@@ -26,6 +27,7 @@ def run_in_foreground(state_dir: Path, *, random_ports: bool) -> None:
             say(f"  setting  {unknown}")
         with stack:
             say(ready_block(stack, time.monotonic() - began))
+            make_beside()
             while True:
                 signal.pause()
     except KeyboardInterrupt:

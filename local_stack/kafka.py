@@ -3,7 +3,7 @@
 import base64
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -62,6 +62,7 @@ def prepare_kafka(
     state_dir: Path,
     environment: Mapping[str, str],
     *,
+    archive: Sequence[str] = (),
     port: int,
     controller_port: int,
 ) -> Service:
@@ -71,7 +72,15 @@ def prepare_kafka(
     data.mkdir(parents=True, exist_ok=True)
     settings = folder / "server.properties"
     settings.write_text(properties(data, port, controller_port))
-    run_class = [java.command, *JVM, "-Xmx512m", *LOGGING, "-cp", downloads.broker_class_path]
+    run_class = [
+        java.command,
+        *JVM,
+        *archive,
+        "-Xmx512m",
+        *LOGGING,
+        "-cp",
+        downloads.broker_class_path,
+    ]
     if not (data / "meta.properties").exists():
         command = [*run_class, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
         command += ["-t", _cluster_id(), "-c", str(settings)]

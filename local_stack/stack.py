@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from local_stack import chaos
 from local_stack.addresses import Addresses
+from local_stack.class_archives import ClassArchives
 from local_stack.downloads import Downloads, fetch_downloads
 from local_stack.errors import StackError
 from local_stack.folder_flow import flow_reference, refuse_another_flow
@@ -179,6 +180,7 @@ class Stack:
                 downloads,
                 self.state_dir,
                 self._settings,
+                archive=ClassArchives(java, downloads).options("kafka"),
                 port=self.ports["kafka"],
                 controller_port=self.ports["controller"],
             )
@@ -237,6 +239,7 @@ class Stack:
         return {
             "HEADRACE_GATEWAY_HOST": "127.0.0.1",
             **self._settings,
+            **ClassArchives(java, downloads).spark_submit_opts(self._settings),
             "HEADRACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
             **({"HEADRACE_POSTGRES_URL": url} if (url := self._addresses.postgres_url) else {}),
             "HEADRACE_STATE_DIR": str(self.state_dir),

@@ -10,4 +10,6 @@ settings.load_profile("patient")
 
 # a JVM of Spark's lives here for seconds: what it compiled for a long life, nobody would use
 for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ[name] = (
+        f"{os.environ.get(name, '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC".strip()
+    )
