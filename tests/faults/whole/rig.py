@@ -11,9 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import httpx
 import psycopg
 
 from local_stack import chaos
+from local_stack.errors import StackError
+from local_stack.ledger import from_database
 from local_stack.logs import log_path
 from local_stack.ports import free_port
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
@@ -136,6 +139,19 @@ class Rig:
             return bool(self.rows("SELECT 1 FROM headrace.event WHERE event_id = %s", event_id))
         return False
 
+    def is_drained(self) -> bool:
+        """By the product's own word: no job has anything left, and each payload has its end."""
+        with contextlib.suppress(httpx.HTTPError, StackError):
+            checks = httpx.get(f"{self.launcher.gateway_url}/health", timeout=10).json()["checks"]
+            lags = [
+                c[0].get("lag_records") for name, c in checks.items() if name.startswith("job:")
+            ]
+            now_ms = time.time_ns() // 1_000_000
+            return (
+                not any(lags) and not from_database(None, None, now_ms, self.state_dir)["in_flight"]
+            )
+        return False
+
     def rows(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
         url = self.launcher.status()["postgres_url"]
         if url is None:
@@ -143,11 +159,13 @@ class Rig:
         with psycopg.connect(url, connect_timeout=5) as connection:
             return connection.execute(query.encode(), arguments or None).fetchall()
 
-    async def until(self, holds: Callable[[], object], what: str) -> None:
+    async def until(
+        self, holds: Callable[[], object], what: str, within_s: float = _WELL_WITHIN_S
+    ) -> None:
         began_s = time.monotonic()
         while not await asyncio.to_thread(holds):
-            if time.monotonic() - began_s > _WELL_WITHIN_S:
-                raise NotWellError(f"not within {_WELL_WITHIN_S:.0f} s: {what}")
+            if time.monotonic() - began_s > within_s:
+                raise NotWellError(f"not within {within_s:.0f} s: {what}")
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
