@@ -7,6 +7,7 @@ measures the command measures the gateway or the jobs, and its SIGTERM reaches t
 import os
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,7 +47,8 @@ def pipeline() -> NoReturn:
     )
     os.environ.update(job_environment())
     settings = _ensure_topics()
-    _publish_areas(settings, Path(_given("AREAS")))
+    lines = Path(_given("AREAS")).read_text().splitlines()
+    publish_areas(settings, [line.split(",", 1) for line in lines])
     _become("stream_jobs", "enrich", "fold")
 
 
@@ -68,14 +70,12 @@ def _ensure_topics() -> Settings:
     return settings
 
 
-def _publish_areas(settings: Settings, areas: Path) -> None:
+def publish_areas(settings: Settings, areas: Iterable[Sequence[str]]) -> None:
     """As the relay would: rows by their key, then the word that they are all there."""
     topic = master_topic("device")
     rows = [
         OutboxRow(seq, topic, device.encode(), orjson.dumps({"area": area}), [])
-        for seq, (device, area) in enumerate(
-            line.split(",", 1) for line in areas.read_text().splitlines()
-        )
+        for seq, (device, area) in enumerate(areas)
     ]
     beat = orjson.dumps({"as_of_ms": time.time_ns() // 1_000_000})
     rows.append(OutboxRow(len(rows), topic, RELAY_HEARTBEAT_KEY.encode(), beat, []))

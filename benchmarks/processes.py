@@ -34,6 +34,24 @@ def cpu_s(pid: int) -> float:
     return ticks / _TICKS_PER_S
 
 
+def threads_cpu_s(pid: int) -> dict[tuple[int, int, str], float]:
+    """Of the live tree, by process, thread and the thread's name. What a process has used beyond
+    its live threads, those that have ended included, stands under thread 0."""
+    found: dict[tuple[int, int, str], float] = {}
+    for member in tree(pid):
+        live_s = 0.0
+        with suppress(OSError):
+            for task in Path(f"/proc/{member}/task").iterdir():
+                with suppress(OSError):
+                    head, rest = (task / "stat").read_text().rsplit(")", 1)
+                    used_s = sum(map(int, rest.split()[11:13])) / _TICKS_PER_S
+                    found[member, int(task.name), head.split("(", 1)[1]] = used_s
+                    live_s += used_s
+            all_s = sum(map(int, _stat(member)[11:13])) / _TICKS_PER_S
+            found[member, 0, "ended"] = max(all_s - live_s, 0.0)
+    return found
+
+
 def rss_mib(pid: int) -> float:
     """Peak resident memory, summed over the live tree."""
     kib = 0
