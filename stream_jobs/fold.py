@@ -32,6 +32,7 @@ from shared.topology import (
 from stream_jobs import arrow_records, rebuild, refolder
 from stream_jobs.kafka_io import read_topics, read_topics_up_to, write_topics
 from stream_jobs.lease import check_lease
+from stream_jobs.many_states import AT_ONCE, Key, ManyStates
 from stream_jobs.packing import group_by_bucket, unpack
 from stream_jobs.rebuild import STAGE
 from stream_jobs.status import Say
@@ -57,7 +58,8 @@ class BucketFold(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         key = "entity string, id string"
-        self._snapshots = handle.getMapState("snapshots", key, "snapshot binary")
+        self._snapshots = ManyStates(handle.getMapState("snapshots", key, "snapshot binary"))
+        self._unsaved: dict[Key, bytes] = {}
         # of what is deleted, when that was: so that nobody has to look for it among all others
         self._deleted = handle.getMapState("deleted", key, "ended_ms long")
         # what came for an entity while it is folded anew elsewhere
@@ -109,6 +111,9 @@ class BucketFold(StatefulProcessor):
             if offset >= self._seeded.setdefault(key, offset):
                 self._seeded[key] = offset
                 self._seed(key, value)
+            if len(self._unsaved) == AT_ONCE:
+                self._save()
+        self._save()
 
     def _seed(self, key: tuple[str, str], value: bytes | None) -> None:
         applier, fingerprint = self._appliers[key[0]]
@@ -117,7 +122,8 @@ class BucketFold(StatefulProcessor):
         except (ValueError, KeyError, TypeError):
             return  # nobody's snapshot
         if found is None:
-            self._snapshots.removeKey(key)
+            self._unsaved.pop(key, None)
+            self._snapshots.remove(key)
             self._deleted.removeKey(key)
             return
         published, fold = found
@@ -126,7 +132,7 @@ class BucketFold(StatefulProcessor):
         if fold != fingerprint:
             published = folded_anew(applier.entity, key[1], published, self._logs[key[0]])
         refolding.start_from(published, self._starts)
-        self._snapshots.updateValue(key, (snapshot.encode(published, fingerprint),))
+        self._unsaved[key] = snapshot.encode(published, fingerprint)
         if published.deleted and published.ended_ms is not None:
             self._deleted.updateValue(key, (published.ended_ms,))
 
@@ -159,24 +165,37 @@ class BucketFold(StatefulProcessor):
                     arrived_ms = max(arrived_ms, record.arrived_ms)
         for _, value in sorted(answers):
             yield from self._take_refolded(value)
-        for entity_id, unordered in records.items():
-            yield from self._fold(entity_id, sorted(unordered))
+        work = list(self._by_entity(records))
+        for begin in range(0, len(work), AT_ONCE):
+            yield from self._fold(work[begin : begin + AT_ONCE])
         yield from self._bury(until_ms=arrived_ms - self._deleted_kept_ms)
 
-    def _fold(self, entity_id: str, records: list[EventRecord]) -> Iterator[Row]:
-        by_entity: dict[str, list[EventRecord]] = defaultdict(list)
-        for record in records:
-            for entity in self._folded_by[record.type]:
-                by_entity[entity].append(record)
-        for entity, own in by_entity.items():
-            yield from self._fold_entity(*self._appliers[entity], entity_id, own)
+    def _by_entity(
+        self, records: Mapping[str, list[EventRecord]]
+    ) -> Iterator[tuple[tuple[str, str], list[EventRecord]]]:
+        for entity_id, unordered in records.items():
+            by_entity: dict[str, list[EventRecord]] = defaultdict(list)
+            for record in sorted(unordered):
+                for entity in self._folded_by[record.type]:
+                    by_entity[entity].append(record)
+            for entity, own in by_entity.items():
+                yield (entity, entity_id), own
+
+    def _fold(self, work: Sequence[tuple[tuple[str, str], list[EventRecord]]]) -> Iterator[Row]:
+        stored = self._snapshots.get([key for key, _ in work])
+        for (key, records), raw in zip(work, stored, strict=True):
+            yield from self._fold_entity(key, raw, records)
+        self._save()
+
+    def _save(self) -> None:
+        self._snapshots.put(self._unsaved)
+        self._unsaved.clear()
 
     def _fold_entity(
-        self, applier: Applier, fingerprint: str, entity_id: str, records: list[EventRecord]
+        self, key: tuple[str, str], stored: bytes | None, records: list[EventRecord]
     ) -> Iterator[Row]:
-        key = (applier.entity.name, entity_id)
-        stored = self._snapshots.getValue(key)
-        before = snapshot.decode(bytes(stored[0])) if stored else None
+        (applier, fingerprint), entity_id = self._appliers[key[0]], key[1]
+        before = snapshot.decode(stored) if stored else None
         was_deleted = before is not None and before.deleted
         behind = before.behind if before is not None else {}
         held = self._held_of(key) if before is not None and before.asked else []
@@ -213,11 +232,11 @@ class BucketFold(StatefulProcessor):
         if applied.asks:
             request = refolding.request_of(*key, after)
             value = refolding.request_value(request)
-            yield Row(topic=REFOLD_TOPIC, key=request.key, value=value, headers=None)
+            yield _row(REFOLD_TOPIC, request.key, value)
         value = snapshot.encode(after, fingerprint)
-        self._snapshots.updateValue(key, (value,))
+        self._unsaved[key] = value
         if not after.behind:
-            yield Row(topic=applier.entity.topic, key=entity_id.encode(), value=value, headers=None)
+            yield _row(applier.entity.topic, entity_id.encode(), value)
         for record in applied.emitted:
             if not is_within(record.origin, behind):
                 yield self._event_row(record)
@@ -233,18 +252,19 @@ class BucketFold(StatefulProcessor):
         except (ValueError, KeyError):
             return  # nobody's: what was asked for is still asked for
         key = answer.entity, answer.id
-        stored = self._snapshots.getValue(key)
+        (stored,) = self._snapshots.get([key])
         if not stored or fold != fingerprint:
             return
-        before = snapshot.decode(bytes(stored[0]))
+        before = snapshot.decode(stored)
         applied = refolding.taken(applier, before, self._held_of(key), answer)
         if applied is None:
             return
         self._hold(key, applied.held)
         yield from self._changes(applier, fingerprint, key, applied, before.behind, before.deleted)
+        self._save()
         if not applied.asks:
             done = refolding.request_of(*key, before).key
-            yield Row(topic=REFOLD_TOPIC, key=done, value=None, headers=None)
+            yield _row(REFOLD_TOPIC, done, None)
 
     def _held_of(self, key: tuple[str, str]) -> list[EventRecord]:
         stored = self._held.getValue(key)
@@ -268,40 +288,49 @@ class BucketFold(StatefulProcessor):
         for key, (ended_ms,) in list(self._deleted.iterator()):
             if ended_ms <= until_ms:
                 entity, entity_id = key
-                stored = self._snapshots.getValue(key)
-                found = snapshot.decode(bytes(stored[0])) if stored else None
+                (stored,) = self._snapshots.get([key])
+                found = snapshot.decode(stored) if stored else None
                 if found is not None and found.asked:
                     continue  # what it is folded anew for may bring it back
                 self._deleted.removeKey(key)
                 if found is not None and found.deleted:
-                    self._snapshots.removeKey(key)
+                    self._snapshots.remove(key)
                     topic = self._appliers[entity][0].entity.topic
-                    yield Row(topic=topic, key=entity_id.encode(), value=None, headers=None)
+                    yield _row(topic, entity_id.encode(), None)
 
     def _event_row(self, record: EventRecord) -> Row:
-        return Row(
-            topic=self._topic_by_type[record.type],
-            key=record.entity_id.encode(),
-            value=envelope.event_value(record),
-            headers=_headers(envelope.event_headers(record)),
+        return _row(
+            self._topic_by_type[record.type],
+            record.entity_id.encode(),
+            envelope.event_value(record),
+            envelope.event_headers(record),
         )
 
 
-def _headers(headers: list[Header]) -> list[Row]:
-    return [Row(key=name, value=text) for name, text in headers]
+class _Outgoing(Row):
+    """Spark's row would spend more on its names than the way to Arrow costs."""
+
+    __fields__ = ("topic", "key", "value", "headers")
+
+    def asDict(self, _recursive: bool = False) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return dict(zip(self.__fields__, self, strict=True))
+
+
+def _row(topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> Row:
+    told = [{"key": name, "value": text} for name, text in headers] or None
+    return tuple.__new__(_Outgoing, (topic, key, value, told))
 
 
 def _repeats_row(entity_id: str, origins: list[Position]) -> Row:
     value = ledger.repeats_value(origins)
-    return Row(topic=REPEAT_TOPIC, key=entity_id.encode(), value=value, headers=None)
+    return _row(REPEAT_TOPIC, entity_id.encode(), value)
 
 
 def _dead_letter(
     position: Position, key: bytes | None, value: bytes, reason: str, detail: str
 ) -> Row:
     failure = envelope.failure_headers((), STAGE, position, reason, detail)
-    topic = dead_letter_topic(STAGE)
-    return Row(topic=topic, key=key, value=value, headers=_headers(failure))
+    return _row(dead_letter_topic(STAGE), key, value, failure)
 
 
 def transform(

@@ -130,7 +130,7 @@ def test_what_is_no_event_of_its_topic_and_key_is_parked_and_the_rest_folded() -
         ],
     )
     parked = {
-        row.value: next(h.value for h in row.headers if h.key == "ce_reason")
+        row.value: next(h["value"] for h in row.headers if h["key"] == "ce_reason")
         for row in rows
         if row.topic == "dlq.fold.v1"
     }
@@ -161,7 +161,7 @@ def test_what_the_ring_knows_is_told_by_its_place_in_the_ingest_log() -> None:
 
 def test_what_a_change_emits_stands_in_its_topic_with_the_usual_envelope() -> None:
     _, alarm = _fold(States(), [_written(event_record(3, value=90.0))])
-    headers = [(header.key, header.value) for header in alarm.headers]
+    headers = [(header["key"], header["value"]) for header in alarm.headers]
     record = LogRecord(Position(alarm.topic, 0, 0), alarm.key, alarm.value, headers)
     row = RowMaker.of(FLOW).make(record)
     assert isinstance(row, EventRow)
