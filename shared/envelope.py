@@ -75,7 +75,10 @@ class EventRecord(NamedTuple):
 
 def find(headers: Iterable[Header], name: str) -> bytes | None:
     """The first value of that name."""
-    return next((value for key, value in headers if key == name), None)
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
 
 
 def text(headers: Iterable[Header], name: str) -> str | None:

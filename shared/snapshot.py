@@ -3,7 +3,7 @@
 As bytes it is one JSON object: the state's own fields at the top level, beside them `_meta`.
 """
 
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -60,11 +60,15 @@ class Snapshot:
 
 
 def id_digest(event_id: str) -> str:
-    return b64encode(blake2b(event_id.encode(), digest_size=_DIGEST_BYTES).digest()).decode()
+    digest = blake2b(event_id.encode(), digest_size=_DIGEST_BYTES).digest()
+    return b2a_base64(digest, newline=False).decode()
 
 
 def rings_hold(rings: Mapping[str, str], digest: str) -> bool:
-    return any(ring_holds(ring, digest) for ring in rings.values())
+    for ring in rings.values():  # noqa: SIM110 - for each event, and a generator costs more
+        if ring_holds(ring, digest):
+            return True
+    return False
 
 
 def ring_holds(ring: str, digest: str) -> bool:

@@ -15,10 +15,13 @@ def is_time_ms(value: object) -> bool:
     return type(value) is int and _FIRST_MS <= value <= _LAST_MS
 
 
-@lru_cache(256)  # many records are of the same millisecond, and this is not quick
 def to_rfc3339(time_ms: int) -> str:
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{_second(time_ms // 1000)}.{time_ms % 1000:03}Z"
+
+
+@lru_cache(256)  # many records are of the same second, and this is not quick
+def _second(time_s: int) -> str:
+    return (_EPOCH + timedelta(seconds=time_s)).replace(tzinfo=None).isoformat()
 
 
 def from_rfc3339(text: str) -> int:

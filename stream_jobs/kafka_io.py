@@ -64,6 +64,8 @@ def write_topics(frame: DataFrame, settings: JobSettings, job: str) -> DataStrea
         .option("kafka.enable.idempotence", True)
         .option("kafka.compression.type", settings.compression)
         .option("kafka.batch.size", 256 * 1024)
+        # full batches; the end of a task waits for none
+        .option("kafka.linger.ms", 20)
         .option("kafka.max.request.size", RECORD_BYTES_MAX)
         .option("includeHeaders", True)
         .option("checkpointLocation", str(settings.checkpoints / job))

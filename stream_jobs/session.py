@@ -24,6 +24,7 @@ _ALWAYS = {
     ),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
+    "spark.python.daemon.module": "stream_jobs.worker_daemon",
     "spark.scheduler.mode": "FAIR",  # one job's backlog must not starve the others
     f"{_STREAMING}.stopTimeout": "20s",  # the default waits for ever
     f"{_STATE}.providerClass": (
@@ -32,6 +33,8 @@ _ALWAYS = {
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
     f"{_STATE}.rocksdb.maxMemoryUsageMB": "256",
+    # nobody asks how many keys there are, and to know it costs a read before each write
+    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE}.checkpointFormatVersion": "2",
     f"{_STATE}.rowChecksum.enabled": "true",
     # on a local disk Spark would fork a chmod for every checkpoint file: 60 to 300 ms a batch
