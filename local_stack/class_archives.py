@@ -22,7 +22,7 @@ from local_stack.paths import CHECKOUT, cache_dir
 from local_stack.processes import tied_to_this_process
 
 LISTS = CHECKOUT / "jars" / "classes"
-_MADE_WITHIN_S = 300.0
+_MADE_WITHIN_S = 900.0  # it is the most patient of all processes
 
 
 class ClassArchives:
@@ -48,14 +48,21 @@ class ClassArchives:
         return {"SPARK_SUBMIT_OPTS": " ".join(options)} if options else {}
 
     def are_made(self) -> bool:
-        return all(self._archive(name).exists() for name in self._commands())
+        return all(self._is_made(name) for name in self._commands())
 
     def make(self) -> None:
         with only_one_at_a_time(cache_dir() / "classes.lock", "the class archives"):
             self._folder.mkdir(parents=True, exist_ok=True)
             for name, command in self._commands().items():
-                if not self._archive(name).exists():
+                if not self._is_made(name):
                     self._make(name, command)
+
+    def _is_made(self, name: str) -> bool:
+        """Or cannot be, with this Java: it is not tried at every start."""
+        return self._archive(name).exists() or self._refusal(name).exists()
+
+    def _refusal(self, name: str) -> Path:
+        return self._folder / f"{name}.refused"
 
     def _archive(self, name: str) -> Path:
         return self._folder / f"{name}.jsa"
@@ -83,13 +90,14 @@ class ClassArchives:
                 tied_to_this_process(command, wrapper=["nice", "-n", "19"]),
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                capture_output=True,
                 timeout=_MADE_WITHIN_S,
                 check=False,
             )
             if made.returncode == 0 and half.exists():
                 half.rename(self._archive(name))
+            else:
+                self._refusal(name).write_bytes(made.stdout + made.stderr)
 
 
 def class_archives() -> ClassArchives:

@@ -8,7 +8,7 @@ import pytest
 
 from local_stack.class_archives import ClassArchives, class_archives
 from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
+from local_stack.java import Java, find_java
 
 pytestmark = pytest.mark.stack
 
@@ -43,6 +43,24 @@ def test_where_none_is_made_java_gets_no_option(
     assert archives.spark_submit_opts({"SPARK_SUBMIT_OPTS": "-Da=b"}) == {
         "SPARK_SUBMIT_OPTS": "-Da=b"
     }
+
+
+def test_a_java_that_makes_none_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text('#!/bin/sh\necho "$@" >> "$0.asked"\necho no such option\nexit 1\n')
+    java.chmod(0o755)
+    downloads = fetch_downloads(find_java())
+    monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path))
+    archives = ClassArchives(Java(tmp_path, "17"), downloads)
+    for _ in range(2):
+        archives.make()
+    assert archives.are_made()
+    assert archives.options("spark") == []
+    asked = (tmp_path / "bin" / "java.asked").read_text()
+    assert len(asked.splitlines()) == 2, "once for Kafka, once for Spark"
 
 
 def _output(command: list[str], environment: dict[str, str]) -> str:
