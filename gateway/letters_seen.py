@@ -20,8 +20,6 @@ def check(desk: JobStatus | None) -> dict[str, Any]:
         told.append(f"the oldest for {oldest_s} s{again}: ./headrace letters list --by cause")
     if desk.is_silent:
         told.append(f"as of {desk.silent_ms // 1000} s ago")
-    if desk.state != "running":
-        told.append(f"{desk.state}: {desk.detail}")
     return {
         "status": "warn" if told else "pass",
         "observedValue": parked,
