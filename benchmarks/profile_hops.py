@@ -213,6 +213,9 @@ def profile(job: Job, arguments: argparse.Namespace) -> Profile:
         samples[thread][hop] += 1
         if hop == hops.OTHER:
             unnamed[f"JVM {' < '.join(frames[:4])}"] += 1
+    live = {thread for _, thread, _ in after.cpu_s}
+    for thread in [ended for ended in samples if ended not in live]:
+        samples[0] += samples[thread]  # as the kernel has it of threads that have ended
     jvm: Counter[str] = Counter()
     for (pid, thread, name), used_s in after.since(before).items():
         if pid != jvm_pid:
