@@ -128,7 +128,7 @@ class Job:
     def __init__(
         self, name: str, settings: JobSettings, folder: Path, conf: dict[str, str]
     ) -> None:
-        self.name, self._folder = name, folder
+        self.name, self.folder = name, folder
         self._java_bin = find_java().home / "bin"
         (folder / "samples").mkdir(parents=True)
         self._log = (folder / "log").open("wb")
@@ -149,7 +149,7 @@ class Job:
         )
 
     def batches(self) -> list[dict[str, Any]]:
-        file = self._folder / "progress"
+        file = self.folder / "progress"
         return [json.loads(line) for line in file.open()] if file.exists() else []
 
     def seen(self) -> Seen:
@@ -167,7 +167,7 @@ class Job:
 
     def recorded(self) -> Iterator[tuple[int, list[str]]]:
         """Thread, frames from within."""
-        file = self._folder / "hops.jfr"
+        file = self.folder / "hops.jfr"
         self._jcmd("JFR.stop", "name=hops", f"filename={file}")
         kinds = "jdk.ExecutionSample,jdk.NativeMethodSample"
         command = [self._java_bin / "jfr", "print", "--json", "--stack-depth", "60"]
@@ -237,7 +237,7 @@ def _python(
     job: Job, before: Seen, after: Seen, jvm_pid: int, unnamed: Counter[str]
 ) -> Counter[str]:
     samples: dict[int, Counter[str]] = defaultdict(Counter)
-    folder = job._folder / "samples"
+    folder = job.folder / "samples"
     time.sleep(1.1)  # a worker writes down its seconds when they are over
     for pid, count, frames in hops.python_samples(folder, before.at_s, after.at_s):
         hop = hops.hop_of(frames, hops.PYTHON)
@@ -259,7 +259,7 @@ def _wait_until(job: Job, fits: Any, deadline_s: float) -> list[dict[str, Any]]:
         if fits(sum(batch["numInputRows"] for batch in batches)):
             return batches
         if job.process.poll() is not None or time.time() > deadline_s:
-            sys.exit(f"{job.name} did not finish, see {job._folder / 'log'}")
+            sys.exit(f"{job.name} did not finish, see {job.folder / 'log'}")
         time.sleep(0.05)
 
 

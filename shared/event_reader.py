@@ -42,7 +42,11 @@ class EventReader:
             # its completion would go to a topic that nobody declared
             raise NoEvent("wrong_type", f"{record.type!r} on the topic of {event_type.name!r}")
         if record.shape == event_type.shape:
-            if value.count(b"{") + value.count(b"[") <= _WRITABLE_LEVELS:
+            # each bracket is closed, too, so a short one has not so many
+            if (
+                len(value) <= 2 * _WRITABLE_LEVELS
+                or value.count(b"{") + value.count(b"[") <= _WRITABLE_LEVELS
+            ):
                 return record
         else:
             record = _lifted(event_type, record)
