@@ -27,6 +27,8 @@ JVM = (
                           "UnsafeExternalSorter", "ShuffleExchange", "spark.storage",
                           "UnsafeRowSerializer", "ShuffledRowRDD", "GroupedIterator",
                           "catalyst.expressions.codegen.LazilyGeneratedOrdering")),
+    ("rows, form to form", ("expressions.GeneratedClass", "UnsafeRow", "UnsafeProjection",
+                            "codegen.UnsafeWriter", "codegen.BufferHolder", "UnsafeArray")),
     ("WAL and commit files", ("OffsetSeqLog", "CommitLog", "HDFSMetadataLog",
                               "CheckpointFileManager", "checkpointing.")),
     ("planning", ("catalyst.", "IncrementalExecution", "QueryExecution", "codehaus.janino",
