@@ -200,8 +200,8 @@ class Job:
 def profile(job: Job, arguments: argparse.Namespace) -> Profile:
     deadline_s = time.time() + arguments.timeout_s
     begun = _wait_until(job, lambda done: done >= arguments.warm, deadline_s)
+    before = job.seen()  # first, for the recording takes a while to begin
     job.record()
-    before = job.seen()
     finished = _wait_until(job, lambda done: done >= arguments.events, deadline_s)
     after = job.seen()
     memory = rss_mib(job.process.pid)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from stream_jobs.__main__ import main
 
-_EVERY_S = 0.5
+_EVERY_S = 0.1
 
 
 def _note_progress(file: Path) -> None:
@@ -21,6 +21,9 @@ def _note_progress(file: Path) -> None:
         with suppress(Exception):  # there is no session yet, or no longer
             session: Any = SparkSession._instantiatedSession
             for query in session.streams.active:
+                last = query.lastProgress
+                if last is None or last["batchId"] <= noted.get(query.name, -1):
+                    continue  # the others are many
                 for progress in query.recentProgress:
                     if progress["numInputRows"] and progress["batchId"] > noted.get(query.name, -1):
                         noted[query.name] = progress["batchId"]
