@@ -8,7 +8,7 @@ import orjson
 from psycopg.rows import dict_row
 
 from desk.selection import Selection, grouped_by
-from desk.way_back import Message
+from desk.way_back import Message, discarded_payload
 from shared import VERSION, ledger
 from shared.envelope import Position
 from shared.ids import tenant_of
@@ -232,12 +232,19 @@ class LetterBook:
         with judged_errors(), self.connection.transaction():
             discarded = self.values(
                 f"""UPDATE headrace.letter SET status = 'discarded'
-                    WHERE {condition} AND status = 'parked' RETURNING stage, payload""",
+                    WHERE {condition} AND status = 'parked'
+                    RETURNING stage, payload, entity_id, event_id, attempt,
+                              (extract(epoch FROM arrived_at) * 1000)::bigint""",
                 *values,
             )
             # of what fold could not take, persist tells the end
-            places = [Position.parse(payload) for stage, payload in discarded
+            places = [Position.parse(payload) for stage, payload, *_ in discarded
                       if payload and stage not in ("fold", "aggregate")]  # fmt: skip
+            self.send(
+                discarded_payload(Position.parse(payload), *its)
+                for stage, payload, *its in discarded
+                if stage == "enrich" and payload and its[0]
+            )
             self._save(
                 """INSERT INTO headrace.ledger_journal (topic, partition, first, verdicts)
                    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::bytea[])""",

@@ -9,7 +9,7 @@ import orjson
 
 from shared import again, envelope
 from shared.again import First
-from shared.envelope import EventRecord, Header
+from shared.envelope import EventRecord, Header, Position
 from shared.letters import Letter, noted
 from shared.topology import Flow, again_topic
 from stream_jobs.event_rows import LogRecord, Row, RowMaker
@@ -77,6 +77,15 @@ def _payload(flow: Flow, letter: Letter, attempt: int, change: Change | None) ->
     if value != letter.value:
         headers = _rewritten(headers, letter.value or b"", value or b"")
     return Message(again_topic("enrich"), letter.key, value, headers)
+
+
+def discarded_payload(
+    place: Position, entity_id: str, event_id: str | None, attempt: int, arrived_ms: int
+) -> Message:
+    """Those of its entity that wait behind it need not any more."""
+    named = [(envelope.ID, (event_id or str(place)).encode()), (envelope.DISCARDED, b"1")]
+    headers = again.headers_of(named, First(place, arrived_ms, attempt + 1))
+    return Message(again_topic("enrich"), entity_id.encode(), None, headers)
 
 
 def _revision(letter: Letter) -> int:

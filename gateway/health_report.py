@@ -36,6 +36,7 @@ class Observation(NamedTuple):
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
     statuses = {job: job_status(seen.job_statuses.get(job.encode()), seen.at_ms) for job in jobs}
     desk = job_status(seen.job_statuses.get(letters_seen.DESK), seen.at_ms)
+    waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
@@ -54,7 +55,12 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
             if status is not None
             for store, breaker in status.breakers.items()
         },
-        **{f"lane:{lane}": _lane(lane, seen.kafka, desk) for lane in lanes},
+        **{
+            f"lane:{lane}": _waiting(waits[lane])
+            if lane in waits
+            else _lane(lane, seen.kafka, desk)
+            for lane in lanes
+        },
     }
     time = to_rfc3339(seen.at_ms)
     return {
@@ -151,6 +157,12 @@ def _breaker(breaker: SaidBreaker) -> Check:
         return _check("pass", None, "", "closed")
     since = "" if breaker.since_ms is None else f" since {to_rfc3339(breaker.since_ms)}"
     return _check("warn", None, "", f"{breaker.state}{since}: {breaker.reason}")
+
+
+def _waiting(told: Mapping[str, float]) -> Check:
+    """What is done stays on the topic, so its size says nothing."""
+    check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", "")
+    return {**check, **{name: told[name] for name in ("entities", "oldest_s")}}
 
 
 def _lane(lane: str, kafka: KafkaSeen, desk: JobStatus | None) -> Check:

@@ -3,11 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from gateway.job_status import JobStatus
 
 _PREFIX = "headrace_job_"
+_OF_A_LANE = (
+    (GaugeMetricFamily, "waiting", "payloads", "Payloads that wait in it"),
+    (GaugeMetricFamily, "waiting_entities", "entities", "Entities of which payloads wait in it"),
+    (GaugeMetricFamily, "oldest_seconds", "oldest_s", "How long the oldest of them has waited"),
+    (CounterMetricFamily, "woken", "woken", "Payloads that went on, by the job's process"),
+    (CounterMetricFamily, "parked", "parked", "Payloads that were given up, by the job's process"),
+)
 _BREAKER = {"closed": 0, "half-open": 1, "open": 2}
 
 
@@ -34,6 +41,9 @@ def job_metrics(said: Mapping[str, JobStatus | None]) -> Iterator[Metric]:
     yield _gauge(
         "rows_per_second", "Of its last batch", statuses, lambda one: one.number("rows_per_s")
     )
+    yield _gauge(
+        "state_rows", "Rows that its query keeps", statuses, lambda one: one.number("state_rows")
+    )
     breakers = GaugeMetricFamily(
         f"{_PREFIX}breaker", "0 closed, 1 half-open, 2 open", labels=("job", "store")
     )
@@ -41,6 +51,16 @@ def job_metrics(said: Mapping[str, JobStatus | None]) -> Iterator[Metric]:
         for name, breaker in status.breakers.items():
             breakers.add_metric((job, name), _BREAKER[breaker.state])
     yield breakers
+    yield from _lanes(statuses)
+
+
+def _lanes(statuses: Mapping[str, JobStatus]) -> Iterator[Metric]:
+    lanes = {lane: told for status in statuses.values() for lane, told in status.lanes.items()}
+    for family, name, number, meaning in _OF_A_LANE:
+        metric = family(f"headrace_lane_{name}", meaning, labels=("lane",))
+        for lane, told in lanes.items():
+            metric.add_metric((lane,), told[number])
+        yield metric
 
 
 def _gauge(

@@ -8,6 +8,7 @@ import orjson
 # they speak every two seconds
 SILENT_MAX_MS = 5_000
 _STATES = ("closed", "half-open", "open")
+_LANE_NUMBERS = ("payloads", "entities", "oldest_s", "woken", "parked")
 
 
 class SaidBreaker(NamedTuple):
@@ -57,9 +58,22 @@ class JobStatus(NamedTuple):
             if isinstance(one, dict) and one.get("state") in _STATES
         }
 
+    @property
+    def lanes(self) -> dict[str, dict[str, float]]:
+        """How those are that it takes work out of."""
+        said = self.said.get("lanes")
+        return {
+            lane: {name: _number(told.get(name)) or 0 for name in _LANE_NUMBERS}
+            for lane, told in (said.items() if isinstance(said, dict) else ())
+            if isinstance(told, dict)
+        }
+
     def number(self, name: str) -> float | None:
-        value = self.said.get(name)
-        return value if isinstance(value, int | float) else None
+        return _number(self.said.get(name))
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None
 
 
 def job_status(raw: bytes | None, now_ms: int) -> JobStatus | None:

@@ -9,6 +9,7 @@ from shared.topology import (
     JOB_STATUS_TOPIC,
     REPEAT_TOPIC,
     Flow,
+    Job,
     again_topic,
     master_topic,
 )
@@ -66,7 +67,20 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
         yield Acl(job.name, "READ", "group", f"headrace-{job.name}")
         if job.looks_up:
             yield from _asks(job.name, "headrace-master-view")
+        yield from _gates(job, flow)
         yield from _last_word(job.name)
+
+
+def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
+    """enrich and retry look how far the other one is."""
+    if not flow.master_tables:
+        return
+    if job.name == "enrich":
+        yield from _asks("enrich", "headrace-gates", "headrace-retry")
+    elif job.name == "retry":
+        yield from _asks("retry", "headrace-gates", "headrace-enrich", "headrace-master-view")
+        enrich = next(row for row in flow.jobs() if row.name == "enrich")
+        yield from _on_topics("retry", "DESCRIBE", enrich.ignited_by)
 
 
 def _relay(flow: Flow) -> Iterable[Acl]:
@@ -86,7 +100,7 @@ def _ledger(flow: Flow) -> Iterable[Acl]:
     yield from _on_topics("relay", "READ", told)
     logs = [*(e.topic for e in flow.endpoints), *(t.topic for t in flow.event_types)]
     yield from _on_topics("relay", "DESCRIBE", logs)
-    jobs = [job.name for job in flow.jobs() if job.name != "aggregate"]
+    jobs = [job.name for job in flow.jobs() if job.name not in ("aggregate", "retry")]
     yield from _asks("relay", "headrace-ledger", *(f"headrace-{job}" for job in jobs))
 
 
@@ -105,7 +119,7 @@ def _operator(every: list[str]) -> Iterable[Acl]:
 
 def _desk(flow: Flow) -> Iterable[Acl]:
     """What it sends on goes through the outbox."""
-    parked = [lane for job in flow.jobs() for lane in job.parks_in]
+    parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
     yield from _on_topics("desk", "READ", [*parked, *map(master_topic, flow.master_tables)])
     yield from _write("desk", [JOB_STATUS_TOPIC])
     yield from _asks("desk", *_DESK_GROUPS)

@@ -13,6 +13,7 @@ _OURS = (
     envelope.ARRIVED,
     envelope.ATTEMPT,
     envelope.REVISION,
+    envelope.READ_AT,
     envelope.STAGE,
     envelope.REASON,
     envelope.DETAIL,

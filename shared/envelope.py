@@ -30,12 +30,15 @@ ORIGIN = "ce_origin"
 ARRIVED = "ce_arrivedms"  # where the record's own time is a later one
 ATTEMPT = "ce_attempt"  # absent on a first attempt
 REVISION = "ce_revision"  # absent but on corrections
+DISCARDED = "ce_discarded"  # on what an operator has discarded, for those that keep it
+READ_AT = "ce_readat"  # on what waits: where its stage read it, if not at its origin
 STAGE = "ce_stage"
 REASON = "ce_reason"
 DETAIL = "ce_detail"
 SOFTWARE = "ce_software"  # the version of ours that could not do it
 REWRITTEN = "ce_rewritten"  # sha256 of the payload before an operator changed its bytes
 ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
+TRIES = "ce_tries"  # on what was parked: how often it was tried there
 
 _TOLD_BYTES_MAX = 4096
 

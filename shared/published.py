@@ -19,6 +19,7 @@ from shared.topology import (
     Flow,
     Job,
     again_topic,
+    gate_topic,
     master_topic,
 )
 
@@ -50,9 +51,12 @@ _HEADERS: dict[str, Fields] = {
     },
     envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.REVISION: {"type": "string", "pattern": "^[1-9][0-9]*$"},
+    envelope.READ_AT: {"type": "string", "description": "topic/partition/offset"},
+    envelope.TRIES: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.STAGE: _TEXT,
     envelope.REASON: _TEXT,
     envelope.DETAIL: _TEXT,
+    envelope.DISCARDED: {"const": "1", "description": "nothing is to become of it any more"},
     envelope.SOFTWARE: {**_TEXT, "description": "the version of Headrace that could not do it"},
     envelope.ATTEMPTS: {**_TEXT, "description": "JSON: the times before, each with its reason"},
     envelope.REWRITTEN: {
@@ -91,6 +95,7 @@ _AGAIN_AT_TIMES = (
     envelope.ATTEMPTS,
     envelope.REWRITTEN,
     envelope.SUBJECT,
+    envelope.DISCARDED,
 )
 _FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
 
@@ -128,8 +133,10 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
         **{
             lane: [_waiting_or_parked(job)]
             for job in flow.jobs()
+            if job.name != "retry"  # it parks what enrich would have parked
             for lane in (*job.waits_in, *job.parks_in)
         },
+        **({gate_topic("enrich"): [_gate()]} if flow.master_tables else {}),
         **(_of_fold() if flow.entities else {}),
         JOB_STATUS_TOPIC: [_job_status()],
         CREDENTIAL_TOPIC: [_credential()],
@@ -310,7 +317,10 @@ def _master(table: str) -> list[Message]:
 
 
 def _waiting_or_parked(job: Job) -> Message:
-    of_attempts = (envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES, envelope.SOFTWARE)
+    of_attempts = (
+        *(envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES),
+        *(envelope.SOFTWARE, envelope.READ_AT, envelope.TRIES),
+    )
     its_own = (*_INGEST_HEADERS, *_INGEST_HEADERS_AT_TIMES, *of_attempts, envelope.SUBJECT)
     return Message(
         "untouched",
@@ -340,6 +350,34 @@ def _of_fold() -> dict[str, list[Message]]:
         _object({**whose, "snapshot": {"type": "object"}, "parked": {"type": "array"}}),
     )
     return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
+
+
+def _gate() -> Message:
+    return Message(
+        "gate",
+        "an entity whose payloads wait, how many, and what the first waits for; null: none does",
+        _ENTITY_ID,
+        _object({}),
+        {
+            "oneOf": [
+                {"type": "null"},
+                _object(
+                    {
+                        "payloads": {**_COUNT, "description": "to a sixteenth"},
+                        "since_ms": _TIME_MS,
+                        "origin": _TEXT,
+                        "reason": _TEXT,
+                        "detail": _TEXT,
+                        "needs": {
+                            "type": "object",
+                            "description": "of each partition of the lane nothing before that",
+                            "additionalProperties": _COUNT,
+                        },
+                    }
+                ),
+            ]
+        },
+    )
 
 
 def _repeats() -> Message:
@@ -375,6 +413,15 @@ def _job_status() -> Message:
                 "master_as_of_ms": {"type": ["integer", "null"]},
                 "ledger": {"type": "object", "description": "what became of payloads, and when"},
                 "letters": {"type": "object", "description": "dead letters that are undecided"},
+                "state_rows": {**_COUNT, "description": "that its query keeps"},
+                "lanes": {
+                    "type": "object",
+                    "description": "what waits in them, and what has gone on or was given up",
+                    "additionalProperties": {
+                        "type": "object",
+                        "additionalProperties": {"type": "number"},
+                    },
+                },
                 "breakers": {
                     "type": "object",
                     "description": "by store: closed, half-open, or open and the job pauses",

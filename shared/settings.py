@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from shared.kafka_access import KafkaAccess, Mechanism, Security
 from shared.kafka_rules import refuse_what_does_not_go_together
+from shared.retry_policy import WhenParked
 
 _PREFIX = "HEADRACE_"
 # no secret among the input of an error that nobody explains
@@ -282,6 +283,14 @@ class JobSettings(Settings):
     )
     slow_after_s: float = Field(
         10.0, ge=1, description="an answer of PostgreSQL or Kafka that takes longer counts as none"
+    )
+
+    waits_max_s: float = Field(
+        7 * 86_400.0, gt=0, description="a payload without its master data is parked after that"
+    )
+    when_parked: WhenParked = Field(
+        "go_on",
+        description="of an entity's later payloads; wait: until it is sent again or discarded",
     )
 
     @property

@@ -52,6 +52,11 @@ def again_topic(stage: str) -> str:
     return f"again.{stage}.v1"
 
 
+def gate_topic(stage: str) -> str:
+    """Whose payloads wait. Key: the entity; null: they wait no more."""
+    return f"gate.{stage}.v1"
+
+
 class Topic(NamedTuple):
     name: str
     config: Mapping[str, str]
@@ -139,14 +144,24 @@ class Flow:
 
     def jobs(self) -> tuple[Job, ...]:
         events = tuple(t.topic for t in self.event_types)
+        masters = tuple(master_topic(table) for table in self.master_tables)
+        whose_payloads_wait = gate_topic("enrich"), retry_topic("enrich")
         enrich = Job(
             "enrich",
             ignited_by=(*(e.topic for e in self.endpoints), again_topic("enrich")),
-            looks_up=tuple(master_topic(table) for table in self.master_tables),
+            looks_up=(*masters, *(whose_payloads_wait if masters else ())),
             emits=self._event_topics(name for row in self.endpoints for name in row.emits),
             waits_in=(retry_topic("enrich"),),
             parks_in=(dead_letter_topic("enrich"),),
             does="checks payloads, looks master data up, writes the common format",
+        )
+        retry = Job(
+            "retry",
+            ignited_by=(*enrich.waits_in, *masters),
+            emits=(*enrich.emits, gate_topic("enrich")),
+            parks_in=enrich.parks_in,
+            starts_from=(gate_topic("enrich"),),
+            does="does what has waited for master data, each entity in its order",
         )
         fold = Job(
             "fold",
@@ -177,7 +192,13 @@ class Flow:
             parks_in=(dead_letter_topic("persist"),),
             does="writes rows and their completions in one transaction; relay publishes them",
         )
-        needed = (enrich, fold if self.entities else None, aggregate if self.aggregates else None)
+        waits = retry if masters else None  # nothing else is waited for
+        needed = (
+            enrich,
+            waits,
+            fold if self.entities else None,
+            aggregate if self.aggregates else None,
+        )
         return (*(job for job in needed if job), persist)
 
     def picture(self) -> str:
@@ -225,6 +246,11 @@ class Flow:
             *(
                 Topic(lane, for_ever, "work that waits" if lane in waiting else "work parked")
                 for lane in self.lanes
+            ),
+            *(
+                [Topic(gate_topic("enrich"), _COMPACTED, "whose payloads wait")]
+                if self.master_tables
+                else []
             ),
             *(self._topics_of_fold(ingest) if self.entities else ()),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),

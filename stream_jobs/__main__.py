@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -23,9 +24,11 @@ from stream_jobs import (
     master_data,
     persist,
     relay,
+    retry,
     store,
     topics,
 )
+from stream_jobs.gate_view import LaneView
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.session import open_session
@@ -38,6 +41,7 @@ Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
 # a job reads what the flow's table says ignites it
 SPARK_JOBS: dict[str, Build] = {
     "enrich": enrich.build,
+    "retry": retry.build,
     "fold": fold.build,
     "aggregate": aggregate.build,
     "persist": persist.build,
@@ -127,6 +131,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             settings,
             offsets[name],
             copies[name],
+            **_of_retry(settings) if name == retry.STAGE else {},
         )
         for name in names
     ]
@@ -137,6 +142,13 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     displaced = [run.other_copy for run in runs if run.other_copy]
     print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
     os._exit(2 if displaced else 0)
+
+
+def _of_retry(settings: JobSettings) -> dict[str, Any]:
+    return {
+        "besides": LaneView(settings.kafka).numbers,
+        "start": partial(retry.start, settings),
+    }
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

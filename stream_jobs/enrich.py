@@ -10,20 +10,27 @@ from functools import cache
 from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
+from shared.retry_policy import WhenParked
 from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs import arrow_records
-from stream_jobs.enrichment import STAGE, Enrich, Payload, as_first_come, enricher
+from stream_jobs.enrichment import STAGE, Enrich, InTurn, Payload, as_first_come, enricher
 from stream_jobs.fresh_fields import FreshFields
+from stream_jobs.gate_view import GateView
+from stream_jobs.gates import Gates, Turns
 from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.lease import check_lease
 from stream_jobs.master_view import MasterView
 from stream_jobs.status import Say
+
+# how Spark tells a task what it is part of
+_BATCH_ID, _RUN_ID = "streaming.sql.batchId", "spark.jobGroup.id"
 
 
 class EnrichTask(NamedTuple):
@@ -34,23 +41,44 @@ class EnrichTask(NamedTuple):
     master_age_max_s: float
     postgres_url: str
     slow_after_s: float
+    when_parked: WhenParked
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        enrich = _enricher(self.flow)
+        if load_flow(self.flow).master_tables:
+            enrich = InTurn(_enricher(self.flow), Turns(_gates(self)), self.when_parked)
+        else:  # nothing is waited for, and no job would take it from the lane
+            enrich = InTurn(_enricher(self.flow), Turns(Gates()), "go_on")
         master = _master_view(self)
         fresh = _fresh_fields(self)
         topics = {endpoint.topic for endpoint in load_flow(self.flow).endpoints}
         for batch in batches:
             check_lease(STAGE)
             master.refresh()
+            read_at = list(arrow_records.positions(batch))
             payloads = [as_first_come(payload, topics) for payload in _payloads(batch)]
             known = fresh.over(master, payloads)
-            yield arrow_records.outgoing_batch([enrich(payload, known) for payload in payloads])
+            pairs = zip(payloads, read_at, strict=True)
+            outgoing = (enrich(*pair, known) for pair in pairs)
+            yield arrow_records.outgoing_batch([one for one in outgoing if one is not None])
 
 
 @cache
 def _enricher(flow: str) -> Enrich:
     return enricher(load_flow(flow))
+
+
+def _gates(task: EnrichTask) -> Gates:
+    """As they were when the micro-batch's first task came to this process: what the one before sent
+    to the lane is in them, and what a task itself sends there, it knows."""
+    context, view = TaskContext.get(), _gate_view(task)
+    batch = context.getLocalProperty(_BATCH_ID) if context else None
+    run = context.getLocalProperty(_RUN_ID) if context else None
+    return view.of_batch(f"{run}/{batch}") if batch else view.refresh()
+
+
+@cache
+def _gate_view(task: EnrichTask) -> GateView:
+    return GateView(task.kafka)
 
 
 @cache
@@ -88,6 +116,7 @@ def task(settings: JobSettings) -> EnrichTask:
         settings.master_age_max_s,
         settings.postgres_url.get_secret_value(),
         settings.slow_after_s,
+        settings.when_parked,
     )
 
 

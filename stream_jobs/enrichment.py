@@ -21,10 +21,15 @@ from shared.model import (
     MissingMasterData,
     Rejected,
 )
+from shared.retry_policy import WhenParked
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 from shared.user_code import told
+from stream_jobs.gates import Turns
 
 STAGE = "enrich"
+# why a payload waits that has not been tried
+BEHIND = "behind"
+_LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
 
 
@@ -72,21 +77,64 @@ def enricher(flow: Flow) -> Enrich:
 
     def enrich(payload: Payload, master: MasterData) -> Outgoing:
         if payload.lacks:
-            return _failure(dead_letter_topic(STAGE), payload, "no_origin", payload.lacks)
+            return _failure(_DEAD_LETTERS, payload, "no_origin", payload.lacks)
         endpoint = endpoints[payload.position.topic]
         try:
             record = _event(endpoint, payload, master)
             event_type = flow.event_type(record.type)
             return _outgoing(event_type, record._replace(shape=event_type.shape), payload)
         except Rejected as rejected:
-            return _failure(dead_letter_topic(STAGE), payload, rejected.code, rejected.detail)
+            return _failure(_DEAD_LETTERS, payload, rejected.code, rejected.detail)
         except MissingMasterData as missing:
-            return _failure(retry_topic(STAGE), payload, f"missing_{missing.table}", missing.key)
+            return _failure(_LANE, payload, f"missing_{missing.table}", missing.key)
         except Exception as error:  # an endpoint's enrichment is a user's code
             detail = told(error, endpoint.enrich)
-            return _failure(dead_letter_topic(STAGE), payload, "enrich_failed", detail)
+            return _failure(_DEAD_LETTERS, payload, "enrich_failed", detail)
 
     return enrich
+
+
+class InTurn:
+    """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
+    its entity waits (see `gates`)."""
+
+    def __init__(self, enrich: Enrich, turns: Turns, when_parked: WhenParked) -> None:
+        self._enrich = enrich
+        self._turns = turns
+        self._holds_what_is_parked = when_parked == "wait"
+
+    def __call__(self, payload: Payload, read_at: Position, master: MasterData) -> Outgoing | None:
+        """None: it was discarded, and nobody keeps it."""
+        key = _key(payload)
+        discarded = envelope.find(payload.headers, envelope.DISCARDED) is not None
+        if discarded and (key is None or not self._turns.must_wait(key)):
+            return None
+        if key is None:
+            return self._enrich(payload, master)
+        if self._turns.must_wait(key):
+            detail = f"an earlier payload of {key} waits"
+            return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
+        outgoing = self._enrich(payload, master)
+        is_parked = outgoing.topic == _DEAD_LETTERS and self._holds_what_is_parked
+        if outgoing.topic != _LANE and not is_parked:
+            return outgoing
+        self._turns.sent_to_lane(key)
+        return _waits(outgoing, payload, read_at)
+
+
+def _key(payload: Payload) -> str | None:
+    """Whose order it keeps; None where it can have none."""
+    try:
+        return payload.key.decode() if payload.key and not payload.lacks else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _waits(outgoing: Outgoing, payload: Payload, read_at: Position) -> Outgoing:
+    if read_at == payload.position:
+        return outgoing._replace(topic=_LANE)
+    place = (envelope.READ_AT, str(read_at).encode())
+    return outgoing._replace(topic=_LANE, headers=[*outgoing.headers, place])
 
 
 def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> Outgoing:

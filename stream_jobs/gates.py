@@ -2,10 +2,10 @@
 
 Words. A payload's *key* is its entity. The *lane* (`retry.enrich.v1`) has what enrich could not
 do. The *gates* (`gate.enrich.v1`, compacted) have a record for each key whose payloads wait; retry
-alone writes it, a null removes it. A *line* is what retry keeps of a key: its payloads, by their
-place in the ingest log. *Passed* is how far retry has done with the lane, *enriched* how far enrich
-has done with its topics: both are the jobs' committed offsets, written when all that a batch wrote
-is acknowledged.
+alone writes it, a null removes it. A *line* is what retry keeps of a key: its payloads, by arrival,
+and within a partition of the ingest log by their place there. *Passed* is how far retry has done
+with the lane, *enriched* how far enrich has done with its topics: both are the jobs' committed
+offsets, written when all that a batch wrote is acknowledged.
 
 enrich, at the start of a micro-batch, reads `passed`, then the gates and the lane, to their ends.
 A key is held where its gate is open, where the lane has a record of it that is not passed, or where
@@ -23,6 +23,9 @@ R2 What is given up is first noted, and later written to the dead letters, and w
    tried: a batch that runs again may find master data that it did not find before.
 R3 The gate opens in the batch that leaves something in the line, before `passed` moves on.
 R4 A line that is empty is closed later, by a null: the events that emptied it are there first.
+R5 A gate also says from where on its line needs the lane, and only later that it needs less. So who
+   has lost all lines begins where the open gates or `passed` say, and first sets `passed` back to
+   that: then nothing is ripe before all is read again.
 
 Invariants, for each key and ingest partition:
 I1 Who is not held has nothing waiting, and all its earlier payloads are in their topics: a lane
@@ -143,7 +146,9 @@ class Entry:
     place: Position
     event_id: str
     read_at: Position  # by enrich: where it came again, another one
+    arrived_ms: int  # when it first came
     waits_since_ms: int
+    in_lane: tuple[int, int] = (0, 0)  # partition and offset there
     attempt: int = 0  # how often it was sent again by hand
     revision: int = 0
     tries: int = 0
@@ -159,11 +164,28 @@ class Entry:
         return self.place, self.revision
 
 
+class Told(NamedTuple):
+    """What an open gate says of its line."""
+
+    payloads: int  # to a sixteenth: not each one that joins a long line is worth a record
+    since_ms: int
+    origin: str  # of the first of them, and why that waits
+    reason: str
+    detail: str
+    needs: Mapping[str, int]  # of each partition of the lane nothing before that
+
+    def is_news_to(self, before: "Told | None") -> bool:
+        if before is None or self._replace(payloads=before.payloads) != before:
+            return True
+        return abs(self.payloads - before.payloads) * 16 > before.payloads
+
+
 @dataclass(slots=True)
 class Line:
     entries: dict[tuple[Position, int], Entry] = field(default_factory=dict)
-    told: bool = False
+    told: Told | None = None
     emptied_in: int | None = None
+    closed: bool = False
 
     def take(self, entry: Entry) -> bool:
         """False for a copy of what it has. What was sent again takes the place of what it was."""
@@ -174,24 +196,49 @@ class Line:
         self.emptied_in = None
         return True
 
-    def discard(self, place: Position) -> bool:
-        """What is parked here, and shall not come again. False where nothing is."""
-        known = self.entries.get((place, 0))
-        if known is None or not known.parked:
-            return False
-        del self.entries[known.ident]
-        return True
+    def discard(self, place: Position, attempt: int) -> list[Entry]:
+        """What was parked, and shall not come again."""
+        entries = self.entries.values()
+        found = [one for one in entries if one.place == place and one.attempt < attempt]
+        for entry in found:
+            del self.entries[entry.ident]
+        return found
 
     def in_order(self) -> list[Entry]:
-        return [self.entries[ident] for ident in sorted(self.entries)]
+        """As they arrived; within a partition by its log, whatever its clock did."""
+        latest: dict[Partition, int] = {}
+        order = []
+        for ident in sorted(self.entries):
+            entry = self.entries[ident]
+            at = entry.place.topic, entry.place.partition
+            latest[at] = max(entry.arrived_ms, latest.get(at, 0))
+            order.append((latest[at], ident))
+        return [self.entries[ident] for _, ident in sorted(order)]
 
     def next_look(self, policy: RetryPolicy) -> int | None:
         """When it is to be served again at the latest; None: not before something comes."""
-        head = min(self.entries.values(), key=lambda entry: entry.ident, default=None)
+        head = next(iter(self.in_order()), None)
         if head is None or head.given_up_in is not None or not head.tries:
             return None if head is not None and head.parked else AT_ONCE
         too_old_ms = head.waits_since_ms + int(policy.age_max_s * 1000)
         return too_old_ms if head.row is not None else min(head.due_ms, too_old_ms)
+
+    def needs(self) -> dict[str, int]:
+        needs: dict[str, int] = {}
+        for partition, offset in (entry.in_lane for entry in self.entries.values()):
+            needs[str(partition)] = min(offset, needs.get(str(partition), offset))
+        return needs
+
+    def tells(self, needs: Mapping[str, int]) -> Told:
+        head, entries = self.in_order()[0], self.entries.values()
+        return Told(
+            len(entries),
+            min(entry.waits_since_ms for entry in entries),
+            str(head.place),
+            head.reason,
+            head.detail,
+            needs,
+        )
 
     def rows(self) -> set[str]:
         """With each of them that comes it is to be served, too."""
@@ -209,7 +256,9 @@ class Park(NamedTuple):
 
 
 class Open(NamedTuple):
-    head: Entry
+    """Or say anew of an open gate how its line is."""
+
+    told: Told
 
 
 class Close(NamedTuple):
@@ -232,16 +281,19 @@ def serve(
     line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
 ) -> Iterator[Step]:
     """What this batch does for a line, which is changed. May be called twice in a batch."""
+    needs = line.needs()  # with what this batch takes from it: it may end half done (R5)
     _wake(line, batch)
     yield from _go_through(line, batch, attempt, policy)
     if line.entries:
         line.emptied_in = None
-        if not line.told:
-            line.told = True
-            yield Open(line.in_order()[0])
+        told = line.tells(needs)
+        if told.is_news_to(line.told):
+            line.told = told
+            yield Open(told)
     elif line.emptied_in is None:
         line.emptied_in = batch.token
     elif line.emptied_in != batch.token:
+        line.closed = True
         yield Close()
 
 

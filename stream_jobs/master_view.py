@@ -7,7 +7,14 @@ import time
 from typing import Any
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from shared.kafka_access import KafkaAccess
 from shared.model import Fields
@@ -15,6 +22,7 @@ from shared.timestamps import is_time_ms
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
 
 _LOAD_DEADLINE_S = 60.0
+_ANSWER_S = 5.0
 _CHUNK_RECORDS = 10_000
 
 
@@ -29,16 +37,17 @@ class MasterView:
         # values stay bytes until they are asked for: a million parsed rows would not fit
         self._rows: dict[str, dict[str, bytes]] = {table: {} for table in tables}
         self._as_of_ms = dict.fromkeys(tables, 0)
-        self._consumer = Consumer(
-            {
-                **kafka.for_librdkafka(),
-                "group.id": "headrace-master-view",  # never joined: partitions are assigned
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 100,
-                "log_level": 2,
-            }
-        )
+        config = {
+            **kafka.for_librdkafka(),
+            "group.id": "headrace-master-view",  # never joined: partitions are assigned
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 100,
+            "log_level": 2,
+        }
+        # one that only asks: on one that reads, too, each question would wait behind a fetch
+        self._consumer, self._asking = Consumer(config), Consumer(config)
+        self._next: dict[tuple[str, int], int] = {}
         if tables:
             self._load()
 
@@ -59,6 +68,17 @@ class MasterView:
                     f"{f'{age_s:.0f} s ago' if as_of_ms else 'never'}, "
                     f"HEADRACE_MASTER_AGE_MAX_S allows {self._age_max_s:.0f}"
                 )
+
+    def catch_up(self) -> None:
+        """Takes in all that was written until now: whoever waits for a row is told but once that it
+        has come, and must not look at less than that."""
+        places = [TopicPartition(*at, OFFSET_END) for at in self._next]
+        ends = self._asking.offsets_for_times(places, _ANSWER_S) if places else []
+        deadline = time.monotonic() + _LOAD_DEADLINE_S
+        while any(self._next[end.topic, end.partition] < end.offset for end in ends):
+            if time.monotonic() > deadline:
+                raise StaleMasterDataError(f"master data did not load in {_LOAD_DEADLINE_S:.0f} s")
+            self._take(timeout_s=0.02)  # which is waited whole where little comes
 
     def _load(self) -> None:
         deadline = time.monotonic() + _LOAD_DEADLINE_S
@@ -83,6 +103,7 @@ class MasterView:
         if absent:
             raise StaleMasterDataError(f"topic {absent[0]} is missing: make the flow's topics")
         self._consumer.assign(partitions)
+        self._next = {(place.topic, place.partition): 0 for place in partitions}
         return {(place.topic, place.partition) for place in partitions}
 
     def _take(self, timeout_s: float, missing: set[tuple[str, int]] | None = None) -> int:
@@ -90,10 +111,14 @@ class MasterView:
         for message in messages:
             topic = str(message.topic())
             error = message.error()
+            at = topic, message.partition() or 0
             if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF and missing is not None:
-                    missing.discard((topic, message.partition()))
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self._next[at] = message.offset() or 0  # what it skipped is compacted away
+                    if missing is not None:
+                        missing.discard(at)
                 continue
+            self._next[at] = (message.offset() or 0) + 1
             table = self._table_by_topic[topic]
             key, value = (message.key() or b"").decode(errors="replace"), message.value()
             if key == RELAY_HEARTBEAT_KEY:

@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from shared.settings import JobSettings
 from stream_jobs import store
 from stream_jobs.breaker import Breaker
-from stream_jobs.checkpoints import Offsets
+from stream_jobs.checkpoints import Offsets, offsets_of
 from stream_jobs.failure import judge
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lag import LagReader, unread
@@ -33,6 +34,10 @@ _BELIEVED_AFTER_S = 5.0
 _WELL_AFTER_S = 60.0
 
 Build = Callable[[Say], DataStreamWriter]
+# what else a job says of itself, with what its batches have counted; it may raise KafkaException
+Besides = Callable[[Mapping[str, int]], dict[str, Any]]
+# where it begins, if not where its checkpoint or its last published offsets say
+Start = Callable[[], Offsets | None]
 
 
 class JobRun:
@@ -46,6 +51,8 @@ class JobRun:
         settings: JobSettings,
         offsets: GroupOffsets,
         copy: OneCopy,
+        besides: Besides | None = None,
+        start: Start = lambda: None,
     ) -> None:
         self.job = job
         self.other_copy = ""  # why this one has to go
@@ -62,10 +69,16 @@ class JobRun:
         self._started_at_s = 0.0
         self._report_at_s = 0.0
         self._batch_id = -1
+        self._idle_since = ""
+        self._published: Offsets = {}
         self._numbers: dict[str, Any] = {}
+        self._counted_batch = -1
+        self._counts: Counter[str] = Counter()
         self._offsets = offsets
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
         self._copy = copy
+        self._besides = besides
+        self._start = start
         self._is_the_copy = False
         self._hold_at_s = 0.0
         self._breakers = {"kafka": Breaker()}
@@ -151,6 +164,8 @@ class JobRun:
         try:
             ids = topic_ids(self._settings, self._offsets.topics)
             self._same_log.check(ids, self._offsets.ranges())
+            if begins_at := self._start():
+                self._copy.publish(begins_at)  # before others take what was done for still known
             query = self._build(self.say)
             if not self.other_copy:
                 self._query = query.start()
@@ -201,19 +216,47 @@ class JobRun:
 
     def _publish_progress(self) -> None:
         progress = self._query.lastProgress if self._query else None
-        if progress is None or progress["batchId"] <= self._batch_id:
+        if progress is None:
+            return
+        self._count(progress)
+        if progress["batchId"] <= self._batch_id:
             return
         if progress["numInputRows"] == 0:
-            return  # of an idle query: the batch that it names has yet to run
-        offsets = _end_offsets(progress)
-        try:
-            self._copy.publish(offsets)
-        except KafkaException as error:
-            _log.warning("%s could not publish its offsets: %s", self.job, error)
+            self._publish_done(progress["timestamp"])
+            return  # the batch that it names may have yet to run
+        if not self._publish(_end_offsets(progress)):
             return
         self._batch_id = progress["batchId"]
         self._numbers["batch_id"] = self._batch_id
         self._numbers["rows_per_s"] = round(progress["processedRowsPerSecond"], 1)
+
+    def _count(self, progress: Any) -> None:
+        """What the query has observed of its batches, since this process began."""
+        observed = progress["observedMetrics"]
+        if observed and progress["batchId"] != self._counted_batch:
+            self._counted_batch = progress["batchId"]
+            for row in observed.values():
+                self._counts.update(row.asDict())
+        if states := progress["stateOperators"]:
+            self._numbers["state_rows"] = sum(state["numRowsTotal"] for state in states)
+
+    def _publish(self, offsets: Offsets) -> bool:
+        try:
+            self._copy.publish(offsets)
+        except KafkaException as error:
+            _log.warning("%s could not publish its offsets: %s", self.job, error)
+            return False
+        self._published = offsets
+        return True
+
+    def _publish_done(self, told_at: str) -> None:
+        """Of a batch whose progress nobody saw, because this copy is new or the next one came at
+        once: others wait to hear how far the job is."""
+        if told_at == self._idle_since:
+            return
+        done = offsets_of(self._settings.checkpoints / self.job).done
+        if not done or done == self._published or self._publish(done):
+            self._idle_since = told_at
 
     def _report(self) -> None:
         state, detail = self._state, self._detail
@@ -227,6 +270,8 @@ class JobRun:
                 waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
                 lag = self._lag.lag(waiting)
                 self._numbers["lag_records"], self._numbers["lag_s"] = lag
+                if self._besides is not None:
+                    self._numbers |= self._besides(self._counts)
         breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
         self._status.report(state, detail, **self._numbers, breakers=breakers)
 

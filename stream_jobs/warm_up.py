@@ -9,8 +9,8 @@ import logging
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import JobSettings
-from shared.topology import Flow
-from stream_jobs import aggregate, arrow_records, enrich, fold
+from shared.topology import Flow, retry_topic
+from stream_jobs import aggregate, arrow_records, enrich, fold, retry
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +20,9 @@ def warm_up(spark: SparkSession, settings: JobSettings, flow: Flow, names: list[
     if "enrich" in names:
         payload = _record(spark, flow.endpoints[0].topic)
         _run(enrich.transform(payload, enrich.task(settings)), "enrich")
+    if "retry" in names:
+        waiting = _record(spark, retry_topic("enrich"))
+        _run(retry.transform(waiting, retry.task(settings)), "retry")
     if "fold" in names:
         event = _record(spark, flow.event_types[0].topic)
         _run(fold.transform(event, settings), "fold")

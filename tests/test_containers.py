@@ -189,7 +189,7 @@ def test_each_job_keeps_its_files_in_a_volume_of_its_own(services: dict[str, Any
 
 
 def test_what_can_do_without_postgresql_does_not_wait_for_it(services: dict[str, Any]) -> None:
-    for name in ("gateway", "enrich", "fold", "aggregate"):
+    for name in ("gateway", "enrich", "retry", "fold", "aggregate"):
         assert services[name]["depends_on"].keys() == {"topics"}
     assert services["topics"]["depends_on"].keys() == {"kafka"}
 

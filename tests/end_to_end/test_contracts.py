@@ -11,7 +11,8 @@ from local_stack import cli
 from local_stack.verbs import credentials
 from shared.flow import FLOW
 from shared.published import Message, messages
-from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic
+from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic, gate_topic
+from stream_jobs import master_data, store
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import LogRecord, read_topic
 
@@ -42,6 +43,20 @@ def _correct_all(running: Running, device: str, monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 0, result.output
 
 
+def _wait_and_go_on(running: Running, device: str) -> None:
+    """Its gate is opened and closed."""
+
+    def gates() -> list[bytes | None]:
+        records = read_topic(running.stack.kafka_bootstrap, gate_topic("enrich"))
+        return [record.value for record in records if record.key == device.encode()]
+
+    running.post_all([(device, b'{"value": 1}')])
+    running.eventually(lambda: bool(gates()))
+    with store.connect(running.stack.postgres_url, "test") as connection:
+        master_data.add_device(connection, device, "area-01", "thermo-c")
+    running.eventually(lambda: gates()[-1] is None)
+
+
 def test_every_record_of_every_topic_is_as_it_is_published(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +83,7 @@ def test_every_record_of_every_topic_is_as_it_is_published(
         topic = FLOW.event_type(name).completion_topic
         running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1)
 
+    _wait_and_go_on(running, "contracts-late")
     _correct_all(running, device, monkeypatch)
     for topic in (again_topic("enrich"), REFOLD_TOPIC, REFOLDED_TOPIC):
         running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1)

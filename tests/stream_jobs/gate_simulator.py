@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, NamedTuple
 
+import orjson
+
 from shared.envelope import Position
 from shared.retry_policy import RetryPolicy
 from stream_jobs.gates import (
@@ -44,6 +46,7 @@ class Letter(NamedTuple):
     rows: tuple[str, ...] = ()  # of master data, without which it cannot be
     bad: bool = False
     ready_ms: int = 0
+    arrived_ms: int = 0
     attempt: int = 0
     discards: bool = False
     read_at: Position | None = None  # by enrich, where it came again
@@ -101,7 +104,8 @@ class Simulation:
         self._batches = 0
         self.sent_again = 0
         self._judged: set[tuple[Position, int]] = set()
-        self.crashes = 0
+        self.crashes = self.lost_checkpoints = 0
+        self.serving: dict[str, Line] = {}
 
     # the world around
 
@@ -120,6 +124,8 @@ class Simulation:
             name = "enrich" if self.random.random() < haste else "retry"
             next(jobs[name])
             if self.random.random() < harm:
+                if name == "retry" and self.random.random() < 0.25:
+                    self._lose_checkpoint()
                 jobs[name] = self._enrich() if name == "enrich" else self._retry()
                 self.crashes += 1
         self._settle(jobs)
@@ -130,7 +136,8 @@ class Simulation:
         topic = self.random.choice(("readings", "readings", "status"))
         at = topic, 0 if key in ("a", "b") else 1
         place = Position(*at, len(self.log.ingest[at]))
-        letter = Letter(key, place)
+        # a broker's clock may be set back
+        letter = Letter(key, place, arrived_ms=self.now_ms - self.random.randrange(3))
         if key != "calm":
             draw = self.random.random()
             if draw < 0.5:
@@ -199,6 +206,25 @@ class Simulation:
         """As compaction leaves them."""
         latest = dict(self.log.gates)
         return {key: value for key, value in latest.items() if value is not None}
+
+    def _lose_checkpoint(self) -> None:
+        """Of retry, which begins where its gates say."""
+        self._lines, self._letters, self._retry_plan = {}, {}, None
+        needed = self.needed()
+        self._retry_done = defaultdict(
+            int,
+            {at: min(done, needed.get(at, done)) for at, done in self.log.passed.items()},
+            master=len(self.log.master),
+        )
+        self.log.passed = self._passed()
+        self._tried.clear()
+        self.lost_checkpoints += 1
+
+    def needed(self) -> dict[int, int]:
+        needed: dict[int, int] = {}
+        for lane, offset in (at for value in self.gates().values() for at in orjson.loads(value)):
+            needed[int(lane)] = min(offset, needed.get(int(lane), offset))
+        return needed
 
     # enrich
 
@@ -375,19 +401,21 @@ class Simulation:
     ) -> list[tuple[str, Any]]:
         touched = set()
         for lane, log in enumerate(self.log.lane):
-            for letter in log[self._retry_done[lane] : ends[lane]]:
+            first = self._retry_done[lane]
+            for offset, letter in enumerate(log[first : ends[lane]], first):
                 line = lines.setdefault(letter.key, Line())
                 touched.add(letter.key)
                 if letter.discards:
-                    if line.discard(letter.place):
-                        del letters[letter.key, letter.place]
-                elif line.take(self._entry(letter)):
+                    for entry in line.discard(letter.place, letter.attempt):
+                        del letters[letter.key, entry.place]
+                elif line.take(self._entry(letter, lane, offset)):
                     letters[letter.key, letter.place] = letter
         woken = {row for row, _ in self.log.master[self._retry_done["master"] : ends["master"]]}
         batch = Batch(token, self.now_ms, woken, lambda place: self.is_ripe(ripeness, place))
         seen = self.retry_sees(ends["master"])
         rows = self._rows(seen)
         records: list[tuple[str, Any]] = []
+        self.serving = lines
         for key, line in sorted(lines.items()):
             at_ms = line.next_look(self.policy)
             due = at_ms is not None and at_ms <= self.now_ms
@@ -411,9 +439,17 @@ class Simulation:
                     raise Violation(f"given up, though its row has come: {entry}")
         return records
 
-    def _entry(self, letter: Letter) -> Entry:
+    def _entry(self, letter: Letter, lane: int, offset: int) -> Entry:
         assert letter.read_at is not None
-        return Entry(letter.place, str(letter.place), letter.read_at, self.now_ms, letter.attempt)
+        return Entry(
+            letter.place,
+            str(letter.place),
+            letter.read_at,
+            letter.arrived_ms,
+            self.now_ms,
+            (lane, offset),
+            letter.attempt,
+        )
 
     def _written(
         self, key: str, step: Step, letters: dict[tuple[str, Position], Letter]
@@ -427,8 +463,8 @@ class Simulation:
                 yield "parked", Parked(letter, entry.tries)
                 if self.policy.when_parked == "go_on":
                     del letters[key, entry.place]
-            case Open():
-                yield "gates", (key, b"{}")
+            case Open(told):
+                yield "gates", (key, orjson.dumps([*told.needs.items()]))
             case Close():
                 yield "gates", (key, None)
 
@@ -490,7 +526,7 @@ class Simulation:
         told: dict[tuple[Position, int], list[int]] = defaultdict(list)
         for letter, tries in self.log.parked:
             told[letter.place, letter.attempt].append(tries)
-        for ident, counted in self._tried.items():
+        for ident, counted in self._tried.items() if not self.lost_checkpoints else ():
             # a letter that is parked is told of with all its tries; twice where a batch ran again
             if ident in told and max(told[ident]) != counted:
                 raise Violation(f"tries of {ident}: {counted}, told {told[ident]}")

@@ -210,6 +210,11 @@ def test_a_discarded_letter_is_counted_as_such_by_the_ledger(room: Room) -> None
         "SELECT topic, partition, first, verdicts FROM headrace.ledger_journal"
     ).fetchall()
     assert journal == [("ingest.telemetry.v1", 0, 5, bytes([Verdict.DISCARDED]))]
+    # whoever keeps others back behind it hears of it
+    (told,) = room.sent()
+    assert told[:2] == ("again.enrich.v1", b"")
+    assert (envelope.ORIGIN, b"ingest.telemetry.v1/0/5") in told[2]
+    assert (envelope.DISCARDED, b"1") in told[2]
     (noted,) = room.book.audit(10)
     assert (noted["by"], noted["what"], noted["letters"]) == ("ann", "discard", 1)
     assert noted["reason"] == "a test device"

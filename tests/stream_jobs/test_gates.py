@@ -14,7 +14,7 @@ _SEEDS_OF_A_MUTANT = 10_000
 
 
 def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
-    crashes = in_lane = sent_again = 0
+    crashes = lost = in_lane = sent_again = 0
     for seed in range(SCHEDULES):
         simulation = Simulation(seed)
         try:
@@ -22,10 +22,12 @@ def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
         except Violation as found:
             pytest.fail(f"seed {seed}, policy {simulation.policy.when_parked}: {found}")
         crashes += simulation.crashes
+        lost += simulation.lost_checkpoints
         in_lane += sum(len(log) for log in simulation.log.lane)
         sent_again += simulation.sent_again
     # it was no easy walk
     assert crashes > SCHEDULES
+    assert lost > SCHEDULES / 10
     assert in_lane > 2 * SCHEDULES
     assert sent_again > SCHEDULES / 2
 
@@ -46,7 +48,7 @@ class ClosesWithoutDraining(Simulation):
     def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
         steps = super().serve(line, batch, attempt)
         if line.told and line.entries and not any(e.tries for e in line.in_order()):
-            line.told = False
+            line.told = None
             steps.append(_Shut())
         return steps
 
@@ -65,10 +67,10 @@ class OpensLate(Simulation):
     """The gate is told in a batch after that in which the lane was read."""
 
     def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
-        new = not line.told
+        new = line.told is None
         steps = super().serve(line, batch, attempt)
         if new and any(isinstance(step, Open) for step in steps) and batch.token % 3:
-            line.told = False
+            line.told = None
             steps = [step for step in steps if not isinstance(step, Open)]
         return steps
 
@@ -121,6 +123,29 @@ class SeesOnlyWhatItHasRead(Simulation):
         return self.random.randrange(read + 1)
 
 
+class NeedsLessAtOnce(Simulation):
+    """The gate says so with the events, which may not be written yet."""
+
+    def _written(self, key: str, step: Step, letters: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(step, Open):
+            line = self.serving[key]
+            step = Open(step.told._replace(needs=line.needs()))
+        yield from super()._written(key, step, letters)
+
+
+class BeginsAnewAndSaysNothing(Simulation):
+    """What it had passed still counts as passed."""
+
+    def _lose_checkpoint(self) -> None:
+        passed = dict(self.log.passed)
+        super()._lose_checkpoint()
+        self.log.passed = passed
+
+    def _passed(self) -> dict[int, int]:
+        before = self.log.passed
+        return {at: max(end, before.get(at, 0)) for at, end in super()._passed().items()}
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -134,6 +159,8 @@ class SeesOnlyWhatItHasRead(Simulation):
         ForgetsWithinTheBatch,
         GivesUpAndGoesOnAtOnce,
         SeesOnlyWhatItHasRead,
+        NeedsLessAtOnce,
+        BeginsAnewAndSaysNothing,
     ],
 )
 def test_the_simulator_finds_what_a_rule_left_out_breaks(mutant: type[Simulation]) -> None:

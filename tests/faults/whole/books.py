@@ -15,6 +15,7 @@ from local_stack.ledger import from_database
 from shared.flow import load_flow
 from shared.ledger import TERMS
 from shared.snapshot import META
+from shared.topology import gate_topic
 
 FLOW = load_flow()
 Place = tuple[str, int, int]  # topic, partition, offset
@@ -52,6 +53,7 @@ class Books(NamedTuple):
     ingest: list[Record]  # each list in log order
     events: list[Record]
     lanes: list[Record]
+    gates: list[Record]
     completions: list[Record]
     snapshots: list[Record]
     rows: list[EventRow]
@@ -68,6 +70,7 @@ def read_books(state_dir: Path, bootstrap: str, postgres_url: str, gateway_url: 
             ingest=_read(bootstrap, [endpoint.topic for endpoint in FLOW.endpoints]),
             events=_read(bootstrap, [event_type.topic for event_type in FLOW.event_types]),
             lanes=_read(bootstrap, list(FLOW.lanes)),
+            gates=_read(bootstrap, [gate_topic("enrich")]),
             completions=_read(bootstrap, [t.completion_topic for t in FLOW.event_types]),
             snapshots=snapshots,
             rows=[EventRow(*row) for row in connection.execute(_ROWS)],

@@ -59,6 +59,7 @@ PARTS: dict[str, Find] = {
 }
 WORKERS_POINTS = (
     "enrich, in a batch",
+    "retry, after a bucket",
     "fold, after a bucket",
     "aggregate, in a batch",
     "persist, not committed",
@@ -73,7 +74,7 @@ POINTS = (
 )
 SPOOL_POINTS = ("gateway, about to spool", "gateway, drained and not marked")
 WAYS: tuple[Way, ...] = ("slow", "stall", "trickle")
-JOBS = ("enrich", "fold", "aggregate", "persist")
+JOBS = ("enrich", "retry", "fold", "aggregate", "persist")
 
 
 async def _killed(find: Find, rig: Rig, _chance: random.Random) -> None:

@@ -13,6 +13,8 @@ from tests.faults.whole.sends import EVENT, WAITING, Answer, Message, Sends
 CLIENTS = 24
 DEVICES_OF_A_CLIENT = 4
 DEVICES = [f"device-{n + 1:04}" for n in range(CLIENTS * DEVICES_OF_A_CLIENT)]
+# each client has one that sends before it is registered
+LATE_DEVICES = [f"late-{n:03}1" for n in range(CLIENTS)]
 _ANSWER_S = 20.0
 _PATIENCE_S = 300.0
 _AGAIN_AFTER_S = 0.2
@@ -77,7 +79,7 @@ class Fleet:
         self, chance: random.Random, client: int, devices: list[str], recent: deque[Message]
     ) -> Message:
         number, choice = next(self._numbers), chance.random()
-        device = chance.choice(devices)
+        device = LATE_DEVICES[client] if chance.random() < 0.1 else chance.choice(devices)
         key = f"k{number}" if chance.random() < 0.85 else None
         if choice < 0.05:
             endpoint, body, reason = chance.choice(_BROKEN)

@@ -12,8 +12,10 @@ from math import isclose
 from typing import Any, NamedTuple
 
 from shared.ledger import TERMS
+from stream_jobs.enrichment import BEHIND
 from tests.faults.ledger import Told
 from tests.faults.whole.books import FLOW, Books, Place, Record, State, entity_of, state_of
+from tests.faults.whole.fleet import LATE_DEVICES
 from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
 from tests.oracle import expected_areas, expected_states
 
@@ -24,6 +26,7 @@ _NOBODY: State = {
     **dict.fromkeys(("value", "value_at_ms", "value_of", "highest")),
 }
 _FAHRENHEIT_EVERY = 10  # so many of the sample's devices are of the other model
+_LANE, _UNKNOWN = "retry.enrich.v1", "missing_device"
 
 
 class Run(NamedTuple):
@@ -112,22 +115,68 @@ def overtaken(run: Run) -> Iterator[str]:
                 yield f"overtaken: {one} by {next_one}"
 
 
+def disordered(run: Run) -> Iterator[str]:
+    """The first events of an entity's payloads come in the order in which these arrived, whatever
+    has waited and whatever was done twice."""
+    newest: dict[tuple[str, bytes, str, int], int] = {}
+    seen: set[Place] = set()
+    for event in run.books.events:
+        value = json.loads(event.value)
+        topic, partition, offset = origin = tuple(value["origin"])
+        if value["type"] not in _SENT_TYPES or origin in seen:
+            continue
+        seen.add(origin)
+        log = event.place[0], event.key, topic, partition
+        if newest.setdefault(log, offset) > offset:
+            yield f"behind a later one: {event} of {origin}"
+        newest[log] = max(newest[log], offset)
+
+
+def out_of_turn(run: Run) -> Iterator[str]:
+    """Whoever waits, waits for a device that is not known, or behind a payload of the same one."""
+    may_wait = {*_nobodies(run), *(device.encode() for device in LATE_DEVICES)}
+    waits: set[bytes] = set()
+    for record in run.books.lanes:
+        if record.place[0] != _LANE:
+            continue
+        reason = record.headers["ce_reason"]
+        if record.key not in may_wait:
+            yield f"it waits, though its device is known: {record}"
+        elif reason != _UNKNOWN and (reason != BEHIND or record.key not in waits):
+            yield f"it waits for {reason}, and nothing is before it: {record}"
+        waits.add(record.key)
+
+
+def ajar(run: Run) -> Iterator[str]:
+    """In the end the gates are open of those alone whose payloads wait."""
+    latest = {record.key: record.value for record in run.books.gates}
+    is_open = {key for key, value in latest.items() if value}
+    for key in is_open ^ _nobodies(run):
+        yield f"its gate is {'open' if key in is_open else 'closed'}: {key!r}"
+
+
 def without_end(run: Run) -> Iterator[str]:
     """All that is in an ingest topic is an event, waits, or is parked for the right reason."""
-    events, letters = _events(run), _letters(run)
+    events, letters, waited = _events(run), _letters(run), _waited(run)
     for event_id, copies in _copies_by_id(run).items():
         digests = {copy.message.digest: copy.message for copy in copies}
         first = events[event_id][0].headers.get(_SHA) if event_id in events else None
         found = letters.pop(event_id, set())
         expected = {_letter_of(m, first) for m in digests.values()} - {None}
         if found != expected:
-            yield f"parked or waiting: {found}, not {expected}: {event_id} {copies[0].message}"
+            yield f"parked: {found}, not {expected}: {event_id} {copies[0].message}"
+        has_waited = waited.pop(event_id, set())
+        if has_waited - digests.keys() or any(
+            message.fate == WAITING and digest not in has_waited
+            for digest, message in digests.items()
+        ):
+            yield f"waiting: {has_waited}: {event_id} {copies[0].message}"
         is_event = any(message.fate == EVENT for message in digests.values())
         if is_event != (event_id in events):
             is_one = "is no event" if is_event else "is an event"
             yield f"{is_one}: {event_id} {copies[0].message}"
-    for event_id, found in letters.items():
-        yield f"parked, and nobody sent it: {event_id} {found}"
+    for event_id, found in [*letters.items(), *waited.items()]:
+        yield f"parked or waiting, and nobody sent it: {event_id} {found}"
 
 
 def changed(run: Run) -> Iterator[str]:
@@ -251,8 +300,8 @@ def unfolded(run: Run) -> Iterator[str]:
 
 
 ORACLES = (
-    *(lost, phantoms, misplaced, misnamed, overtaken, without_end, changed, unstored, untold),
-    *(underived, unfolded, unbalanced),
+    *(lost, phantoms, misplaced, misnamed, overtaken, disordered, out_of_turn, ajar, without_end),
+    *(changed, unstored, untold, underived, unfolded, unbalanced),
 )
 
 
@@ -301,22 +350,39 @@ def _in_log_order(run: Run) -> list[dict[str, Any]]:
     return [json.loads(record.value) for record in firsts]
 
 
-Letter = tuple[str, str, str]  # lane, reason, and sha256 of the payload
+Letter = tuple[str, str, str]  # topic, reason, and sha256 of the payload
 
 
 def _letters(run: Run) -> dict[str, set[Letter]]:
     found: defaultdict[str, set[Letter]] = defaultdict(set)
+    events = _events(run)
     for record in run.books.lanes:
+        if record.place[0] == _LANE:
+            continue
         digest = record.digest
-        if record.headers["ce_stage"] == "persist":  # what it parks is an event
-            digest = record.headers[_SHA]
+        if any(record.value == event.value for event in events.get(record.id, ())):
+            digest = record.headers.get(_SHA, "")  # of the payload that persist's event came of
         found[record.id].add((record.place[0], record.headers["ce_reason"], digest))
     return dict(found)
 
 
+def _waited(run: Run) -> dict[str, set[str]]:
+    """The payloads that are or were in the lane."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for record in run.books.lanes:
+        if record.place[0] == _LANE:
+            found[record.id].add(record.digest)
+    return dict(found)
+
+
+def _nobodies(run: Run) -> set[bytes]:
+    """Those of whom payloads wait for ever."""
+    return {copy.record.key for copy in _copies(run) if copy.message.fate == WAITING}
+
+
 def _letter_of(message: Message, first_digest: str | None) -> Letter | None:
     if message.fate == WAITING:
-        return "retry.enrich.v1", "missing_device", message.digest
+        return None
     if message.fate != EVENT:
         return "dlq.enrich.v1", message.fate, message.digest
     if first_digest in (None, message.digest):

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from tests.faults.whole import oracles
 from tests.faults.whole.books import read_books
 from tests.faults.whole.faults import KINDS
-from tests.faults.whole.fleet import Fleet
-from tests.faults.whole.movers import move_devices
+from tests.faults.whole.fleet import LATE_DEVICES, Fleet
+from tests.faults.whole.movers import move_devices, register
 from tests.faults.whole.rig import NotWellError, Rig
 from tests.faults.whole.sends import Sends
 from tests.faults.whole.watcher import Watcher
@@ -75,6 +75,7 @@ async def run(
                 say(f"{time.monotonic() - began_s:6.1f} s  all is well")
         while len(sends.messages) < messages:
             await asyncio.sleep(0.2)
+        await asyncio.to_thread(register, rig, LATE_DEVICES)
     except Exception as error:  # the rest of the plan cannot be, what was sent is judged
         violations.append(f"{type(error).__name__}: {error}")
     finally:

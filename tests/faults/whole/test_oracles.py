@@ -11,21 +11,24 @@ from shared.ledger import TERMS
 from shared.snapshot import META
 from tests.faults.ledger import Told
 from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
+from tests.faults.whole.fleet import LATE_DEVICES
 from tests.faults.whole.oracles import ORACLES, Run, doubled, violations
 from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
 from tests.oracle import expected_areas, expected_states
 
 Lie = Callable[[Run, random.Random], Run]
+LATE = LATE_DEVICES[0].encode()
 _NOW_MS = 1_795_264_963_000
 _SHA = "ce_payloadsha256"
-_ENDS = {"received": 132, "stored": 81, "duplicate": 24, "waiting": 12, "parked": 15}
+_ENDS = {"received": 136, "stored": 85, "duplicate": 24, "waiting": 12, "parked": 15}
 _LEDGER = {**dict.fromkeys(TERMS, 0), **_ENDS}
 
 
 def _run() -> Run:
     """Forty payloads of each of three devices, among them letters, waiting ones, repeats, refused
-    ones, and one under a key that another has used; all of it gone its way."""
-    run = Run([], {}, Books([], [], [], [], [], [], {}, {}, 0, {}))
+    ones, and one under a key that another has used, and four of a device that was registered
+    later; all of it gone its way."""
+    run = Run([], {}, Books([], [], [], [], [], [], [], {}, {}, 0, {}))
     for number in range(120):
         device, kind = f"device-000{number % 3 + 1}", number // 3
         key = f"k{number}" if kind != 37 else f"k{number - 6}"
@@ -48,6 +51,12 @@ def _run() -> Run:
             record = _put(run.books, message)
             spooled = Answer(Told.SPOOLED, record.id)
             answers.append(spooled if kind % 3 == 0 else Answer(Told.WRITTEN, *_of(record)))
+    for number in range(120, 124):
+        raw = json.dumps({"value": number, "n": number}).encode()
+        message = Message(number, "telemetry", LATE.decode(), raw, f"k{number}", EVENT)
+        run.messages.append(message)
+        run.answers[number] = [Answer(Told.WRITTEN, *_of(_put(run.books, message, waits=True)))]
+    _gate(run.books, LATE.decode(), b"")
     _finish(run.books)
     run.books.ledger.update(_LEDGER)
     return run
@@ -65,16 +74,21 @@ def _add(records: list[Record], topic: str, key: bytes, value: bytes, **headers:
     return record
 
 
-def _put(books: Books, message: Message) -> Record:
-    """Into the ingest topic, and on through enrich."""
+def _put(books: Books, message: Message, waits: bool = False) -> Record:
+    """Into the ingest topic, and on through enrich, or the lane and retry."""
     key, event_id = message.device.encode(), f"id of {message.key}"
     came = _add(books.ingest, message.topic, key, message.body, ce_id=event_id)
     headers = {"ce_id": event_id, _SHA: message.digest}
+    if waits or message.fate == WAITING:
+        is_first = all(record.key != key for record in books.gates)
+        why = {"ce_stage": "enrich", "ce_reason": "missing_device" if is_first else "behind"}
+        _add(books.lanes, "retry.enrich.v1", key, message.body, **headers, **why)
+        if is_first:
+            _gate(books, message.device, b"{}")
+    elif message.fate != EVENT:
+        why = {"ce_stage": "enrich", "ce_reason": message.fate}
+        _add(books.lanes, "dlq.enrich.v1", key, message.body, **headers, **why)
     if message.fate != EVENT:
-        waits = message.fate == WAITING
-        failure = {"ce_stage": "enrich", "ce_reason": "missing_device" if waits else message.fate}
-        lane = "retry.enrich.v1" if waits else "dlq.enrich.v1"
-        _add(books.lanes, lane, key, message.body, **headers, **failure)
         return came
     said = json.loads(message.body)
     data = {"value": said["value"], "area": "area-01", "rest": {"n": said["n"]}}
@@ -89,6 +103,10 @@ def _put(books: Books, message: Message) -> Record:
     }
     _add(books.events, "event.reading.v1", key, json.dumps(event).encode(), **headers)
     return came
+
+
+def _gate(books: Books, device: str, value: bytes) -> None:
+    _add(books.gates, "gate.enrich.v1", device.encode(), value)
 
 
 def _finish(books: Books) -> None:
@@ -142,7 +160,9 @@ def drop(part: str) -> Lie:
             records.pop()
         elif part in ("ingest", "events", "lanes"):  # of those that have no second copy
             ids = [record.id for record in records]
-            records.remove(chance.choice([r for r in records if ids.count(r.id) == 1]))
+            # nor is it the past of one that went on
+            once = [r for r in records if ids.count(r.id) == 1]
+            records.remove(chance.choice([r for r in once if part != "lanes" or r.key != LATE]))
         else:
             del records[_some(records, chance)]
         return run
@@ -192,6 +212,46 @@ def reorder_events(run: Run, _chance: random.Random) -> Run:
     run.books.stored["device", "device-0001"] = 2, state
     run.books.shown["device", "device-0001"] = state
     return run
+
+
+def send_one_after_a_later_one(run: Run, chance: random.Random) -> Run:
+    """What has waited goes on behind what came after it."""
+    number = chance.choice([n for n, r in enumerate(run.books.events) if r.key == LATE][:3])
+    one, later = run.books.events[number], run.books.events[number + 1]
+    run.books.events[number : number + 2] = [
+        later._replace(place=one.place),
+        one._replace(place=later.place),
+    ]
+    return run
+
+
+def hold_one_that_is_known(run: Run, chance: random.Random) -> Run:
+    came = chance.choice([r for r in run.books.ingest if r.key == b"device-0001"])
+    why = {**came.headers, "ce_stage": "enrich", "ce_reason": "missing_device"}
+    _add(run.books.lanes, "retry.enrich.v1", came.key, came.value, **why)
+    return run
+
+
+def wait_behind_nobody(run: Run, _chance: random.Random) -> Run:
+    lanes = run.books.lanes
+    number = next(n for n, r in enumerate(lanes) if r.headers["ce_reason"] == "missing_device")
+    lanes[number] = lanes[number]._replace(headers={**lanes[number].headers, "ce_reason": "behind"})
+    return run
+
+
+def leave_one_in_the_lane(run: Run, _chance: random.Random) -> Run:
+    """The device is known, its last payload waits all the same."""
+    last = [r for r in run.books.events if r.key == LATE][-1]
+    run.books.events.remove(last)
+    return run
+
+
+def leave_a_gate(state: str, key: bytes, value: bytes) -> Lie:
+    def lie(run: Run, _chance: random.Random) -> Run:
+        _gate(run.books, key.decode(), value)
+        return run
+
+    return _named(lie, f"leave a gate {state}")
 
 
 def double_a_row(run: Run, chance: random.Random) -> Run:
@@ -295,6 +355,12 @@ LIES: list[Lie] = [
     cut_a_payload,
     reorder_payloads,
     reorder_events,
+    send_one_after_a_later_one,
+    hold_one_that_is_known,
+    wait_behind_nobody,
+    leave_one_in_the_lane,
+    leave_a_gate("open", LATE, b"{}"),
+    leave_a_gate("closed", b"nobody-1", b""),
     double_a_row,
     change_a_row,
     complete_twice,

@@ -106,15 +106,14 @@ def _durable_log(module: ModuleType) -> None:
     log._put_into_kafka = put_and_die
 
 
-def _fold(module: ModuleType) -> None:
-    bucket = module.BucketFold  # type: ignore[attr-defined]
-    handle = bucket.handleInputRows
+def after_a_bucket(job: str, processor: Any) -> None:
+    handle = processor.handleInputRows
 
     def handle_and_die(self: Any, *args: Any) -> Any:
         yield from handle(self, *args)
-        die_here_if_asked("fold, after a bucket")
+        die_here_if_asked(f"{job}, after a bucket")
 
-    bucket.handleInputRows = handle_and_die
+    processor.handleInputRows = handle_and_die
 
 
 def _applier(module: ModuleType) -> None:
@@ -139,7 +138,8 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     ),
     "gateway.view_store": lambda m: before("view writer, read", m.ViewStore, "apply"),
     "stream_jobs.enrichment": lambda m: after("enrich, in a batch", m, "_outgoing"),
-    "stream_jobs.fold": _fold,
+    "stream_jobs.retry": lambda m: after_a_bucket("retry", m.BucketOfLines),
+    "stream_jobs.fold": lambda m: after_a_bucket("fold", m.BucketFold),
     "stream_jobs.aggregation": lambda m: after("aggregate, in a batch", m, "renew"),
     "stream_jobs.event_store": lambda m: (
         before("persist, not committed", m.EventStore, "_upsert_states"),

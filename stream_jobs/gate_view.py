@@ -1,0 +1,104 @@
+"""What a process knows of whose payloads wait, and of how far enrich and retry are."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from shared.envelope import Position
+from shared.kafka_access import KafkaAccess
+from shared.topology import Flow, gate_topic, retry_topic
+from stream_jobs.gates import Gates, Look, Ripeness, Told
+from stream_jobs.log_follower import CommittedOffsets, LogFollower
+from stream_jobs.waiting import gate_told
+
+_ANSWER_S = 3.0
+
+
+class GateView:
+    """enrich's side. Each call raises KafkaException where no broker answers."""
+
+    def __init__(self, kafka: KafkaAccess) -> None:
+        self._lane, self._gate = retry_topic("enrich"), gate_topic("enrich")
+        self._passed = CommittedOffsets(kafka, "retry", [self._lane])
+        self._log = LogFollower(kafka, "headrace-gates", [self._lane, self._gate])
+        self._gates = Gates()
+        self._batch = ""
+
+    def of_batch(self, batch: str) -> Gates:
+        """As its first task saw them."""
+        if batch != self._batch:
+            self.refresh()
+            self._batch = batch
+        return self._gates
+
+    def refresh(self) -> Gates:
+        passed = self._passed.read()  # first (see Gates)
+        self._gates.hear_passed({partition: at for (_, partition), at in passed.items()})
+        self._log.go_on_from(passed)
+        for message in self._log.to_the_end():
+            key = (message.key() or b"").decode(errors="replace")
+            if message.topic() == self._gate:
+                self._gates.hear_gate(key, message.value())
+            else:
+                self._gates.hear_lane(message.partition() or 0, message.offset() or 0, key)
+        return self._gates
+
+
+class LaneView:
+    """What waits, for those who look after it: the gates tell it of each entity."""
+
+    def __init__(self, kafka: KafkaAccess) -> None:
+        self._log = LogFollower(kafka, "headrace-gates", [gate_topic("enrich")])
+        self._open: dict[bytes, Told] = {}
+
+    def numbers(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        self._log.go_on_from({})
+        for message in self._log.to_the_end(_ANSWER_S):
+            key = message.key() or b""
+            if told := gate_told(message.value()):
+                self._open[key] = told
+            else:
+                self._open.pop(key, None)
+        oldest_ms = min((told.since_ms for told in self._open.values()), default=None)
+        age_s = 0.0 if oldest_ms is None else max(0.0, time.time() - oldest_ms / 1000)
+        numbers = {
+            "payloads": sum(told.payloads for told in self._open.values()),
+            "entities": len(self._open),
+            "oldest_s": round(age_s, 1),
+            **counts,
+        }
+        return {"lanes": {retry_topic("enrich"): numbers}}
+
+
+def first_needed(kafka: KafkaAccess) -> dict[int, int]:
+    """By partition of the lane, where its first record stands that is not done with."""
+    log = LogFollower(kafka, "headrace-gates", [gate_topic("enrich")])
+    log.go_on_from({})
+    latest = {message.key(): message.value() for message in log.to_the_end()}
+    log.close()
+    needed: dict[int, int] = {}
+    for told in filter(None, map(gate_told, latest.values())):
+        for partition, offset in told.needs.items():
+            needed[int(partition)] = min(offset, needed.get(int(partition), offset))
+    return needed
+
+
+class RipenessView:
+    """retry's side."""
+
+    def __init__(self, kafka: KafkaAccess, flow: Flow) -> None:
+        lane = [retry_topic("enrich")]
+        enrich = next(job for job in flow.jobs() if job.name == "enrich")
+        self._enriched = CommittedOffsets(kafka, "enrich", enrich.ignited_by)
+        self._passed = CommittedOffsets(kafka, "retry", lane)
+        self._lane = LogFollower(kafka, "headrace-gates", lane)
+        self._ripeness = Ripeness()
+
+    def refresh(self) -> None:
+        passed = {partition: at for (_, partition), at in self._passed.read().items()}
+        enriched = self._enriched.read()  # before the ends (see Ripeness)
+        ends = {partition: end for (_, partition), end in self._lane.ends().items()}
+        self._ripeness.hear(Look(enriched, ends), passed)
+
+    def is_ripe(self, place: Position) -> bool:
+        return self._ripeness.has_reached(place)

@@ -1,0 +1,126 @@
+"""Topics that a process follows for itself, from where it likes, and always to their ends."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from shared.kafka_access import KafkaAccess
+
+Partition = tuple[str, int]
+
+_ANSWER_S = 5.0
+_ALL_S = 60.0
+_WAIT_S = 0.02  # which is waited whole where less comes than asked for
+_RECORDS_AT_ONCE = 10_000
+_NEW_PARTITIONS_S = 30.0
+
+
+class _Partitions:
+    """Of topics; asked for again now and then, for there may be more."""
+
+    def __init__(self, consumer: Consumer, topics: Iterable[str]) -> None:
+        self._consumer, self._topics = consumer, tuple(topics)
+        self._known: list[Partition] = []
+        self._look_again_s = 0.0
+
+    def all(self, offset: int = OFFSET_END) -> list[TopicPartition]:
+        if time.monotonic() >= self._look_again_s or not self._known:
+            known = self._consumer.list_topics(timeout=_ANSWER_S).topics
+            there = [topic for topic in self._topics if topic in known]
+            self._known = [(topic, number) for topic in there for number in known[topic].partitions]
+            self._look_again_s = time.monotonic() + _NEW_PARTITIONS_S
+        return [TopicPartition(*at, offset) for at in self._known]
+
+
+class LogFollower:
+    """Every call raises KafkaException where no broker answers."""
+
+    def __init__(self, kafka: KafkaAccess, group: str, topics: Iterable[str]) -> None:
+        config = {
+            **kafka.for_librdkafka(),
+            "group.id": group,  # never joined: partitions are assigned
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+            "log_level": 2,
+        }
+        # one that only asks: on one that reads, too, each question would wait behind a fetch
+        self._asking, self._reading = Consumer(config), Consumer(config)
+        self._partitions = _Partitions(self._asking, topics)
+        self._next: dict[Partition, int] = {}
+
+    def go_on_from(self, starts: Mapping[Partition, int]) -> None:
+        """Of what it does not follow yet. What stands nowhere is followed from its beginning."""
+        places = ((place.topic, place.partition) for place in self._partitions.all())
+        new = [at for at in places if at not in self._next]
+        for topic, partition in new:
+            low, _ = self._asking.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)
+            self._next[topic, partition] = max(low, starts.get((topic, partition), low))
+        if new:
+            self._reading.assign([TopicPartition(*at, n) for at, n in self._next.items()])
+
+    def to_the_end(self, within_s: float = _ALL_S) -> Iterator[Message]:
+        """All that was written until now. Where there is no time for it, the next call goes on."""
+        ends = self.ends()
+        give_up_s = time.monotonic() + within_s
+        while any(self._next[at] < end for at, end in ends.items() if at in self._next):
+            if time.monotonic() > give_up_s:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            for message in self._reading.consume(_RECORDS_AT_ONCE, _WAIT_S):
+                at = str(message.topic()), message.partition() or 0
+                error = message.error()
+                if error is None:
+                    yield message
+                    self._next[at] = (message.offset() or 0) + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._next[at] = message.offset() or 0  # what it skipped is compacted away
+                else:
+                    raise KafkaException(error)
+
+    def ends(self) -> dict[Partition, int]:
+        places = self._partitions.all()  # in the place of a time: the newest
+        found = self._asking.offsets_for_times(places, _ANSWER_S) if places else []
+        return {(place.topic, place.partition): _offset(place) for place in found}
+
+    def close(self) -> None:
+        self._asking.close()
+        self._reading.close()
+
+
+class CommittedOffsets:
+    """How far a job is, for others to read."""
+
+    def __init__(self, kafka: KafkaAccess, job: str, topics: Iterable[str]) -> None:
+        self._consumer = Consumer(
+            {
+                **kafka.for_librdkafka(),
+                "group.id": f"headrace-{job}",  # never joined
+                "enable.auto.commit": False,
+                "log_level": 2,
+            }
+        )
+        self._partitions = _Partitions(self._consumer, topics)
+
+    def read(self) -> dict[Partition, int]:
+        """Where nothing is committed, 0."""
+        places = self._partitions.all()
+        found = self._consumer.committed(places, _ANSWER_S) if places else []
+        return {(place.topic, place.partition): max(0, _offset(place)) for place in found}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _offset(place: TopicPartition) -> int:
+    if place.error is not None:
+        raise KafkaException(place.error)
+    return int(place.offset)

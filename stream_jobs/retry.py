@@ -1,0 +1,403 @@
+"""The lane of enrich -> event topics, each entity in its order; the protocol is in `gates`.
+
+What waits is kept by a hash bucket of its entity. Which rows of master data have come is told to
+all buckets, once a batch each: a payload may wait for a row of any key. Timers wake a bucket when
+something in it is due, and in the batch after one that has changed something.
+"""
+
+from collections.abc import Iterator
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from shared import envelope
+from shared.again import First, headers_of
+from shared.envelope import Header, Position
+from shared.flow import load_flow
+from shared.kafka_access import KafkaAccess
+from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
+from shared.settings import JobSettings
+from shared.topology import (
+    RELAY_HEARTBEAT_KEY,
+    Flow,
+    dead_letter_topic,
+    gate_topic,
+    master_topic,
+    retry_topic,
+)
+from stream_jobs import arrow_records, enrichment, waiting
+from stream_jobs.checkpoints import Offsets, offsets_of
+from stream_jobs.enrichment import Enrich, Outgoing, Payload, enricher
+from stream_jobs.fresh_fields import FreshFields
+from stream_jobs.gate_view import RipenessView, first_needed
+from stream_jobs.gates import (
+    Batch,
+    Close,
+    Entry,
+    Line,
+    Open,
+    Outcome,
+    Park,
+    Send,
+    serve,
+)
+from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.lease import check_lease
+from stream_jobs.master_view import MasterView
+from stream_jobs.status import Say
+
+STAGE = "retry"
+# all of them are told of each row that comes: few. Fixed for the life of a checkpoint
+_BUCKETS = 16
+_TRIGGER = "1 second"
+# of the jobs that have no task running Spark serves the first by name. By its own name this one, of
+# little work, would starve behind all others for as long as they have a backlog
+_POOL = "0-retry"
+_PACKED_DDL = "bucket int, packed binary, woken binary"
+_RECORDS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("arrived_ms", pa.int64()),
+    ]
+)
+
+
+class RetryTask(NamedTuple):
+    """What a worker process needs to know; it builds the rest once and keeps it."""
+
+    flow: str
+    kafka: KafkaAccess
+    master_age_max_s: float
+    postgres_url: str
+    slow_after_s: float
+    waits_max_s: float
+    when_parked: WhenParked
+
+    @property
+    def policy(self) -> RetryPolicy:
+        return POLICIES[enrichment.STAGE]._replace(
+            age_max_s=self.waits_max_s, when_parked=self.when_parked
+        )
+
+
+class Worker:
+    """What looks around in Kafka and the store; once a process."""
+
+    def __init__(self, task: RetryTask) -> None:
+        flow = load_flow(task.flow)
+        self._enrich: Enrich = enricher(flow)
+        self._master = MasterView(task.kafka, flow.master_tables, task.master_age_max_s)
+        self._fresh = FreshFields(flow, task.postgres_url, task.slow_after_s)
+        self._ripeness = RipenessView(task.kafka, flow)
+
+    def look(self) -> None:
+        """At each batch, and again within it: what is seen only grows."""
+        self._ripeness.refresh()
+        self._master.catch_up()
+        self._master.refresh()
+
+    def is_ripe(self, place: Position) -> bool:
+        return self._ripeness.is_ripe(place)
+
+    def enrich(self, payload: Payload) -> Outgoing:
+        known = self._fresh.over(self._master, [payload])
+        outgoing = self._enrich(payload, known)
+        if outgoing.key != payload.key and not payload.attempt:
+            # an event of another entity: its order among that one's is not kept here, so the fold
+            # must not take it for a second writing
+            outgoing = self._enrich(payload._replace(attempt=1), known)
+        return outgoing
+
+
+@cache
+def _worker(task: RetryTask) -> Worker:
+    return Worker(task)
+
+
+class BucketOfLines(StatefulProcessor):
+    """The lines of all entities whose ids fall into one bucket."""
+
+    def __init__(self, task: RetryTask) -> None:
+        self._task = task
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._lines = handle.getMapState("lines", "key string", "line binary")
+        self._letters = handle.getMapState(
+            "letters", "key string, ident string", waiting.LETTER_DDL
+        )
+        # when each line is to be looked at, and the rows that it waits for
+        self._looks = handle.getMapState("looks", "key string", "at_ms long, rows binary")
+
+    def close(self) -> None:
+        pass
+
+    @cached_property
+    def _ingest_topics(self) -> frozenset[str]:
+        return frozenset(row.topic for row in load_flow(self._task.flow).endpoints)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self, _bucket: Any, rows: Iterator[Any], timers: Any
+    ) -> Iterator[Row]:
+        woken: set[str] = set()
+        lines: dict[str, Line] = {}
+        for row in rows:
+            if row.woken is not None:
+                woken.update(orjson.loads(row.woken))
+                continue
+            for record in _unpack(row.packed):
+                try:
+                    self._take(record, lines)
+                except ValueError as error:
+                    yield _unreadable(record, str(error))
+        yield from self._serve(timers.getCurrentProcessingTimeInMs(), woken, lines)
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,  # noqa: ARG002
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: ARG002, N803
+    ) -> Iterator[Row]:
+        yield from self._serve(timerValues.getCurrentProcessingTimeInMs(), set(), {})
+
+    def _take(self, record: Payload, lines: dict[str, Line]) -> None:
+        entry, letter = waiting.read(record, self._ingest_topics)
+        key = (record.key or b"").decode()
+        line = lines.setdefault(key, lines.get(key) or self._stored(key))
+        if envelope.find(record.headers, envelope.DISCARDED) is not None:
+            for gone in line.discard(entry.place, entry.attempt):
+                self._letters.removeKey((key, waiting.ident_text(gone)))
+        elif line.take(entry):
+            self._letters.updateValue((key, waiting.ident_text(entry)), letter)
+
+    def _stored(self, key: str) -> Line:
+        stored = self._lines.getValue((key,))
+        return waiting.decode(bytes(stored[0])) if stored else Line()
+
+    def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Row]:
+        looks = {key: (at_ms, rows) for (key,), (at_ms, rows) in self._looks.iterator()}
+        for key, (at_ms, rows) in looks.items():
+            is_due = at_ms is not None and at_ms <= now_ms
+            if key not in lines and (is_due or not woken.isdisjoint(orjson.loads(bytes(rows)))):
+                lines[key] = self._stored(key)
+        if lines:
+            check_lease(STAGE)
+            worker = _worker(self._task)
+            worker.look()
+            batch = Batch(now_ms, now_ms, woken, worker.is_ripe)
+            for key, line in lines.items():
+                yield from self._serve_line(key, line, batch, worker)
+                looks[key] = self._look(key, line)
+        self._set_timer([at_ms for at_ms, _ in looks.values() if at_ms is not None], now_ms)
+
+    def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Row]:
+        policy = self._task.policy
+        made: dict[tuple[Position, int], Outgoing] = {}
+
+        def attempt(entry: Entry) -> Outcome:
+            outgoing = worker.enrich(self._payload(key, entry))
+            made[entry.ident] = outgoing
+            return waiting.outcome_of(outgoing)
+
+        for step in serve(line, batch, attempt, policy):
+            match step:
+                case Send(entry):
+                    self._letters.removeKey((key, waiting.ident_text(entry)))
+                    yield _row(*made[entry.ident])
+                case Park(entry):
+                    yield self._dead_letter(key, entry)
+                    if policy.when_parked == "go_on":
+                        self._letters.removeKey((key, waiting.ident_text(entry)))
+                case Open(told):
+                    yield _row(gate_topic(enrichment.STAGE), key.encode(), waiting.gate_value(told))
+                case Close():
+                    yield _row(gate_topic(enrichment.STAGE), key.encode(), None)
+                    self._lines.removeKey((key,))
+                    self._looks.removeKey((key,))
+
+    def _look(self, key: str, line: Line) -> tuple[int | None, bytes]:
+        if line.closed:
+            return None, b""
+        look = line.next_look(self._task.policy), orjson.dumps(sorted(line.rows()))
+        self._lines.updateValue((key,), (waiting.encode(line),))
+        self._looks.updateValue((key,), look)
+        return look
+
+    def _payload(self, key: str, entry: Entry) -> Payload:
+        letter = self._letters.getValue((key, waiting.ident_text(entry)))
+        assert letter is not None
+        return waiting.payload_of(key, entry, (bytes(letter[0]), bytes(letter[1])))
+
+    def _dead_letter(self, key: str, entry: Entry) -> Row:
+        payload = self._payload(key, entry)
+        first = First(entry.place, payload.arrived_ms, entry.attempt, entry.revision)
+        known = headers_of(payload.headers, first)
+        headers = envelope.failure_headers(
+            known, enrichment.STAGE, entry.place, entry.reason, entry.detail
+        )
+        tries = (envelope.TRIES, str(entry.tries).encode())
+        topic = dead_letter_topic(enrichment.STAGE)
+        return _row(topic, payload.key, payload.value, [*headers, tries])
+
+    def _set_timer(self, looks: list[int], now_ms: int) -> None:
+        wanted = max(min(looks), now_ms + 1) if looks else None
+        for timer_ms in list(self._handle.listTimers()):
+            if timer_ms > now_ms and timer_ms != wanted:
+                self._handle.deleteTimer(timer_ms)
+        if wanted is not None:
+            self._handle.registerTimer(wanted)
+
+
+def _row(
+    topic: str, key: bytes | None, value: bytes | None, headers: list[Header] | None = None
+) -> Row:
+    told = None if headers is None else [Row(key=name, value=text) for name, text in headers]
+    return Row(topic=topic, key=key, value=value, headers=told)
+
+
+def _unreadable(record: Payload, detail: str) -> Row:
+    failure = envelope.failure_headers(
+        record.headers, enrichment.STAGE, record.position, "no_origin", detail
+    )
+    return _row(dead_letter_topic(enrichment.STAGE), record.key, record.value, failure)
+
+
+def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Records of the lane and of master data -> for each bucket a row with its records, and one
+    with the rows that have come."""
+    for batch in batches:
+        topics = np.array(batch.column("topic").to_pylist(), dtype=object)
+        of_lane = topics == retry_topic(enrichment.STAGE)
+        buckets = batch.column("bucket").to_numpy()
+        names: list[int] = []
+        packed: list[bytes | None] = []
+        woken: list[bytes | None] = []
+        for bucket in np.unique(buckets[of_lane]).tolist():
+            own = np.flatnonzero(of_lane & (buckets == bucket))
+            records = batch.select(_RECORDS.names).take(pa.array(own)).cast(_RECORDS)
+            names.append(bucket)
+            packed.append(records.serialize().to_pybytes())
+            woken.append(None)
+        if rows := _rows_that_have_come(batch, np.flatnonzero(~of_lane)):
+            names += range(_BUCKETS)
+            packed += [None] * _BUCKETS
+            woken += [orjson.dumps(rows)] * _BUCKETS
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(names, pa.int32()),
+                pa.array(packed, pa.binary()),
+                pa.array(woken, pa.binary()),
+            ],
+            ["bucket", "packed", "woken"],
+        )
+
+
+def _rows_that_have_come(batch: pa.RecordBatch, places: Any) -> list[str]:
+    records = batch.select(["topic", "key"]).take(pa.array(places))
+    found = set()
+    for topic, key in zip(
+        records.column("topic").to_pylist(), records.column("key").to_pylist(), strict=True
+    ):
+        table = topic.removeprefix(_MASTER[0]).removesuffix(_MASTER[1])
+        name = (key or b"").decode(errors="replace")
+        if name != RELAY_HEARTBEAT_KEY:
+            found.add(waiting.row(table, name))
+    return sorted(found)
+
+
+_MASTER = master_topic("/").split("/")
+
+
+def _unpack(packed: bytes) -> Iterator[Payload]:
+    batch = pa.ipc.read_record_batch(pa.py_buffer(bytes(packed)), _RECORDS)
+    return map(
+        Payload,
+        arrow_records.positions(batch),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        arrow_records.headers(batch.column("headers")),
+        batch.column("arrived_ms").to_pylist(),
+    )
+
+
+def transform(records: DataFrame, task: RetryTask) -> DataFrame:
+    bucket = f"cast(pmod(xxhash64(key), {_BUCKETS}) AS int) AS bucket"
+    columns = ("topic", "partition", "offset", "key", "value", "headers")
+    packed = records.selectExpr(bucket, *columns, "unix_millis(timestamp) AS arrived_ms")
+    return (
+        packed.mapInArrow(pack, _PACKED_DDL)
+        .groupBy("bucket")
+        .transformWithState(
+            BucketOfLines(task),
+            arrow_records.OUTGOING_DDL,
+            outputMode="update",
+            timeMode="processingTime",
+        )
+    )
+
+
+def task(settings: JobSettings) -> RetryTask:
+    return RetryTask(
+        settings.flow,
+        settings.kafka,
+        settings.master_age_max_s,
+        settings.postgres_url.get_secret_value(),
+        settings.slow_after_s,
+        settings.waits_max_s,
+        settings.when_parked,
+    )
+
+
+def _counted() -> list[Column]:
+    """Of each batch, for the lane's numbers."""
+    parked = dead_letter_topic(enrichment.STAGE)
+    return [
+        functions.expr("count_if(topic LIKE 'event.%') AS woken"),
+        functions.expr(f"count_if(topic = '{parked}') AS parked"),
+    ]
+
+
+def start(settings: JobSettings) -> Offsets | None:
+    """Where a query without a checkpoint begins: with what is not done with of the lane, and with
+    master data that comes from now on, for all is looked at before anything waits for a row."""
+    if offsets_of(settings.checkpoints / STAGE).planned:
+        return None
+    job = next(job for job in load_flow(settings.flow).jobs() if job.name == STAGE)
+    group = GroupOffsets(settings, STAGE, job.ignited_by)
+    try:
+        passed, ranges = group.committed().offsets, group.ranges()
+    finally:
+        group.close()
+    needed = first_needed(settings.kafka)
+    offsets: Offsets = {}
+    for (topic, partition), its in ranges.items():
+        if topic == retry_topic(enrichment.STAGE):
+            at = passed[topic][partition]
+            at = max(its.start, min(at, needed.get(partition, at)))
+        else:
+            at = its.end
+        offsets.setdefault(topic, {})[partition] = at
+    return offsets
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+    job = next(job for job in flow.jobs() if job.name == STAGE)
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
+    records = read_topics(
+        spark, settings, job.ignited_by, with_headers=True, starting=start(settings)
+    )
+    made = transform(records, task(settings)).observe(STAGE, *_counted())
+    written = write_topics(made, settings, STAGE)
+    return written.trigger(processingTime=_TRIGGER)

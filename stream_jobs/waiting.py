@@ -1,0 +1,149 @@
+"""What waits for enrich, as bytes: records of the lane, and what retry keeps of them. Pure."""
+
+from collections.abc import Collection
+
+import orjson
+
+from shared import envelope
+from shared.again import First
+from shared.envelope import Position
+from shared.timestamps import is_time_ms
+from shared.topology import dead_letter_topic, retry_topic
+from stream_jobs.enrichment import STAGE, Outgoing, Payload
+from stream_jobs.gates import Entry, Line, Missing, Outcome, Passed, Refused, Told
+
+# a column each, of the payload that waits
+LETTER_DDL = "value binary, headers binary"
+Letter = tuple[bytes, bytes]
+
+# not the payload's own, but what the lane's record says of it
+_OF_THE_LANE = (envelope.READ_AT, envelope.STAGE, envelope.REASON, envelope.DETAIL)
+
+
+def read(record: Payload, ingest_topics: Collection[str]) -> tuple[Entry, Letter]:
+    """A record of the lane; ValueError where it does not say which payload waits."""
+    origin = _place(record, envelope.ORIGIN)
+    if origin is None or origin.topic not in ingest_topics:
+        raise ValueError(f"the header {envelope.ORIGIN} names no place of a payload")
+    arrived_ms = _number(record, envelope.ARRIVED)
+    first = First(
+        origin,
+        # records of earlier versions do not tell it
+        arrived_ms if arrived_ms and is_time_ms(arrived_ms) else record.arrived_ms,
+        _number(record, envelope.ATTEMPT),
+        _number(record, envelope.REVISION),
+    )
+    entry = Entry(
+        origin,
+        envelope.text(record.headers, envelope.ID) or str(origin),
+        _place(record, envelope.READ_AT) or origin,
+        first.arrived_ms,
+        record.arrived_ms,
+        (record.position.partition, record.position.offset),
+        first.attempt,
+        first.revision,
+    )
+    own = [header for header in record.headers if header[0] not in _OF_THE_LANE]
+    # any byte is a character of latin-1
+    told = [(name, value.decode("latin-1")) for name, value in own]
+    return entry, (record.value or b"", orjson.dumps(told))
+
+
+def payload_of(key: str, entry: Entry, letter: Letter) -> Payload:
+    """As it first came."""
+    headers = [(name, value.encode("latin-1")) for name, value in orjson.loads(letter[1])]
+    return Payload(
+        entry.place,
+        key.encode(),
+        bytes(letter[0]),
+        headers,
+        entry.arrived_ms,
+        entry.attempt,
+        entry.revision,
+    )
+
+
+def outcome_of(outgoing: Outgoing) -> Outcome:
+    if outgoing.topic not in (retry_topic(STAGE), dead_letter_topic(STAGE)):
+        return Passed()
+    reason = envelope.text(outgoing.headers, envelope.REASON) or ""
+    detail = envelope.text(outgoing.headers, envelope.DETAIL) or ""
+    if outgoing.topic == dead_letter_topic(STAGE):
+        return Refused(reason, detail)
+    return Missing(reason, detail, row(reason.removeprefix("missing_"), detail))
+
+
+def row(table: str, key: str) -> str:
+    """What a payload waits for."""
+    return f"{table}/{key}"
+
+
+def ident_text(entry: Entry) -> str:
+    return f"{entry.place}/{entry.revision}"
+
+
+def encode(line: Line) -> bytes:
+    entries = [
+        (
+            *entry.place,
+            entry.event_id,
+            str(entry.read_at),
+            entry.arrived_ms,
+            entry.waits_since_ms,
+            entry.in_lane,
+            entry.attempt,
+            entry.revision,
+            entry.tries,
+            entry.reason,
+            entry.detail,
+            entry.row,
+            entry.due_ms,
+            entry.given_up_in,
+            entry.parked,
+        )
+        for entry in line.entries.values()
+    ]
+    told = None if line.told is None else tuple(line.told)
+    return orjson.dumps((entries, told, line.emptied_in))
+
+
+def decode(raw: bytes) -> Line:
+    entries, told, emptied_in = orjson.loads(raw)
+    line = Line({}, Told(*told) if told else None, emptied_in)
+    for (
+        topic,
+        partition,
+        offset,
+        event_id,
+        read_at,
+        arrived_ms,
+        since_ms,
+        in_lane,
+        *rest,
+    ) in entries:
+        place, read = Position(topic, partition, offset), Position.parse(read_at)
+        entry = Entry(place, event_id, read, arrived_ms, since_ms, tuple(in_lane), *rest)
+        line.entries[entry.ident] = entry
+    return line
+
+
+def gate_value(told: Told) -> bytes:
+    return orjson.dumps(told._asdict())
+
+
+def gate_told(value: bytes | None) -> Told | None:
+    """Reads it; None where it is none of ours."""
+    try:
+        return Told(**orjson.loads(value or b"{}"))
+    except (ValueError, TypeError):
+        return None
+
+
+def _place(record: Payload, name: str) -> Position | None:
+    told = envelope.text(record.headers, name)
+    return None if told is None else Position.parse(told)
+
+
+def _number(record: Payload, name: str) -> int:
+    told = envelope.text(record.headers, name)
+    return int(told) if told and told.isascii() and told.isdecimal() and len(told) <= 18 else 0

@@ -1,0 +1,315 @@
+"""The handler alone, over a state of its own; what decides is in test_gates."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+
+from desk.way_back import discarded_payload
+from shared import envelope
+from shared.envelope import Header, Position
+from shared.flow import FLOW
+from shared.model import Fields
+from stream_jobs import retry, waiting
+from stream_jobs.enrichment import InTurn, Outgoing, Payload, enricher
+from stream_jobs.gates import Gates, Turns
+from stream_jobs.retry import BucketOfLines, RetryTask
+
+DEVICE = {"area": "area-01", "model": "thermo-c"}
+MODEL = {"value_field": "value", "unit": "celsius"}
+
+
+class MapState(dict[Any, Any]):
+    """As the map state of Spark answers."""
+
+    def getValue(self, key: Any) -> Any:  # noqa: N802
+        return self.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802
+        self[key] = value
+
+    def removeKey(self, key: Any) -> None:  # noqa: N802
+        self.pop(key, None)
+
+    def iterator(self) -> Iterator[Any]:
+        return iter(list(self.items()))
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.states: dict[str, MapState] = {}
+        self.timers: set[int] = set()
+
+    def getMapState(self, name: str, *_schema: str) -> MapState:  # noqa: N802
+        return self.states.setdefault(name, MapState())
+
+    def registerTimer(self, at_ms: int) -> None:  # noqa: N802
+        self.timers.add(at_ms)
+
+    def deleteTimer(self, at_ms: int) -> None:  # noqa: N802
+        self.timers.discard(at_ms)
+
+    def listTimers(self) -> Iterator[int]:  # noqa: N802
+        return iter(self.timers)
+
+
+class Master:
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], Fields] = {("device_model", "thermo-c"): MODEL}
+
+    def find(self, table: str, key: str) -> Fields | None:
+        return self.rows.get((table, key))
+
+
+class World:
+    """What a worker of retry sees, and the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
+        self.master, self.ripe = Master(), True
+        self._enrich = enricher(FLOW)
+        self.now_ms = 1_790_000_000_000
+        self.task = RetryTask(
+            **{
+                "flow": "shared.flow:FLOW",
+                "kafka": None,  # type: ignore[dict-item]
+                "master_age_max_s": 60.0,
+                "postgres_url": "",
+                "slow_after_s": 1.0,
+                "waits_max_s": 3600.0,
+                "when_parked": "go_on",
+                **settings,
+            }
+        )
+        self.handle = Handle()
+        monkeypatch.setattr(retry, "_worker", lambda _task: self)
+        turns = Turns(Gates())
+        self.in_turn = InTurn(enricher(FLOW), turns, self.task.when_parked)
+
+    def look(self) -> None:
+        pass
+
+    def is_ripe(self, _place: Position) -> bool:
+        return self.ripe
+
+    def enrich(self, payload: Payload) -> Outgoing:
+        return self._enrich(payload, self.master)
+
+    def lane(self, *offsets: int, value: bytes = b'{"value": 1}') -> list[Outgoing]:
+        """What enrich sends there, of a device that is not known."""
+        payloads = [
+            Payload(
+                Position("ingest.telemetry.v1", 0, offset),
+                b"device-7",
+                value,
+                headers(offset, value),
+                self.now_ms,
+            )
+            for offset in offsets
+        ]
+        found = [self.in_turn(one, one.position, self.master) for one in payloads]
+        sent = [one for one in found if one is not None]
+        assert [one.topic for one in sent] == ["retry.enrich.v1"] * len(offsets)
+        return sent
+
+    def batch(self, lane: list[Outgoing] = (), came: tuple[str, ...] = ()) -> list[Row]:  # type: ignore[assignment]
+        """A micro-batch: its rows, and the timers that are due."""
+        self.now_ms += 1000
+        processor = BucketOfLines(self.task)
+        processor.init(self.handle)  # type: ignore[arg-type]
+        due = {timer for timer in self.handle.timers if timer <= self.now_ms}
+        rows = []
+        if packed := packed_rows(lane, came, self.now_ms):
+            rows += processor.handleInputRows((0,), iter(packed), Timers(self.now_ms))
+        for timer in due:
+            rows += processor.handleExpiredTimer((0,), Timers(self.now_ms), None)
+            self.handle.timers.discard(timer)
+        return rows
+
+    def is_empty(self) -> bool:
+        return not any(self.handle.states.values()) and not self.handle.timers
+
+
+class Timers:
+    def __init__(self, now_ms: int) -> None:
+        self.getCurrentProcessingTimeInMs = lambda: now_ms
+
+
+def headers(offset: int, value: bytes) -> list[Header]:
+    return [
+        (envelope.ID, f"event-{offset}".encode()),
+        (envelope.PAYLOAD_SHA256, sha256(value).hexdigest().encode()),
+    ]
+
+
+def packed_rows(lane: list[Outgoing], came: tuple[str, ...], now_ms: int) -> list[Row]:
+    records = [
+        {
+            "bucket": 0,
+            "topic": one.topic,
+            "partition": 0,
+            "offset": number,
+            "key": one.key,
+            "value": one.value,
+            "headers": [{"key": name, "value": value} for name, value in one.headers],
+            "arrived_ms": now_ms,
+        }
+        for number, one in enumerate(lane)
+    ]
+    records += [
+        {
+            "bucket": 0,
+            "topic": "master.device.v1",
+            "partition": 0,
+            "offset": number,
+            "key": name.encode(),
+            "value": b"{}",
+            "headers": [],
+            "arrived_ms": now_ms,
+        }
+        for number, name in enumerate(came)
+    ]
+    if not records:
+        return []
+    schema = pa.schema([("bucket", pa.int32()), *retry._RECORDS])
+    batches = retry.pack(iter([pa.RecordBatch.from_pylist(records, schema)]))
+    rows = [Row(**row) for batch in batches for row in batch.to_pylist()]
+    return [row for row in rows if row.bucket == 0]
+
+
+def ids(rows: list[Row], topic: str = "event.reading.v1") -> list[str]:
+    return [orjson.loads(row.value)["id"] for row in rows if row.topic == topic]
+
+
+def test_an_unknown_device_waits_and_its_registration_wakes_its_payloads_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    (gate,) = world.batch(world.lane(7, 5, 6))
+    assert (gate.topic, gate.key) == ("gate.enrich.v1", b"device-7")
+    assert orjson.loads(gate.value)["detail"] == "device-7"
+    assert world.batch() == []
+    assert world.batch(came=("device-8", "_relay")) == []
+    world.master.rows["device", "device-7"] = DEVICE
+    woken = world.batch(came=("device-7",))
+    assert ids(woken) == ["event-5", "event-6", "event-7"]
+    first = orjson.loads(woken[0].value)
+    assert first["origin"] == ["ingest.telemetry.v1", 0, 5]
+    assert "attempt" not in first
+    (closed,) = world.batch()
+    assert (closed.topic, closed.key, closed.value) == ("gate.enrich.v1", b"device-7", None)
+    assert world.is_empty()
+
+
+def test_a_gate_tells_how_long_its_line_is_and_not_of_each_payload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    told = [row for n in range(100) for row in world.batch(world.lane(n))]
+    lengths = [orjson.loads(row.value)["payloads"] for row in told]
+    assert lengths[:16] == [*range(1, 17)]
+    assert 94 < lengths[-1] <= 100
+    assert len(lengths) < 60
+
+
+def test_nothing_is_tried_before_enrich_is_known_to_have_done_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    world.ripe = False
+    lane = world.lane(5)
+    world.master.rows["device", "device-7"] = DEVICE
+    assert ids(world.batch(lane)) == []
+    assert ids(world.batch()) == []
+    world.ripe = True
+    assert ids(world.batch()) == ["event-5"]
+
+
+def test_what_is_too_old_is_parked_as_it_came_and_those_behind_it_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, waits_max_s=10.0)
+    world.batch(world.lane(5))
+    rows = [row for _ in range(14) for row in world.batch()]
+    (letter,) = [row for row in rows if row.topic == "dlq.enrich.v1"]
+    told = {header.key: header.value for header in letter.headers}
+    assert (letter.key, letter.value) == (b"device-7", b'{"value": 1}')
+    assert told[envelope.REASON] == b"missing_device"
+    assert told[envelope.ORIGIN] == b"ingest.telemetry.v1/0/5"
+    assert told[envelope.TRIES] == b"1"
+    assert world.is_empty()
+
+
+def test_behind_a_parked_one_others_wait_until_it_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, when_parked="wait")
+    world.master.rows["device", "device-7"] = DEVICE
+    bad = world.lane(5, value=b'{"value": "no number"}')
+    rows = [*world.batch(bad), *world.batch(world.lane(6)), *world.batch(), *world.batch()]
+    gate, parked, gate_again = rows
+    assert parked.topic == "dlq.enrich.v1"
+    assert [orjson.loads(row.value)["payloads"] for row in (gate, gate_again)] == [1, 2]
+    mended = Payload(
+        Position("ingest.telemetry.v1", 0, 5),
+        b"device-7",
+        b'{"value": 5}',
+        headers(5, b'{"value": 5}'),
+        world.now_ms,
+        attempt=1,
+    )
+    again = world.in_turn(mended, Position("again.enrich.v1", 0, 0), world.master)
+    assert again is not None
+    rows = world.batch([again])
+    assert ids(rows) == ["event-5", "event-6"]
+    assert orjson.loads(rows[0].value)["attempt"] == 1
+    world.batch()
+    assert world.is_empty()
+
+
+def test_behind_a_discarded_one_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, when_parked="wait")
+    world.master.rows["device", "device-7"] = DEVICE
+    place = Position("ingest.telemetry.v1", 0, 5)
+    world.batch(world.lane(5, value=b'{"value": "no number"}'))
+    world.batch(world.lane(6))
+    message = discarded_payload(place, "device-7", "event-5", 0, world.now_ms)
+    payload = Payload(place, message.key, message.value, message.headers, world.now_ms, 1)
+    discarded = world.in_turn(payload, Position("again.enrich.v1", 0, 0), world.master)
+    assert discarded is not None
+    assert ids(world.batch([discarded])) == ["event-6"]
+    world.batch()
+    assert world.is_empty()
+    # where nobody keeps it nothing has to be done
+    others = InTurn(enricher(FLOW), Turns(Gates()), "wait")
+    assert others(payload, place, world.master) is None
+
+
+def test_a_record_of_the_lane_that_names_no_payload_is_parked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch)
+    (letter,) = world.batch([Outgoing("retry.enrich.v1", b"device-7", b"?", [])])
+    assert letter.topic == "dlq.enrich.v1"
+    assert {h.key: h.value for h in letter.headers}[envelope.REASON] == b"no_origin"
+
+
+def test_a_line_is_the_same_after_it_was_bytes() -> None:
+    record = Payload(
+        Position("retry.enrich.v1", 1, 3),
+        b"device-7",
+        b"\xff\x00",
+        [(envelope.ORIGIN, b"ingest.status.v1/2/9"), ("x", b"\xff\xfe")],
+        17,
+    )
+    entry, letter = waiting.read(record, {"ingest.status.v1"})
+    entry.row, entry.tries = "device/device-7", 2
+    line = waiting.decode(b"[[],null,null]")
+    assert line.take(entry)
+    assert waiting.decode(waiting.encode(line)) == line
+    payload = waiting.payload_of("device-7", entry, letter)
+    assert (payload.value, payload.arrived_ms) == (b"\xff\x00", 17)
+    assert ("x", b"\xff\xfe") in payload.headers
