@@ -41,9 +41,6 @@ def job_metrics(said: Mapping[str, JobStatus | None]) -> Iterator[Metric]:
     yield _gauge(
         "rows_per_second", "Of its last batch", statuses, lambda one: one.number("rows_per_s")
     )
-    yield _gauge(
-        "state_rows", "Rows that its query keeps", statuses, lambda one: one.number("state_rows")
-    )
     breakers = GaugeMetricFamily(
         f"{_PREFIX}breaker", "0 closed, 1 half-open, 2 open", labels=("job", "store")
     )

@@ -413,7 +413,6 @@ def _job_status() -> Message:
                 "master_as_of_ms": {"type": ["integer", "null"]},
                 "ledger": {"type": "object", "description": "what became of payloads, and when"},
                 "letters": {"type": "object", "description": "dead letters that are undecided"},
-                "state_rows": {**_COUNT, "description": "that its query keeps"},
                 "lanes": {
                     "type": "object",
                     "description": "what waits in them, and what has gone on or was given up",

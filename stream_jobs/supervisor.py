@@ -237,8 +237,6 @@ class JobRun:
             self._counted_batch = progress["batchId"]
             for row in observed.values():
                 self._counts.update(row.asDict())
-        if states := progress["stateOperators"]:
-            self._numbers["state_rows"] = sum(state["numRowsTotal"] for state in states)
 
     def _publish(self, offsets: Offsets) -> bool:
         try:

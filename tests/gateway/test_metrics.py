@@ -138,7 +138,6 @@ def test_jobs_tell_their_lag_and_their_breakers(gateway: Gateway, node: Node) ->
         "lag_records": 7,
         "lag_s": 2.5,
         "rows_per_s": None,
-        "state_rows": 3,
         "breakers": {"postgres": {"state": "open", "since_ms": 1, "reason": "away"}},
     }
     jobs = {
@@ -160,7 +159,6 @@ def test_jobs_tell_their_lag_and_their_breakers(gateway: Gateway, node: Node) ->
         ("headrace_job_silent_seconds", "fold"): 9,
         ("headrace_job_lag_records", "persist"): 7,
         ("headrace_job_lag_seconds", "persist"): 2.5,
-        ("headrace_job_state_rows", "persist"): 3,
         ("headrace_job_breaker", "persist", "postgres"): 2,
     }
 
