@@ -5,6 +5,7 @@ measures the command measures the gateway or the jobs, and its SIGTERM reaches t
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -92,4 +93,5 @@ def _become(*module_and_arguments: str) -> NoReturn:
 
 
 if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # held back until here
     {"gateway": gateway, "pipeline": pipeline}[sys.argv[1]]()

@@ -8,6 +8,7 @@ import signal
 
 # Ctrl-C while the rest is imported ends it as it ends any program, without a stack trace
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # ./headrace holds it back
 
 import ctypes
 import hashlib
@@ -28,7 +29,7 @@ LOCKED = CHECKOUT / "requirements" / "local.txt"
 
 
 def run(module: str, *arguments: str) -> NoReturn:
-    """Becomes the environment's Python, and in it the module."""
+    """Becomes the environment's Python, and in it the module, which lets Ctrl-C come again."""
     cache = cache_dir()
     folder = cache / f"venv-{_fingerprint()}"
     python = folder / "bin" / "python"
@@ -46,6 +47,7 @@ def run(module: str, *arguments: str) -> NoReturn:
         "PYTHONPATH": python_path(os.environ),
         "HEADRACE_CACHE_DIR": str(cache),
     }
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     os.execve(python, [str(python), "-m", module, *arguments], environment)
 
 
