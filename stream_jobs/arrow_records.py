@@ -9,10 +9,16 @@ from itertools import chain
 import pyarrow as pa
 
 from shared.envelope import Header, Position
-from stream_jobs.enrichment import Outgoing
+from stream_jobs.enrichment import Outgoing, Payload
 
 HEADERS_DDL = "array<struct<key: string, value: binary>>"
 OUTGOING_DDL = f"topic string, key binary, value binary, headers {HEADERS_DDL}"
+
+# of a frame of Kafka's, what `payloads` reads
+PAYLOAD_COLUMNS = (
+    *("topic", "partition", "offset", "key", "value", "headers"),
+    "unix_millis(timestamp) AS arrived_ms",
+)
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _OUTGOING = pa.schema(
@@ -23,6 +29,17 @@ _OUTGOING = pa.schema(
         ("headers", pa.list_(_HEADER)),
     ]
 )
+
+
+def payloads(batch: pa.RecordBatch) -> Iterator[Payload]:
+    return map(
+        Payload,
+        positions(batch),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        headers(batch.column("headers")),
+        batch.column("arrived_ms").to_pylist(),
+    )
 
 
 def positions(batch: pa.RecordBatch) -> Iterator[Position]:

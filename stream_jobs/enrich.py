@@ -20,7 +20,7 @@ from shared.retry_policy import WhenParked
 from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs import arrow_records
-from stream_jobs.enrichment import STAGE, Enrich, InTurn, Payload, as_first_come, enricher
+from stream_jobs.enrichment import STAGE, Enrich, InTurn, as_first_come, enricher
 from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.gate_view import GateView
 from stream_jobs.gates import Gates, Turns
@@ -55,7 +55,7 @@ class EnrichTask(NamedTuple):
             check_lease(STAGE)
             master.refresh()
             read_at = list(arrow_records.positions(batch))
-            payloads = [as_first_come(payload, topics) for payload in _payloads(batch)]
+            payloads = [as_first_come(payload, topics) for payload in arrow_records.payloads(batch)]
             known = fresh.over(master, payloads)
             pairs = zip(payloads, read_at, strict=True)
             outgoing = (enrich(*pair, known) for pair in pairs)
@@ -91,22 +91,9 @@ def _fresh_fields(task: EnrichTask) -> FreshFields:
     return FreshFields(load_flow(task.flow), task.postgres_url, task.slow_after_s)
 
 
-def _payloads(batch: pa.RecordBatch) -> Iterator[Payload]:
-    return map(
-        Payload,
-        arrow_records.positions(batch),
-        batch.column("key").to_pylist(),
-        batch.column("value").to_pylist(),
-        arrow_records.headers(batch.column("headers")),
-        batch.column("arrived_ms").to_pylist(),
-    )
-
-
 def transform(payloads: DataFrame, task: EnrichTask) -> DataFrame:
-    columns = ("topic", "partition", "offset", "key", "value", "headers")
-    return payloads.selectExpr(*columns, "unix_millis(timestamp) AS arrived_ms").mapInArrow(
-        task.run, arrow_records.OUTGOING_DDL
-    )
+    columns = payloads.selectExpr(*arrow_records.PAYLOAD_COLUMNS)
+    return columns.mapInArrow(task.run, arrow_records.OUTGOING_DDL)
 
 
 def task(settings: JobSettings) -> EnrichTask:

@@ -323,21 +323,12 @@ _MASTER = master_topic("/").split("/")
 
 
 def _unpack(packed: bytes) -> Iterator[Payload]:
-    batch = pa.ipc.read_record_batch(pa.py_buffer(bytes(packed)), _RECORDS)
-    return map(
-        Payload,
-        arrow_records.positions(batch),
-        batch.column("key").to_pylist(),
-        batch.column("value").to_pylist(),
-        arrow_records.headers(batch.column("headers")),
-        batch.column("arrived_ms").to_pylist(),
-    )
+    return arrow_records.payloads(pa.ipc.read_record_batch(pa.py_buffer(bytes(packed)), _RECORDS))
 
 
 def transform(records: DataFrame, task: RetryTask) -> DataFrame:
     bucket = f"cast(pmod(xxhash64(key), {_BUCKETS}) AS int) AS bucket"
-    columns = ("topic", "partition", "offset", "key", "value", "headers")
-    packed = records.selectExpr(bucket, *columns, "unix_millis(timestamp) AS arrived_ms")
+    packed = records.selectExpr(bucket, *arrow_records.PAYLOAD_COLUMNS)
     return (
         packed.mapInArrow(pack, _PACKED_DDL)
         .groupBy("bucket")

@@ -43,7 +43,8 @@ class Fleet:
     def __init__(self, port: int, sends: Sends, seed: int, per_s: float, times: int = 1) -> None:
         self.over = False
         self.wrong: list[str] = []  # answers that nobody should get
-        self.newest_event_id = ""  # of those that were accepted
+        # of those that were accepted, and wait for nobody to be registered
+        self.newest_event_id = ""
         self._numbers = itertools.count(len(sends.messages))
         self._port, self._sends, self._seed = port, sends, seed
         self._every_s = CLIENTS / per_s
@@ -119,7 +120,8 @@ class Fleet:
             gateway.close()
             self.wrong.append(f"no answer of the gateway's: {error!r} to {message}")
         self._sends.after(message, answer)
-        if answer.accepts and message.fate == EVENT and message.key == f"k{message.number}":
+        is_its_own = message.key == f"k{message.number}"
+        if answer.accepts and message.fate == EVENT and is_its_own and message.device in DEVICES:
             self.newest_event_id = str(answer.id)
         return answer.accepts
 
