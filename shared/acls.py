@@ -78,7 +78,8 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
     if job.name == "enrich":
         yield from _asks("enrich", "headrace-gates", "headrace-retry")
     elif job.name == "retry":
-        yield from _asks("retry", "headrace-gates", "headrace-enrich", "headrace-master-view")
+        yield from _asks("retry", "headrace-gates", "headrace-enrich")
+        yield Acl("retry", "READ", "group", "headrace-wake")
         enrich = next(row for row in flow.jobs() if row.name == "enrich")
         yield from _on_topics("retry", "DESCRIBE", enrich.ignited_by)
 

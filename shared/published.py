@@ -21,6 +21,7 @@ from shared.topology import (
     again_topic,
     gate_topic,
     master_topic,
+    wake_topic,
 )
 
 _TEXT = {"type": "string"}
@@ -136,7 +137,7 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
             if job.name != "retry"  # it parks what enrich would have parked
             for lane in (*job.waits_in, *job.parks_in)
         },
-        **({gate_topic("enrich"): [_gate()]} if flow.master_tables else {}),
+        **(_of_the_lane() if flow.master_tables else {}),
         **(_of_fold() if flow.entities else {}),
         JOB_STATUS_TOPIC: [_job_status()],
         CREDENTIAL_TOPIC: [_credential()],
@@ -352,6 +353,10 @@ def _of_fold() -> dict[str, list[Message]]:
     return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
 
 
+def _of_the_lane() -> dict[str, list[Message]]:
+    return {gate_topic("enrich"): [_gate()], wake_topic("enrich"): [_wake()]}
+
+
 def _gate() -> Message:
     return Message(
         "gate",
@@ -377,6 +382,16 @@ def _gate() -> Message:
                 ),
             ]
         },
+    )
+
+
+def _wake() -> Message:
+    return Message(
+        "wake",
+        "retry looks at all that waits, and anew for rows of master data that have come",
+        {"type": "null"},
+        _object({}),
+        {"type": "array", "items": {**_TEXT, "description": "table/key of a row that has come"}},
     )
 
 

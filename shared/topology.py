@@ -57,6 +57,11 @@ def gate_topic(stage: str) -> str:
     return f"gate.{stage}.v1"
 
 
+def wake_topic(stage: str) -> str:
+    """What may end the waiting in the lane of a stage."""
+    return f"wake.{stage}.v1"
+
+
 class Topic(NamedTuple):
     name: str
     config: Mapping[str, str]
@@ -157,8 +162,9 @@ class Flow:
         )
         retry = Job(
             "retry",
-            ignited_by=(*enrich.waits_in, *masters),
-            emits=(*enrich.emits, gate_topic("enrich")),
+            ignited_by=(*enrich.waits_in, wake_topic("enrich")),
+            looks_up=masters,
+            emits=(*enrich.emits, gate_topic("enrich"), wake_topic("enrich")),
             parks_in=enrich.parks_in,
             starts_from=(gate_topic("enrich"),),
             does="does what has waited for master data, each entity in its order",
@@ -248,7 +254,10 @@ class Flow:
                 for lane in self.lanes
             ),
             *(
-                [Topic(gate_topic("enrich"), _COMPACTED, "whose payloads wait")]
+                [
+                    Topic(gate_topic("enrich"), _COMPACTED, "whose payloads wait"),
+                    Topic(wake_topic("enrich"), ingest, "what may end their waiting"),
+                ]
                 if self.master_tables
                 else []
             ),

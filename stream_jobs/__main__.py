@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -28,12 +27,13 @@ from stream_jobs import (
     store,
     topics,
 )
-from stream_jobs.gate_view import LaneView
+from stream_jobs.beside import Beside
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.session import open_session
 from stream_jobs.status import Say, StatusReporter
 from stream_jobs.supervisor import JobRun, supervise
+from stream_jobs.waker import Waker
 from stream_jobs.warm_up import warm_up
 
 Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
@@ -131,7 +131,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             settings,
             offsets[name],
             copies[name],
-            **_of_retry(settings) if name == retry.STAGE else {},
+            Waker(settings, flow) if name == retry.STAGE else Beside(),
         )
         for name in names
     ]
@@ -142,13 +142,6 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     displaced = [run.other_copy for run in runs if run.other_copy]
     print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
     os._exit(2 if displaced else 0)
-
-
-def _of_retry(settings: JobSettings) -> dict[str, Any]:
-    return {
-        "besides": LaneView(settings.kafka).numbers,
-        "start": partial(retry.start, settings),
-    }
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

@@ -6,8 +6,11 @@ from typing import Any
 
 from shared.envelope import Position
 from shared.kafka_access import KafkaAccess
+from shared.settings import JobSettings
 from shared.topology import Flow, gate_topic, retry_topic
 from stream_jobs.gates import Gates, Look, Ripeness, Told
+from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.lag import unread
 from stream_jobs.log_follower import CommittedOffsets, LogFollower
 from stream_jobs.waiting import gate_told
 
@@ -47,18 +50,20 @@ class GateView:
 class LaneView:
     """What waits, for those who look after it: the gates tell it of each entity."""
 
-    def __init__(self, kafka: KafkaAccess) -> None:
-        self._log = LogFollower(kafka, "headrace-gates", [gate_topic("enrich")])
+    def __init__(self, settings: JobSettings) -> None:
+        self._lane = GroupOffsets(settings, "retry", [retry_topic("enrich")])
+        self._log = LogFollower(settings.kafka, "headrace-gates", [gate_topic("enrich")])
         self._open: dict[bytes, Told] = {}
 
+    def somebody_waits(self) -> bool:
+        passed = self._lane.committed().offsets  # first: its gate is open before it is passed
+        if unread(passed, self._lane.ranges()):
+            return True
+        self._refresh()
+        return bool(self._open)
+
     def numbers(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        self._log.go_on_from({})
-        for message in self._log.to_the_end(_ANSWER_S):
-            key = message.key() or b""
-            if told := gate_told(message.value()):
-                self._open[key] = told
-            else:
-                self._open.pop(key, None)
+        self._refresh()
         oldest_ms = min((told.since_ms for told in self._open.values()), default=None)
         age_s = 0.0 if oldest_ms is None else max(0.0, time.time() - oldest_ms / 1000)
         numbers = {
@@ -68,6 +73,15 @@ class LaneView:
             **counts,
         }
         return {"lanes": {retry_topic("enrich"): numbers}}
+
+    def _refresh(self) -> None:
+        self._log.go_on_from({})
+        for message in self._log.to_the_end(_ANSWER_S):
+            key = message.key() or b""
+            if told := gate_told(message.value()):
+                self._open[key] = told
+            else:
+                self._open.pop(key, None)
 
 
 def first_needed(kafka: KafkaAccess) -> dict[int, int]:

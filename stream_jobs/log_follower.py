@@ -13,6 +13,7 @@ from confluent_kafka import (
 )
 
 from shared.kafka_access import KafkaAccess
+from stream_jobs.checkpoints import Offsets
 
 Partition = tuple[str, int]
 
@@ -90,6 +91,13 @@ class LogFollower:
         places = self._partitions.all()  # in the place of a time: the newest
         found = self._asking.offsets_for_times(places, _ANSWER_S) if places else []
         return {(place.topic, place.partition): _offset(place) for place in found}
+
+    def offsets(self) -> Offsets:
+        """How far it is."""
+        found: Offsets = {}
+        for (topic, partition), offset in self._next.items():
+            found.setdefault(topic, {})[partition] = offset
+        return found
 
     def close(self) -> None:
         self._asking.close()

@@ -1,8 +1,8 @@
 """The lane of enrich -> event topics, each entity in its order; the protocol is in `gates`.
 
-What waits is kept by a hash bucket of its entity. Which rows of master data have come is told to
-all buckets, once a batch each: a payload may wait for a row of any key. Timers wake a bucket when
-something in it is due, and in the batch after one that has changed something.
+What waits is kept by a hash bucket of its entity. A wake (`waker.py`) goes to all of them, with the
+rows of master data that have come: a payload may wait for a row of any key. Each bucket that was
+served tells when its next look is due, by which the waker knows when to wake it.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,9 @@ from shared.kafka_access import KafkaAccess
 from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
 from shared.settings import JobSettings
 from shared.topology import (
-    RELAY_HEARTBEAT_KEY,
     Flow,
     dead_letter_topic,
     gate_topic,
-    master_topic,
     retry_topic,
 )
 from stream_jobs import arrow_records, enrichment, waiting
@@ -55,10 +53,11 @@ from stream_jobs.status import Say
 
 STAGE = "retry"
 # all of them are told of each row that comes: few. Fixed for the life of a checkpoint
-_BUCKETS = 16
-# timers make Spark run a batch each time, whether anything waits or not: at one second all jobs
-# together took a whole core idle, at five a third of one
-_TRIGGER = "3 seconds"
+BUCKETS = 16
+# what a batch observes: how many of them have told of their next look, and the first of these
+LOOKS, LOOK_MS = "looks", "look_ms"
+# an entity that sends while it waits would have a batch follow the other
+_TRIGGER = "1 second"
 # of the jobs that have no task running Spark serves the first by name. By its own name this one, of
 # little work, would starve behind all others for as long as they have a backlog
 _POOL = "0-retry"
@@ -151,7 +150,7 @@ class BucketOfLines(StatefulProcessor):
         return frozenset(row.topic for row in load_flow(self._task.flow).endpoints)
 
     def handleInputRows(  # noqa: N802 - Spark's name
-        self, _bucket: Any, rows: Iterator[Any], timers: Any
+        self, _bucket: Any, rows: Iterator[Any], times: Any
     ) -> Iterator[Row]:
         woken: set[str] = set()
         lines: dict[str, Line] = {}
@@ -164,15 +163,7 @@ class BucketOfLines(StatefulProcessor):
                     self._take(record, lines)
                 except ValueError as error:
                     yield _unreadable(record, str(error))
-        yield from self._serve(timers.getCurrentProcessingTimeInMs(), woken, lines)
-
-    def handleExpiredTimer(  # noqa: N802 - Spark's name
-        self,
-        key: Any,  # noqa: ARG002
-        timerValues: Any,  # noqa: N803
-        expiredTimerInfo: Any,  # noqa: ARG002, N803
-    ) -> Iterator[Row]:
-        yield from self._serve(timerValues.getCurrentProcessingTimeInMs(), set(), {})
+        yield from self._serve(times.getCurrentProcessingTimeInMs(), woken, lines)
 
     def _take(self, record: Payload, lines: dict[str, Line]) -> None:
         entry, letter = waiting.read(record, self._ingest_topics)
@@ -202,7 +193,7 @@ class BucketOfLines(StatefulProcessor):
             for key, line in lines.items():
                 yield from self._serve_line(key, line, batch, worker)
                 looks[key] = self._look(key, line)
-        self._set_timer([at_ms for at_ms, _ in looks.values() if at_ms is not None], now_ms)
+        yield _told_look([at_ms for at_ms, _ in looks.values() if at_ms is not None])
 
     def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Row]:
         policy = self._task.policy
@@ -253,20 +244,19 @@ class BucketOfLines(StatefulProcessor):
         topic = dead_letter_topic(enrichment.STAGE)
         return _row(topic, payload.key, payload.value, [*headers, tries])
 
-    def _set_timer(self, looks: list[int], now_ms: int) -> None:
-        wanted = max(min(looks), now_ms + 1) if looks else None
-        for timer_ms in list(self._handle.listTimers()):
-            if timer_ms > now_ms and timer_ms != wanted:
-                self._handle.deleteTimer(timer_ms)
-        if wanted is not None:
-            self._handle.registerTimer(wanted)
-
 
 def _row(
     topic: str, key: bytes | None, value: bytes | None, headers: list[Header] | None = None
 ) -> Row:
     told = None if headers is None else [Row(key=name, value=text) for name, text in headers]
     return Row(topic=topic, key=key, value=value, headers=told)
+
+
+def _told_look(looks: list[int]) -> Row:
+    """For the driver alone: no topic gets it."""
+    return Row(
+        topic=None, key=None, value=str(min(looks)).encode() if looks else None, headers=None
+    )
 
 
 def _unreadable(record: Payload, detail: str) -> Row:
@@ -277,8 +267,8 @@ def _unreadable(record: Payload, detail: str) -> Row:
 
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Records of the lane and of master data -> for each bucket a row with its records, and one
-    with the rows that have come."""
+    """Records of the lane and wakes -> for each bucket a row with its records, and, if it is woken,
+    one with the rows that have come."""
     for batch in batches:
         topics = np.array(batch.column("topic").to_pylist(), dtype=object)
         of_lane = topics == retry_topic(enrichment.STAGE)
@@ -292,10 +282,12 @@ def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             names.append(bucket)
             packed.append(records.serialize().to_pybytes())
             woken.append(None)
-        if rows := _rows_that_have_come(batch, np.flatnonzero(~of_lane)):
-            names += range(_BUCKETS)
-            packed += [None] * _BUCKETS
-            woken += [orjson.dumps(rows)] * _BUCKETS
+        wakes = batch.column("value").filter(pa.array(~of_lane)).to_pylist()
+        if wakes:
+            rows = sorted({row for wake in wakes for row in orjson.loads(wake)})
+            names += range(BUCKETS)
+            packed += [None] * BUCKETS
+            woken += [orjson.dumps(rows)] * BUCKETS
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array(names, pa.int32()),
@@ -306,28 +298,12 @@ def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _rows_that_have_come(batch: pa.RecordBatch, places: Any) -> list[str]:
-    records = batch.select(["topic", "key"]).take(pa.array(places))
-    found = set()
-    for topic, key in zip(
-        records.column("topic").to_pylist(), records.column("key").to_pylist(), strict=True
-    ):
-        table = topic.removeprefix(_MASTER[0]).removesuffix(_MASTER[1])
-        name = (key or b"").decode(errors="replace")
-        if name != RELAY_HEARTBEAT_KEY:
-            found.add(waiting.row(table, name))
-    return sorted(found)
-
-
-_MASTER = master_topic("/").split("/")
-
-
 def _unpack(packed: bytes) -> Iterator[Payload]:
     return arrow_records.payloads(pa.ipc.read_record_batch(pa.py_buffer(bytes(packed)), _RECORDS))
 
 
 def transform(records: DataFrame, task: RetryTask) -> DataFrame:
-    bucket = f"cast(pmod(xxhash64(key), {_BUCKETS}) AS int) AS bucket"
+    bucket = f"cast(pmod(xxhash64(key), {BUCKETS}) AS int) AS bucket"
     packed = records.selectExpr(bucket, *arrow_records.PAYLOAD_COLUMNS)
     return (
         packed.mapInArrow(pack, _PACKED_DDL)
@@ -336,6 +312,7 @@ def transform(records: DataFrame, task: RetryTask) -> DataFrame:
             BucketOfLines(task),
             arrow_records.OUTGOING_DDL,
             outputMode="update",
+            # for the batch's time, which is the same where it runs again
             timeMode="processingTime",
         )
     )
@@ -353,18 +330,20 @@ def task(settings: JobSettings) -> RetryTask:
     )
 
 
-def _counted() -> list[Column]:
-    """Of each batch, for the lane's numbers."""
+def _observed() -> list[Column]:
+    """Of each batch: when to look again, and the lane's numbers."""
     parked = dead_letter_topic(enrichment.STAGE)
+    look_ms = "if(topic IS NULL, cast(cast(value AS string) AS bigint), NULL)"
     return [
+        functions.expr(f"count_if(topic IS NULL) AS {LOOKS}"),
+        functions.expr(f"min({look_ms}) AS {LOOK_MS}"),
         functions.expr("count_if(topic LIKE 'event.%') AS woken"),
         functions.expr(f"count_if(topic = '{parked}') AS parked"),
     ]
 
 
 def start(settings: JobSettings) -> Offsets | None:
-    """Where a query without a checkpoint begins: with what is not done with of the lane, and with
-    master data that comes from now on, for all is looked at before anything waits for a row."""
+    """Where a query without a checkpoint begins: with what is not done with of the lane."""
     if offsets_of(settings.checkpoints / STAGE).planned:
         return None
     job = next(job for job in load_flow(settings.flow).jobs() if job.name == STAGE)
@@ -391,6 +370,6 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> 
     records = read_topics(
         spark, settings, job.ignited_by, with_headers=True, starting=start(settings)
     )
-    made = transform(records, task(settings)).observe(STAGE, *_counted())
-    written = write_topics(made, settings, STAGE)
+    made = transform(records, task(settings)).observe(STAGE, *_observed())
+    written = write_topics(made.where("topic IS NOT NULL"), settings, STAGE)
     return written.trigger(processingTime=_TRIGGER)

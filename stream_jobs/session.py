@@ -26,6 +26,8 @@ _ALWAYS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.python.daemon.module": "stream_jobs.worker_daemon",
     "spark.scheduler.mode": "FAIR",  # one job's backlog must not starve the others
+    # retry asks for its batch's time, and for no batch without records: see `waker.py`
+    f"{_STREAMING}.noDataMicroBatches.enabled": "false",
     f"{_STREAMING}.stopTimeout": "20s",  # the default waits for ever
     f"{_STATE}.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -3,8 +3,7 @@
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.settings import JobSettings
 from stream_jobs import store
+from stream_jobs.beside import Beside
 from stream_jobs.breaker import Breaker
 from stream_jobs.checkpoints import Offsets, offsets_of
 from stream_jobs.failure import judge
@@ -34,10 +34,6 @@ _BELIEVED_AFTER_S = 5.0
 _WELL_AFTER_S = 60.0
 
 Build = Callable[[Say], DataStreamWriter]
-# what else a job says of itself, with what its batches have counted; it may raise KafkaException
-Besides = Callable[[Mapping[str, int]], dict[str, Any]]
-# where it begins, if not where its checkpoint or its last published offsets say
-Start = Callable[[], Offsets | None]
 
 
 class JobRun:
@@ -51,8 +47,7 @@ class JobRun:
         settings: JobSettings,
         offsets: GroupOffsets,
         copy: OneCopy,
-        besides: Besides | None = None,
-        start: Start = lambda: None,
+        beside: Beside,
     ) -> None:
         self.job = job
         self.other_copy = ""  # why this one has to go
@@ -72,13 +67,11 @@ class JobRun:
         self._idle_since = ""
         self._published: Offsets = {}
         self._numbers: dict[str, Any] = {}
-        self._counted_batch = -1
-        self._counts: Counter[str] = Counter()
+        self._heard_batch = -1
         self._offsets = offsets
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
         self._copy = copy
-        self._besides = besides
-        self._start = start
+        self._beside = beside
         self._is_the_copy = False
         self._hold_at_s = 0.0
         self._breakers = {"kafka": Breaker()}
@@ -108,6 +101,9 @@ class JobRun:
         else:
             self._recover(now_s - self._started_at_s)
             self._publish_progress()
+            if not self._breakers["kafka"].is_open:
+                with suppress(KafkaException):  # which the claim's next renewal finds, too
+                    self._beside.step()
 
     def _keep_up(self, now_s: float) -> None:
         if now_s >= self._hold_at_s:
@@ -164,7 +160,7 @@ class JobRun:
         try:
             ids = topic_ids(self._settings, self._offsets.topics)
             self._same_log.check(ids, self._offsets.ranges())
-            if begins_at := self._start():
+            if begins_at := self._beside.start():
                 self._copy.publish(begins_at)  # before others take what was done for still known
             query = self._build(self.say)
             if not self.other_copy:
@@ -218,7 +214,7 @@ class JobRun:
         progress = self._query.lastProgress if self._query else None
         if progress is None:
             return
-        self._count(progress)
+        self._hear(progress)
         if progress["batchId"] <= self._batch_id:
             return
         if progress["numInputRows"] == 0:
@@ -230,13 +226,16 @@ class JobRun:
         self._numbers["batch_id"] = self._batch_id
         self._numbers["rows_per_s"] = round(progress["processedRowsPerSecond"], 1)
 
-    def _count(self, progress: Any) -> None:
-        """What the query has observed of its batches, since this process began."""
-        observed = progress["observedMetrics"]
-        if observed and progress["batchId"] != self._counted_batch:
-            self._counted_batch = progress["batchId"]
-            for row in observed.values():
-                self._counts.update(row.asDict())
+    def _hear(self, last: Any) -> None:
+        """What each batch has observed, those included that came between two looks."""
+        if last["batchId"] <= self._heard_batch:
+            return
+        recent = self._query.recentProgress if self._query else []
+        for progress in recent if last["batchId"] > self._heard_batch + 1 else [last]:
+            if progress["batchId"] > self._heard_batch and progress["observedMetrics"]:
+                self._heard_batch = progress["batchId"]
+                for row in progress["observedMetrics"].values():
+                    self._beside.hear(row.asDict())
 
     def _publish(self, offsets: Offsets) -> bool:
         try:
@@ -268,8 +267,7 @@ class JobRun:
                 waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
                 lag = self._lag.lag(waiting)
                 self._numbers["lag_records"], self._numbers["lag_s"] = lag
-                if self._besides is not None:
-                    self._numbers |= self._besides(self._counts)
+                self._numbers |= self._beside.numbers()
         breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
         self._status.report(state, detail, **self._numbers, breakers=breakers)
 

@@ -61,12 +61,14 @@ def test_what_waits_is_told_by_the_gates_and_so_is_where_it_begins_in_the_lane(
     job_settings: JobSettings,
 ) -> None:
     ensure_topics(FLOW, job_settings)
-    view = LaneView(job_settings.kafka)
+    view = LaneView(job_settings)
     before = view.numbers({})["lanes"][LANE]
+    assert not view.somebody_waits()
     assert before["payloads"] == before["entities"] == before["oldest_s"] == 0
     told = Told(3, 1_000, "ingest.telemetry.v1/0/5", "missing_device", "device-7", {"0": 17})
     _write(job_settings, GATE, "device-7", gate_value(told))
     _write(job_settings, GATE, "device-8", gate_value(told._replace(needs={"0": 5, "1": 6})))
+    assert view.somebody_waits()
     after = view.numbers({"woken": 4})["lanes"][LANE]
     assert (after["payloads"], after["entities"], after["woken"]) == (6, 2, 4)
     assert after["oldest_s"] > 1_000_000_000
@@ -75,6 +77,11 @@ def test_what_waits_is_told_by_the_gates_and_so_is_where_it_begins_in_the_lane(
     assert first_needed(job_settings.kafka) == {0: 17}
     _write(job_settings, GATE, "device-7", None)
     assert view.numbers({})["lanes"][LANE]["payloads"] == 0
+    assert not view.somebody_waits()
+    sent = _write(job_settings, LANE, "device-7", b"{}")
+    assert view.somebody_waits()
+    _commit(job_settings, "retry", sent)
+    assert not view.somebody_waits()
     assert first_needed(job_settings.kafka) == {}
 
 

@@ -42,19 +42,9 @@ class MapState(dict[Any, Any]):
 class Handle:
     def __init__(self) -> None:
         self.states: dict[str, MapState] = {}
-        self.timers: set[int] = set()
 
     def getMapState(self, name: str, *_schema: str) -> MapState:  # noqa: N802
         return self.states.setdefault(name, MapState())
-
-    def registerTimer(self, at_ms: int) -> None:  # noqa: N802
-        self.timers.add(at_ms)
-
-    def deleteTimer(self, at_ms: int) -> None:  # noqa: N802
-        self.timers.discard(at_ms)
-
-    def listTimers(self) -> Iterator[int]:  # noqa: N802
-        return iter(self.timers)
 
 
 class Master:
@@ -70,6 +60,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.master, self.ripe = Master(), True
+        self.look_ms: int | None = None  # as the last batch told it
         self._enrich = enricher(FLOW)
         self.now_ms = 1_790_000_000_000
         self.task = RetryTask(
@@ -116,24 +107,24 @@ class World:
         return sent
 
     def batch(self, lane: list[Outgoing] = (), came: tuple[str, ...] = ()) -> list[Row]:  # type: ignore[assignment]
-        """A micro-batch: its rows, and the timers that are due."""
+        """A micro-batch, woken where rows have come, or the last one has told so."""
         self.now_ms += 1000
         processor = BucketOfLines(self.task)
         processor.init(self.handle)  # type: ignore[arg-type]
-        due = {timer for timer in self.handle.timers if timer <= self.now_ms}
-        rows = []
-        if packed := packed_rows(lane, came, self.now_ms):
-            rows += processor.handleInputRows((0,), iter(packed), Timers(self.now_ms))
-        for timer in due:
-            rows += processor.handleExpiredTimer((0,), Timers(self.now_ms), None)
-            self.handle.timers.discard(timer)
+        is_due = self.look_ms is not None and self.look_ms <= self.now_ms
+        packed = packed_rows(lane, came, self.now_ms, is_woken=bool(came) or is_due)
+        if not packed:
+            return []
+        *rows, look = processor.handleInputRows((0,), iter(packed), Times(self.now_ms))
+        assert look.topic is None
+        self.look_ms = None if look.value is None else int(look.value)
         return rows
 
     def is_empty(self) -> bool:
-        return not any(self.handle.states.values()) and not self.handle.timers
+        return not any(self.handle.states.values()) and self.look_ms is None
 
 
-class Timers:
+class Times:
     def __init__(self, now_ms: int) -> None:
         self.getCurrentProcessingTimeInMs = lambda: now_ms
 
@@ -145,7 +136,9 @@ def headers(offset: int, value: bytes) -> list[Header]:
     ]
 
 
-def packed_rows(lane: list[Outgoing], came: tuple[str, ...], now_ms: int) -> list[Row]:
+def packed_rows(
+    lane: list[Outgoing], came: tuple[str, ...], now_ms: int, *, is_woken: bool
+) -> list[Row]:
     records = [
         {
             "bucket": 0,
@@ -162,15 +155,15 @@ def packed_rows(lane: list[Outgoing], came: tuple[str, ...], now_ms: int) -> lis
     records += [
         {
             "bucket": 0,
-            "topic": "master.device.v1",
+            "topic": "wake.enrich.v1",
             "partition": 0,
-            "offset": number,
-            "key": name.encode(),
-            "value": b"{}",
+            "offset": 0,
+            "key": None,
+            "value": orjson.dumps([waiting.row("device", name) for name in came]),
             "headers": [],
             "arrived_ms": now_ms,
         }
-        for number, name in enumerate(came)
+        for _ in range(is_woken)
     ]
     if not records:
         return []
@@ -192,7 +185,7 @@ def test_an_unknown_device_waits_and_its_registration_wakes_its_payloads_in_orde
     assert (gate.topic, gate.key) == ("gate.enrich.v1", b"device-7")
     assert orjson.loads(gate.value)["detail"] == "device-7"
     assert world.batch() == []
-    assert world.batch(came=("device-8", "_relay")) == []
+    assert world.batch(came=("device-8",)) == []
     world.master.rows["device", "device-7"] = DEVICE
     woken = world.batch(came=("device-7",))
     assert ids(woken) == ["event-5", "event-6", "event-7"]

@@ -1,0 +1,123 @@
+"""What makes retry run a batch: a row of master data that somebody may wait for, or a time.
+
+Each wake is a record of a topic, so that a batch that runs again sees the same ones. Spark's own
+timers would run a batch at every trigger, whether anything waits or not: half of what an idle stack
+used.
+
+Nothing sleeps for ever. A row counts as read when its wake is acknowledged; only where nothing
+waits it needs none. Each batch says when the next look is due. A query that starts is woken at
+once, and while anything waits it is woken now and then, whatever was said.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaException, Producer
+
+from shared.settings import JobSettings
+from shared.topology import RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
+from stream_jobs import retry
+from stream_jobs.beside import Beside
+from stream_jobs.checkpoints import Offsets
+from stream_jobs.gate_view import LaneView
+from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.log_follower import LogFollower
+from stream_jobs.waiting import row
+
+_ROWS_AT_ONCE = 1_000
+_READ_WITHIN_S = 1.0
+_ANSWER_S = 5.0
+_KEEP_EVERY_S = 10.0
+_WAKE_AT_LEAST_EVERY_MS = 60_000
+_NEVER_MS = 2**62
+_TABLE_BEGINS, _TABLE_ENDS = master_topic("/").split("/")
+
+
+class Waker(Beside):
+    def __init__(self, settings: JobSettings, flow: Flow) -> None:
+        self._settings = settings
+        masters = [master_topic(table) for table in flow.master_tables]
+        self._master = LogFollower(settings.kafka, "headrace-wake", masters)
+        self._read = GroupOffsets(settings, "wake", masters)
+        self._lane = LaneView(settings)
+        self._producer = Producer(
+            {**settings.kafka.for_librdkafka(), "enable.idempotence": True, "log_level": 2}
+        )
+        self._rows: dict[str, None] = {}  # which have come, and have woken nobody yet
+        self._look_ms = 0
+        self._look_all_the_same_ms = 0
+        self._follows = False
+        self._keep_at_s = 0.0
+        self._counts: Counter[str] = Counter()
+
+    def start(self) -> Offsets | None:
+        self._look_ms = 0
+        return retry.start(self._settings)
+
+    def hear(self, observed: Mapping[str, int | None]) -> None:
+        told = dict(observed)
+        looks, look_ms = told.pop(retry.LOOKS), told.pop(retry.LOOK_MS)
+        look_ms = _NEVER_MS if look_ms is None else look_ms
+        # what was woken has told of all that waits
+        self._look_ms = look_ms if looks == retry.BUCKETS else min(look_ms, self._look_ms)
+        self._counts.update({name: number or 0 for name, number in told.items()})
+
+    def step(self) -> None:
+        self._follow()
+        if self._rows and not self._lane.somebody_waits():
+            self._rows.clear()
+        now_ms = time.time_ns() // 1_000_000
+        if self._rows or now_ms >= self._look_ms or self._is_long_ago(now_ms):
+            self._wake(now_ms)
+        if not self._rows and time.monotonic() >= self._keep_at_s:
+            self._keep_at_s = time.monotonic() + _KEEP_EVERY_S
+            self._read.commit(self._master.offsets(), "")
+
+    def numbers(self) -> Mapping[str, Any]:
+        return self._lane.numbers(self._counts)
+
+    def _follow(self) -> None:
+        if not self._follows:
+            self._master.go_on_from(
+                {
+                    (topic, partition): offset
+                    for topic, partitions in self._read.committed().offsets.items()
+                    for partition, offset in partitions.items()
+                }
+            )
+            self._follows = True
+        self._master.go_on_from({})
+        for message in self._master.to_the_end(_READ_WITHIN_S):
+            key = (message.key() or b"").decode(errors="replace")
+            if key != RELAY_HEARTBEAT_KEY:
+                table = str(message.topic()).removeprefix(_TABLE_BEGINS).removesuffix(_TABLE_ENDS)
+                self._rows[row(table, key)] = None
+
+    def _is_long_ago(self, now_ms: int) -> bool:
+        if now_ms < self._look_all_the_same_ms:
+            return False
+        self._look_all_the_same_ms = now_ms + _WAKE_AT_LEAST_EVERY_MS
+        return self._lane.somebody_waits()
+
+    def _wake(self, now_ms: int) -> None:
+        rows = list(islice(self._rows, _ROWS_AT_ONCE))
+        failed: list[Any] = []
+        self._producer.produce(
+            wake_topic("enrich"),
+            orjson.dumps(rows),
+            partition=0,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+        if self._producer.flush(_ANSWER_S):
+            self._producer.purge()
+            self._producer.flush(_ANSWER_S)
+        if failed:
+            raise KafkaException(failed[0])
+        for name in rows:
+            del self._rows[name]
+        self._look_ms = _NEVER_MS  # until a batch says when
+        self._look_all_the_same_ms = now_ms + _WAKE_AT_LEAST_EVERY_MS

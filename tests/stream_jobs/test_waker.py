@@ -1,0 +1,117 @@
+"""When retry is woken, on a real broker."""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from local_stack.stack import Stack
+from shared.flow import FLOW
+from shared.settings import JobSettings
+from stream_jobs.gates import Told
+from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.retry import BUCKETS
+from stream_jobs.topics import ensure_topics
+from stream_jobs.waiting import gate_value
+from stream_jobs.waker import Waker
+from tests.kafka_log import eventually, read_topic
+
+pytestmark = pytest.mark.stack
+
+MASTER, GATE = "master.device.v1", "gate.enrich.v1"
+WAITS = gate_value(Told(1, 1, "ingest.telemetry.v1/0/5", "missing_device", "device-7", {"0": 0}))
+
+
+@pytest.fixture
+def settings(empty_kafka: Stack, tmp_path: Path) -> JobSettings:
+    settings = JobSettings(kafka_bootstrap=empty_kafka.kafka_bootstrap, state_dir=tmp_path)
+    ensure_topics(FLOW, settings)
+    places = GroupOffsets(settings, "retry", [topic.name for topic in FLOW.topics()])
+    eventually(lambda: _have_leaders(places))
+    return settings
+
+
+def _have_leaders(places: GroupOffsets) -> bool:
+    with suppress(KafkaException):
+        return bool(places.ranges())
+    return False
+
+
+def _write(settings: JobSettings, topic: str, key: str, value: bytes | None = b"{}") -> None:
+    producer = Producer({**settings.kafka.for_librdkafka(), "acks": "all"})
+    producer.produce(topic, value, key)
+    assert producer.flush(10) == 0
+
+
+def _wakes(settings: JobSettings) -> list[list[str]]:
+    records = read_topic(settings.kafka_bootstrap, "wake.enrich.v1")
+    return [orjson.loads(record.value) for record in records]
+
+
+def _waker(settings: JobSettings) -> Waker:
+    """Of a query that starts, and has said of its first batch that nothing is due."""
+    waker = Waker(settings, FLOW)
+    waker.start()
+    waker.step()
+    waker.hear({"looks": BUCKETS, "look_ms": None, "woken": 0, "parked": 0})
+    return waker
+
+
+def test_a_row_wakes_while_something_waits_also_one_that_came_while_nobody_looked(
+    settings: JobSettings,
+) -> None:
+    waker = _waker(settings)
+    assert _wakes(settings) == [[]]
+    _write(settings, MASTER, "device-1")
+    waker.step()
+    assert _wakes(settings) == [[]]
+    _write(settings, GATE, "device-7", WAITS)
+    _write(settings, MASTER, "_relay")
+    waker.step()
+    assert _wakes(settings) == [[]]
+    _write(settings, MASTER, "device-2")
+    _write(settings, MASTER, "device-3")
+    waker.step()
+    assert sorted(_wakes(settings)[-1]) == ["device/device-2", "device/device-3"]
+    _write(settings, MASTER, "device-7")
+    another = _waker(settings)
+    assert "device/device-7" in _wakes(settings)[-1]
+    _write(settings, GATE, "device-7", None)
+    _write(settings, MASTER, "device-8")
+    known = _wakes(settings)
+    another.step()
+    assert _wakes(settings) == known
+
+
+def test_it_is_woken_when_a_look_is_due_and_not_before(settings: JobSettings) -> None:
+    waker = _waker(settings)
+    waker.step()
+    assert _wakes(settings) == [[]]
+    later_ms = time.time_ns() // 1_000_000 + 3_600_000
+    waker.hear({"looks": BUCKETS, "look_ms": later_ms, "woken": 2, "parked": 0})
+    waker.step()
+    assert _wakes(settings) == [[]]
+    # of one bucket alone: what the others have told still holds
+    waker.hear({"looks": 1, "look_ms": 0, "woken": 1, "parked": None})
+    waker.hear({"looks": 1, "look_ms": None, "woken": 0, "parked": 0})
+    waker.step()
+    waker.step()
+    assert _wakes(settings) == [[], []]
+    assert waker.numbers()["lanes"]["retry.enrich.v1"]["woken"] == 3
+
+
+def test_many_rows_wake_in_parts(settings: JobSettings) -> None:
+    waker = _waker(settings)
+    _write(settings, GATE, "device-7", WAITS)
+    producer = Producer(settings.kafka.for_librdkafka())
+    for number in range(2_500):
+        producer.produce(MASTER, b"{}", f"device-{number}")
+    assert producer.flush(10) == 0
+    for _ in range(5):
+        waker.step()
+    _, *wakes = _wakes(settings)
+    assert max(map(len, wakes)) == 1_000
+    assert len({row for wake in wakes for row in wake}) == 2_500
