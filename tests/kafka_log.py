@@ -14,6 +14,7 @@ class LogRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: dict[str, bytes]
+    timestamp_ms: int = 0
 
 
 def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
@@ -41,6 +42,7 @@ def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
                             message.key(),
                             message.value(),
                             dict(message.headers() or []),
+                            message.timestamp()[1],
                         )
                     )
                 elif error.code() == KafkaError._PARTITION_EOF:

@@ -40,7 +40,11 @@ def _child_of(name: str, words: str) -> Find:
 def _worker_of_spark(launcher: Launcher) -> int | None:
     """One that a daemon of Spark's has forked, not the daemon: whose workers stay in service."""
     pid = launcher.service_pid("spark")
-    python = {p for p, said in (descendants(pid) if pid else {}).items() if "worker_daemon" in said}
+    python = {
+        p
+        for p, said in (descendants(pid) if pid else {}).items()
+        if "-m stream_jobs.worker_daemon" in said
+    }
     parents = parents_of_all()
     return next((p for p in python if parents.get(p) in python), None)
 
