@@ -123,7 +123,7 @@ class BucketFold(StatefulProcessor):
             return  # nobody's snapshot
         if found is None:
             self._unsaved.pop(key, None)
-            self._snapshots.remove(key)
+            self._snapshots.remove([key])
             self._deleted.removeKey(key)
             return
         published, fold = found
@@ -294,7 +294,7 @@ class BucketFold(StatefulProcessor):
                     continue  # what it is folded anew for may bring it back
                 self._deleted.removeKey(key)
                 if found is not None and found.deleted:
-                    self._snapshots.remove(key)
+                    self._snapshots.remove([key])
                     topic = self._appliers[entity][0].entity.topic
                     yield _row(topic, entity_id.encode(), None)
 

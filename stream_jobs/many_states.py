@@ -8,7 +8,7 @@ never waits for a server that itself waits for somebody to read its answers.
 
 import pickle
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
@@ -53,8 +53,21 @@ class ManyStates:
             questions.append(request.SerializeToString())
         self._ask(questions)
 
-    def remove(self, key: Key) -> None:
-        self._state.removeKey(key)
+    def remove(self, keys: Sequence[Key]) -> None:
+        if self._client is None:
+            for key in keys:
+                self._state.removeKey(key)
+            return
+        request, call = self._call()
+        questions = []
+        for key in keys:
+            call.removeKey.userKey = pickle.dumps(key)
+            questions.append(request.SerializeToString())
+        self._ask(questions)
+
+    def items(self) -> Iterator[tuple[Key, bytes]]:
+        for key, (value,) in self._state.iterator():
+            yield tuple(key), bytes(value)
 
     def _call(self) -> tuple[messages.StateRequest, messages.MapStateCall]:
         request = messages.StateRequest()

@@ -5,7 +5,7 @@ rows of master data that have come: a payload may wait for a row of any key. Eac
 served tells when its next look is due, by which the waker knows when to wake it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -47,13 +47,17 @@ from stream_jobs.gates import (
 )
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.kafka_io import read_topics, write_topics
+from stream_jobs.kept_letters import KeptLetters
 from stream_jobs.lease import check_lease
+from stream_jobs.many_states import ManyStates
 from stream_jobs.master_view import MasterView
 from stream_jobs.status import Say
 
 STAGE = "retry"
 # all of them are told of each row that comes: few. Fixed for the life of a checkpoint
 BUCKETS = 16
+# more would only fill the memory
+_LINES_AT_ONCE = 16
 # what a batch observes: how many of them have told of their next look, and the first of these
 LOOKS, LOOK_MS = "looks", "look_ms"
 # an entity that sends while it waits would have a batch follow the other
@@ -134,13 +138,12 @@ class BucketOfLines(StatefulProcessor):
         self._task = task
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._lines = handle.getMapState("lines", "key string", "line binary")
-        self._letters = handle.getMapState(
-            "letters", "key string, ident string", waiting.LETTER_DDL
-        )
-        # when each line is to be looked at, and the rows that it waits for
-        self._looks = handle.getMapState("looks", "key string", "at_ms long, rows binary")
+        def states(name: str, key: str) -> ManyStates:
+            return ManyStates(handle.getMapState(name, key, "value binary"))
+
+        self._lines = states("lines", "key string")
+        self._looks = states("looks", "key string")
+        self._letters = KeptLetters(states("letters", "key string, ident string"))
 
     def close(self) -> None:
         pass
@@ -158,41 +161,52 @@ class BucketOfLines(StatefulProcessor):
             if row.woken is not None:
                 woken.update(orjson.loads(row.woken))
                 continue
-            for record in _unpack(row.packed):
-                try:
-                    self._take(record, lines)
-                except ValueError as error:
-                    yield _unreadable(record, str(error))
+            yield from self._take(list(_unpack(row.packed)), lines)
         yield from self._serve(times.getCurrentProcessingTimeInMs(), woken, lines)
+        self._letters.write()
 
-    def _take(self, record: Payload, lines: dict[str, Line]) -> None:
-        entry, letter = waiting.read(record, self._ingest_topics)
-        key = (record.key or b"").decode()
-        line = lines.setdefault(key, lines.get(key) or self._stored(key))
-        if envelope.find(record.headers, envelope.DISCARDED) is not None:
-            for gone in line.discard(entry.place, entry.attempt):
-                self._letters.removeKey((key, waiting.ident_text(gone)))
-        elif line.take(entry):
-            self._letters.updateValue((key, waiting.ident_text(entry)), letter)
+    def _take(self, records: Sequence[Payload], lines: dict[str, Line]) -> Iterator[Row]:
+        read: list[tuple[str, Payload, Entry, bytes]] = []
+        for record in records:
+            try:
+                entry, letter = waiting.read(record, self._ingest_topics)
+                read.append(((record.key or b"").decode(), record, entry, letter))
+            except ValueError as error:
+                yield _unreadable(record, str(error))
+        self._load({key for key, *_ in read}, lines)
+        for key, record, entry, letter in read:
+            if envelope.find(record.headers, envelope.DISCARDED) is not None:
+                for gone in lines[key].discard(entry.place, entry.attempt):
+                    self._letters.remove(key, gone)
+            elif lines[key].take(entry):
+                self._letters.put(key, entry, letter)
 
-    def _stored(self, key: str) -> Line:
-        stored = self._lines.getValue((key,))
-        return waiting.decode(bytes(stored[0])) if stored else Line()
+    def _load(self, keys: Iterable[str], lines: dict[str, Line]) -> None:
+        wanted = sorted(set(keys).difference(lines))
+        for key, raw in zip(wanted, self._lines.get([(key,) for key in wanted]), strict=True):
+            lines[key] = waiting.decode(raw) if raw else Line()
 
     def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Row]:
-        looks = {key: (at_ms, rows) for (key,), (at_ms, rows) in self._looks.iterator()}
-        for key, (at_ms, rows) in looks.items():
-            is_due = at_ms is not None and at_ms <= now_ms
-            if key not in lines and (is_due or not woken.isdisjoint(orjson.loads(bytes(rows)))):
-                lines[key] = self._stored(key)
-        if lines:
+        looks = {key: waiting.decode_look(raw) for (key,), raw in self._looks.items()}
+        is_due = {
+            key
+            for key, (at_ms, rows) in looks.items()
+            if (at_ms is not None and at_ms <= now_ms) or not woken.isdisjoint(rows)
+        }
+        keys = [*lines, *sorted(is_due.difference(lines))]
+        if keys:
             check_lease(STAGE)
             worker = _worker(self._task)
             worker.look()
             batch = Batch(now_ms, now_ms, woken, worker.is_ripe)
-            for key, line in lines.items():
+        for begin in range(0, len(keys), _LINES_AT_ONCE):
+            some = keys[begin : begin + _LINES_AT_ONCE]
+            self._load(some, lines)
+            served = {key: lines.pop(key) for key in some}
+            self._letters.look_ahead(served, batch)
+            for key, line in served.items():
                 yield from self._serve_line(key, line, batch, worker)
-                looks[key] = self._look(key, line)
+            looks |= self._keep(served)
         yield _told_look([at_ms for at_ms, _ in looks.values() if at_ms is not None])
 
     def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Row]:
@@ -200,41 +214,39 @@ class BucketOfLines(StatefulProcessor):
         made: dict[tuple[Position, int], Outgoing] = {}
 
         def attempt(entry: Entry) -> Outcome:
-            outgoing = worker.enrich(self._payload(key, entry))
+            outgoing = worker.enrich(self._letters.payload(key, entry))
             made[entry.ident] = outgoing
             return waiting.outcome_of(outgoing)
 
         for step in serve(line, batch, attempt, policy):
             match step:
                 case Send(entry):
-                    self._letters.removeKey((key, waiting.ident_text(entry)))
+                    self._letters.remove(key, entry)
                     yield _row(*made[entry.ident])
                 case Park(entry):
                     yield self._dead_letter(key, entry)
                     if policy.when_parked == "go_on":
-                        self._letters.removeKey((key, waiting.ident_text(entry)))
+                        self._letters.remove(key, entry)
                 case Open(told):
                     yield _row(gate_topic(enrichment.STAGE), key.encode(), waiting.gate_value(told))
                 case Close():
                     yield _row(gate_topic(enrichment.STAGE), key.encode(), None)
-                    self._lines.removeKey((key,))
-                    self._looks.removeKey((key,))
 
-    def _look(self, key: str, line: Line) -> tuple[int | None, bytes]:
-        if line.closed:
-            return None, b""
-        look = line.next_look(self._task.policy), orjson.dumps(sorted(line.rows()))
-        self._lines.updateValue((key,), (waiting.encode(line),))
-        self._looks.updateValue((key,), look)
-        return look
-
-    def _payload(self, key: str, entry: Entry) -> Payload:
-        letter = self._letters.getValue((key, waiting.ident_text(entry)))
-        assert letter is not None
-        return waiting.payload_of(key, entry, (bytes(letter[0]), bytes(letter[1])))
+    def _keep(self, served: Mapping[str, Line]) -> dict[str, tuple[int | None, list[str]]]:
+        closed = [(key,) for key, line in served.items() if line.closed]
+        self._lines.remove(closed)
+        self._looks.remove(closed)
+        kept = {key: line for key, line in served.items() if not line.closed}
+        looks = {
+            key: (line.next_look(self._task.policy), sorted(line.rows()))
+            for key, line in kept.items()
+        }
+        self._lines.put({(key,): waiting.encode(line) for key, line in kept.items()})
+        self._looks.put({(key,): waiting.encode_look(*look) for key, look in looks.items()})
+        return looks | {key: (None, []) for (key,) in closed}
 
     def _dead_letter(self, key: str, entry: Entry) -> Row:
-        payload = self._payload(key, entry)
+        payload = self._letters.payload(key, entry)
         first = First(entry.place, payload.arrived_ms, entry.attempt, entry.revision)
         known = headers_of(payload.headers, first)
         headers = envelope.failure_headers(

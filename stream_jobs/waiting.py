@@ -1,5 +1,6 @@
 """What waits for enrich, as bytes: records of the lane, and what retry keeps of them. Pure."""
 
+import struct
 from collections.abc import Collection
 
 import orjson
@@ -12,16 +13,15 @@ from shared.topology import dead_letter_topic, retry_topic
 from stream_jobs.enrichment import STAGE, Outgoing, Payload
 from stream_jobs.gates import Entry, Line, Missing, Outcome, Passed, Refused, Told
 
-# a column each, of the payload that waits
-LETTER_DDL = "value binary, headers binary"
-Letter = tuple[bytes, bytes]
+_HEADERS_BYTES = struct.Struct("!i")
 
 # not the payload's own, but what the lane's record says of it
 _OF_THE_LANE = (envelope.READ_AT, envelope.STAGE, envelope.REASON, envelope.DETAIL)
 
 
-def read(record: Payload, ingest_topics: Collection[str]) -> tuple[Entry, Letter]:
-    """A record of the lane; ValueError where it does not say which payload waits."""
+def read(record: Payload, ingest_topics: Collection[str]) -> tuple[Entry, bytes]:
+    """A record of the lane: what is known of the payload that waits, and that one itself, which is
+    kept beside it. ValueError where it does not say which one."""
     origin = _place(record, envelope.ORIGIN)
     if origin is None or origin.topic not in ingest_topics:
         raise ValueError(f"the header {envelope.ORIGIN} names no place of a payload")
@@ -46,16 +46,20 @@ def read(record: Payload, ingest_topics: Collection[str]) -> tuple[Entry, Letter
     own = [header for header in record.headers if header[0] not in _OF_THE_LANE]
     # any byte is a character of latin-1
     told = [(name, value.decode("latin-1")) for name, value in own]
-    return entry, (record.value or b"", orjson.dumps(told))
+    headers = orjson.dumps(told)
+    return entry, _HEADERS_BYTES.pack(len(headers)) + headers + (record.value or b"")
 
 
-def payload_of(key: str, entry: Entry, letter: Letter) -> Payload:
+def payload_of(key: str, entry: Entry, letter: bytes) -> Payload:
     """As it first came."""
-    headers = [(name, value.encode("latin-1")) for name, value in orjson.loads(letter[1])]
+    (size,) = _HEADERS_BYTES.unpack_from(letter)
+    begin = _HEADERS_BYTES.size
+    told = orjson.loads(letter[begin : begin + size])
+    headers = [(name, value.encode("latin-1")) for name, value in told]
     return Payload(
         entry.place,
         key.encode(),
-        bytes(letter[0]),
+        letter[begin + size :],
         headers,
         entry.arrived_ms,
         entry.attempt,
@@ -125,6 +129,16 @@ def decode(raw: bytes) -> Line:
         entry = Entry(place, event_id, read, arrived_ms, since_ms, tuple(in_lane), *rest)
         line.entries[entry.ident] = entry
     return line
+
+
+def encode_look(at_ms: int | None, rows: Collection[str]) -> bytes:
+    """When a line is to be looked at, and with which rows."""
+    return orjson.dumps((at_ms, sorted(rows)))
+
+
+def decode_look(raw: bytes) -> tuple[int | None, list[str]]:
+    at_ms, rows = orjson.loads(raw)
+    return at_ms, rows
 
 
 def gate_value(told: Told) -> bytes:

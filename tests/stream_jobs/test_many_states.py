@@ -38,11 +38,14 @@ class Server:
 
     def _answer(self, call: messages.MapStateCall) -> messages.StateResponse:
         assert call.stateName == "snapshots"
-        asked = call.getValue if call.HasField("getValue") else call.updateValue
-        key = pickle.loads(asked.userKey)
+        kind = call.WhichOneof("method")
+        key = pickle.loads(getattr(call, kind).userKey)
         if key in self.refused:
             return messages.StateResponse(statusCode=1, errorMessage="no such thing")
-        if call.HasField("getValue"):
+        if kind == "removeKey":
+            self.values.pop(key, None)
+            return messages.StateResponse()
+        if kind == "getValue":
             found = self.values.get(key)
             return messages.StateResponse(value=b"" if found is None else pickle.dumps(found))
         self.values[key] = pickle.loads(call.updateValue.value)
@@ -77,6 +80,8 @@ def test_what_was_put_is_found_however_many_and_large(
     asked = [*put, ("device", "unknown")]
     assert states.get(asked) == [*put.values(), None]
     assert states.get([]) == []
+    states.remove(list(put)[1:])
+    assert list(server.values) == list(put)[:1]
 
 
 def test_a_refusal_is_raised_and_the_next_question_gets_its_own_answer(

@@ -1,0 +1,66 @@
+"""The payloads of a bucket's lines, each under a key of its own: a line that grows must not rewrite
+those that it has. They are asked for and written many at once."""
+
+from collections.abc import Mapping
+
+from stream_jobs.enrichment import Payload
+from stream_jobs.gates import Batch, Entry, Line
+from stream_jobs.many_states import AT_ONCE, Key, ManyStates
+from stream_jobs.waiting import ident_text, payload_of
+
+_OF_A_LINE = 8  # ahead of their turn: one that waits for master data needs but its first
+
+
+class KeptLetters:
+    def __init__(self, states: ManyStates) -> None:
+        self._states = states
+        self._known: dict[Key, bytes] = {}
+        self._new: dict[Key, bytes] = {}
+        self._gone: list[Key] = []
+        self._orders: dict[str, list[Entry]] = {}  # of the lines that are being served
+
+    def put(self, key: str, entry: Entry, letter: bytes) -> None:
+        self._new[_name(key, entry)] = letter
+
+    def remove(self, key: str, entry: Entry) -> None:
+        name = _name(key, entry)
+        self._new.pop(name, None)
+        self._known.pop(name, None)
+        self._gone.append(name)
+
+    def look_ahead(self, lines: Mapping[str, Line], batch: Batch) -> None:
+        """At what will be tried in this batch, if all goes well."""
+        self._known.clear()
+        self._orders = {key: line.in_order() for key, line in lines.items()}
+        self._fetch(
+            [
+                _name(key, entry)
+                for key, order in self._orders.items()
+                for entry in order[:_OF_A_LINE]
+                if not entry.parked and batch.is_ripe(entry.read_at)
+            ]
+        )
+
+    def payload(self, key: str, entry: Entry) -> Payload:
+        name = _name(key, entry)
+        if name not in self._new and name not in self._known:
+            order = self._orders[key]
+            order = order[next(n for n, one in enumerate(order) if one.ident == entry.ident) :]
+            self._fetch([_name(key, one) for one in order[:AT_ONCE]])
+            self._orders[key] = order[AT_ONCE:]
+        return payload_of(key, entry, self._new.get(name) or self._known[name])
+
+    def write(self) -> None:
+        self._states.remove(self._gone)
+        self._states.put(self._new)
+        self._gone, self._new = [], {}
+
+    def _fetch(self, names: list[Key]) -> None:
+        wanted = [name for name in names if name not in self._new]
+        for name, letter in zip(wanted, self._states.get(wanted), strict=True):
+            if letter is not None:
+                self._known[name] = letter
+
+
+def _name(key: str, entry: Entry) -> Key:
+    return key, ident_text(entry)
