@@ -68,6 +68,7 @@ class JobRun:
         self._published: Offsets = {}
         self._numbers: dict[str, Any] = {}
         self._heard_batch = -1
+        self._seen_progress: tuple[str, int, str] | None = None
         self._offsets = offsets
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
         self._copy = copy
@@ -211,7 +212,7 @@ class JobRun:
         self.say("waiting" if failure.waits else "restarting", failure.reason)
 
     def _publish_progress(self) -> None:
-        progress = self._query.lastProgress if self._query else None
+        progress = self._news()
         if progress is None:
             return
         self._hear(progress)
@@ -226,13 +227,24 @@ class JobRun:
         self._numbers["batch_id"] = self._batch_id
         self._numbers["rows_per_s"] = round(progress["processedRowsPerSecond"], 1)
 
+    def _news(self) -> Any:
+        """The query's last progress, if it was not seen yet: to write it out takes Spark
+        milliseconds, and this looks several times a second."""
+        told = self._query._jsq.lastProgress() if self._query else None
+        at = None if told is None else (told.runId().toString(), told.batchId(), told.timestamp())
+        if at == self._seen_progress or self._query is None:
+            return None
+        self._seen_progress = at
+        return self._query.lastProgress
+
     def _hear(self, last: Any) -> None:
         """What each batch has observed, those included that came between two looks."""
         if last["batchId"] <= self._heard_batch:
             return
         recent = self._query.recentProgress if self._query else []
         for progress in recent if last["batchId"] > self._heard_batch + 1 else [last]:
-            if progress["batchId"] > self._heard_batch and progress["observedMetrics"]:
+            # one without rows says nothing of the batch that it names, which has yet to run
+            if progress["batchId"] > self._heard_batch and progress["numInputRows"]:
                 self._heard_batch = progress["batchId"]
                 for row in progress["observedMetrics"].values():
                     self._beside.hear(row.asDict())
@@ -242,6 +254,7 @@ class JobRun:
             self._copy.publish(offsets)
         except KafkaException as error:
             _log.warning("%s could not publish its offsets: %s", self.job, error)
+            self._seen_progress = None  # to be told again
             return False
         self._published = offsets
         return True
