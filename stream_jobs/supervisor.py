@@ -68,6 +68,7 @@ class JobRun:
         self._published: Offsets = {}
         self._numbers: dict[str, Any] = {}
         self._heard_batch = -1
+        self._trouble = ""  # of what it does beside its query
         self._seen_progress: tuple[str, int, str] | None = None
         self._offsets = offsets
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
@@ -103,8 +104,18 @@ class JobRun:
             self._recover(now_s - self._started_at_s)
             self._publish_progress()
             if not self._breakers["kafka"].is_open:
-                with suppress(KafkaException):  # which the claim's next renewal finds, too
-                    self._beside.step()
+                self._step_beside()
+
+    def _step_beside(self) -> None:
+        trouble = ""
+        try:
+            self._beside.step()
+        except KafkaException as error:
+            trouble = error.args[0].str()
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._report_at_s = 0.0
+            _log.info("%s: %s", self.job, f"it may sleep on: {trouble}" if trouble else "is awake")
 
     def _keep_up(self, now_s: float) -> None:
         if now_s >= self._hold_at_s:
@@ -276,6 +287,8 @@ class JobRun:
             if state != "failed":
                 state, detail = "waiting", f"Kafka: {kafka.reason}"
         else:
+            if self._trouble and state == "running":
+                state, detail = "waiting", f"Kafka: {self._trouble}"
             with suppress(KafkaException):
                 waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
                 lag = self._lag.lag(waiting)

@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from confluent_kafka import Producer
 
 from benchmarks.job_environment import job_environment
@@ -24,7 +25,7 @@ from local_stack.stack import Stack
 from shared import envelope
 from shared.flow import FLOW
 from shared.settings import JobSettings
-from shared.topology import RELAY_HEARTBEAT_KEY
+from stream_jobs import master_data, store
 from stream_jobs.topics import ensure_topics
 from tests.job_process import JobProcess
 from tests.kafka_log import LogRecord, eventually, last_values, read_topic
@@ -34,15 +35,18 @@ INGEST, LANE, GATE = "ingest.telemetry.v1", "retry.enrich.v1", "gate.enrich.v1"
 EVENTS, PARKED = "event.reading.v1", "dlq.enrich.v1"
 _LETTERS_OF_A_DEVICE = 10
 _NEVER = 0.1  # so many of the devices are not registered
+_REGISTER = """INSERT INTO headrace.device (id, area, model)
+               SELECT id, 'area-01', 'thermo-c' FROM unnest(%s::text[]) AS late (id)"""
 
 
 class Waiting:
-    def __init__(self, folder: Path, bootstrap: str, letters: int, seed: int) -> None:
+    def __init__(self, folder: Path, stack: Stack, letters: int, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.bootstrap, self._folder = bootstrap, folder
+        self.bootstrap, self._postgres_url = stack.kafka_bootstrap, stack.postgres_url
+        self._folder = folder
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                "bootstrap.servers": self.bootstrap,
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
             }
@@ -55,10 +59,10 @@ class Waiting:
     def job(self, name: str, **variables: str) -> JobProcess:
         settings = JobSettings(kafka_bootstrap=self.bootstrap, state_dir=self._folder / name)
         log = self._folder / f"{name}.log"
-        return JobProcess(name, settings, log, {**job_environment(), **variables})
+        environment = {**job_environment(), "HEADRACE_POSTGRES_URL": self._postgres_url}
+        return JobProcess(name, settings, log, {**environment, **variables})
 
     def arrive(self) -> None:
-        self._master("device_model", "thermo-c", {"value_field": "value", "unit": "celsius"})
         for number in range(_LETTERS_OF_A_DEVICE):
             for device in self.devices:
                 value = json.dumps({"value": number}).encode()
@@ -72,15 +76,10 @@ class Waiting:
 
     def register(self, count: int) -> None:
         there = int(len(self.devices) * (1 - _NEVER))
-        for device in self.devices[len(self.registered) : there][:count]:
-            self._master("device", device, {"area": "area-01", "model": "thermo-c"})
-            self.registered.add(device)
-        self._producer.flush(60)
-
-    def _master(self, table: str, key: str, row: dict[str, Any]) -> None:
-        beat = json.dumps({"as_of_ms": time.time_ns() // 1_000_000})
-        self._producer.produce(f"master.{table}.v1", json.dumps(row), key)
-        self._producer.produce(f"master.{table}.v1", beat, RELAY_HEARTBEAT_KEY)
+        some = self.devices[len(self.registered) : there][:count]
+        with psycopg.connect(self._postgres_url) as connection:
+            connection.execute(_REGISTER, [some])
+        self.registered.update(some)
 
     def count(self, topic: str) -> int:
         return len({record.headers[envelope.ID] for record in read_topic(self.bootstrap, topic)})
@@ -123,34 +122,43 @@ def _ids(records: list[LogRecord]) -> dict[str, list[LogRecord]]:
     return dict(sorted(found.items()))
 
 
+def _wait_and_be_killed(waiting: Waiting, kills: int, up_to_s: float) -> None:
+    waiting.arrive()
+    with waiting.job("enrich"):
+        eventually(lambda: waiting.count(LANE) == waiting.letters, within_s=600)
+        time.sleep(5)  # it says how far it is
+    say(f"{waiting.letters} payloads of {len(waiting.devices)} devices are in the lane")
+    job = waiting.job("retry")
+    for number in range(1, kills + 1):
+        job.start()
+        up_s = waiting.chance.uniform(2, up_to_s)
+        time.sleep(up_s * waiting.chance.random())
+        waiting.register(len(waiting.devices) // kills)
+        time.sleep(up_s * waiting.chance.random())
+        job.kill()
+        say(
+            f"kill {number}: {len(waiting.registered)} registered, "
+            f"{waiting.count(EVENTS)} events, {waiting.open_gates()} wait"
+        )
+    with waiting.job("retry"):
+        waiting.register(len(waiting.devices))
+        done = len(waiting.registered) * _LETTERS_OF_A_DEVICE
+        eventually(lambda: waiting.count(EVENTS) == done, within_s=600)
+    with waiting.job("retry", HEADRACE_WAITS_MAX_S="1"):
+        eventually(lambda: waiting.open_gates() == 0, within_s=600)
+        eventually(lambda: waiting.said().get("lag_records") == 0)
+
+
 def run(folder: Path, letters: int, kills: int, seed: int, up_to_s: float) -> int:
-    with Stack(folder / "kafka", random_ports=True, services=("kafka",)) as stack:
-        waiting = Waiting(folder, stack.kafka_bootstrap, letters, seed)
+    servers = ("kafka", "postgres")
+    with Stack(folder / "servers", random_ports=True, services=servers) as stack:
+        waiting = Waiting(folder, stack, letters, seed)
         ensure_topics(FLOW, JobSettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=folder))
-        waiting.arrive()
-        with waiting.job("enrich"):
-            eventually(lambda: waiting.count(LANE) == waiting.letters, within_s=600)
-            time.sleep(5)  # it says how far it is
-        say(f"{waiting.letters} payloads of {len(waiting.devices)} devices are in the lane")
-        job = waiting.job("retry")
-        for number in range(1, kills + 1):
-            job.start()
-            up_s = waiting.chance.uniform(2, up_to_s)
-            time.sleep(up_s * waiting.chance.random())
-            waiting.register(len(waiting.devices) // kills)
-            time.sleep(up_s * waiting.chance.random())
-            job.kill()
-            say(
-                f"kill {number}: {len(waiting.registered)} registered, "
-                f"{waiting.count(EVENTS)} events, {waiting.open_gates()} wait"
-            )
-        with waiting.job("retry"):
-            waiting.register(len(waiting.devices))
-            done = len(waiting.registered) * _LETTERS_OF_A_DEVICE
-            eventually(lambda: waiting.count(EVENTS) == done, within_s=600)
-        with waiting.job("retry", HEADRACE_WAITS_MAX_S="1"):
-            eventually(lambda: waiting.open_gates() == 0, within_s=600)
-            eventually(lambda: waiting.said().get("lag_records") == 0)
+        store.migrate(stack.postgres_url)
+        with store.connect(stack.postgres_url, "migrate") as connection:
+            master_data.seed(connection)
+        with waiting.job("relay"):
+            _wait_and_be_killed(waiting, kills, up_to_s)
         found = list(waiting.violations())
         kept = keys_of(folder / "retry" / "checkpoints" / "retry", job_environment())
         found += [f"{count} keys are left in {name}" for name, count in kept.items() if count]
