@@ -4,6 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
+
 from shared.envelope import Position
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
@@ -57,7 +59,10 @@ class LaneView:
 
     def somebody_waits(self) -> bool:
         passed = self._lane.committed().offsets  # first: its gate is open before it is passed
-        if unread(passed, self._lane.ranges()):
+        lane = self._lane.ranges()
+        if not lane:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        if unread(passed, lane):
             return True
         self._refresh()
         return bool(self._open)

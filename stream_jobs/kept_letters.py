@@ -8,7 +8,9 @@ from stream_jobs.gates import Batch, Entry, Line
 from stream_jobs.many_states import AT_ONCE, Key, ManyStates
 from stream_jobs.waiting import ident_text, payload_of
 
-_OF_A_LINE = 8  # ahead of their turn: one that waits for master data needs but its first
+_OF_A_LINE = 4  # ahead of their turn: one that waits for master data needs but its first
+
+_NEW_BYTES_MAX = 16 * 1024 * 1024
 
 
 class KeptLetters:
@@ -16,11 +18,15 @@ class KeptLetters:
         self._states = states
         self._known: dict[Key, bytes] = {}
         self._new: dict[Key, bytes] = {}
+        self._new_bytes = 0
         self._gone: list[Key] = []
         self._orders: dict[str, list[Entry]] = {}  # of the lines that are being served
 
     def put(self, key: str, entry: Entry, letter: bytes) -> None:
         self._new[_name(key, entry)] = letter
+        self._new_bytes += len(letter)
+        if self._new_bytes > _NEW_BYTES_MAX:
+            self.write()
 
     def remove(self, key: str, entry: Entry) -> None:
         name = _name(key, entry)
@@ -48,12 +54,13 @@ class KeptLetters:
             order = order[next(n for n, one in enumerate(order) if one.ident == entry.ident) :]
             self._fetch([_name(key, one) for one in order[:AT_ONCE]])
             self._orders[key] = order[AT_ONCE:]
-        return payload_of(key, entry, self._new.get(name) or self._known[name])
+        # which is asked for once a batch
+        return payload_of(key, entry, self._new.get(name) or self._known.pop(name))
 
     def write(self) -> None:
         self._states.remove(self._gone)
         self._states.put(self._new)
-        self._gone, self._new = [], {}
+        self._gone, self._new, self._new_bytes = [], {}, 0
 
     def _fetch(self, names: list[Key]) -> None:
         wanted = [name for name in names if name not in self._new]

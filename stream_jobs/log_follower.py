@@ -67,11 +67,12 @@ class LogFollower:
             low, _ = self._asking.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)
             self._next[topic, partition] = max(low, starts.get((topic, partition), low))
         if new:
-            self._reading.assign([TopicPartition(*at, n) for at, n in self._next.items()])
+            self._assign()
 
     def to_the_end(self, within_s: float = _ALL_S) -> Iterator[Message]:
         """All that was written until now. Where there is no time for it, the next call goes on."""
         ends = self.ends()
+        self._begin_anew_where_it_was_cut(ends)
         give_up_s = time.monotonic() + within_s
         while any(self._next[at] < end for at, end in ends.items() if at in self._next):
             if time.monotonic() > give_up_s:
@@ -85,7 +86,20 @@ class LogFollower:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self._next[at] = message.offset() or 0  # what it skipped is compacted away
                 else:
+                    self._assign()  # or what it has fetched behind this would be passed over
                     raise KafkaException(error)
+
+    def _begin_anew_where_it_was_cut(self, ends: Mapping[Partition, int]) -> None:
+        """Of a topic that was made anew, for example."""
+        cut = [at for at, end in ends.items() if self._next.get(at, 0) > end]
+        for topic, partition in cut:
+            low, _ = self._asking.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)
+            self._next[topic, partition] = low
+        if cut:
+            self._assign()
+
+    def _assign(self) -> None:
+        self._reading.assign([TopicPartition(*at, n) for at, n in self._next.items()])
 
     def ends(self) -> dict[Partition, int]:
         places = self._partitions.all()  # in the place of a time: the newest

@@ -222,7 +222,7 @@ class BucketOfLines(StatefulProcessor):
             match step:
                 case Send(entry):
                     self._letters.remove(key, entry)
-                    yield _row(*made[entry.ident])
+                    yield _row(*made.pop(entry.ident))
                 case Park(entry):
                     yield self._dead_letter(key, entry)
                     if policy.when_parked == "go_on":
@@ -296,7 +296,7 @@ def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             woken.append(None)
         wakes = batch.column("value").filter(pa.array(~of_lane)).to_pylist()
         if wakes:
-            rows = sorted({row for wake in wakes for row in orjson.loads(wake)})
+            rows = sorted({row for wake in wakes for row in waiting.rows_of_wake(wake)})
             names += range(BUCKETS)
             packed += [None] * BUCKETS
             woken += [orjson.dumps(rows)] * BUCKETS

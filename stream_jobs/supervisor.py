@@ -166,7 +166,7 @@ class JobRun:
 
     def _begin(self, now_s: float) -> None:
         self._started_at_s = now_s
-        self._batch_id = -1  # of a checkpoint that may have been lost meanwhile
+        self._batch_id = self._heard_batch = -1  # of a checkpoint that may have been lost meanwhile
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
         self._builds = True  # which may take long, where a job makes its state anew
         try:
@@ -259,6 +259,7 @@ class JobRun:
                 self._heard_batch = progress["batchId"]
                 for row in progress["observedMetrics"].values():
                     self._beside.hear(row.asDict())
+        self._heard_batch = max(self._heard_batch, last["batchId"] - 1)
 
     def _publish(self, offsets: Offsets) -> bool:
         try:

@@ -141,6 +141,15 @@ def decode_look(raw: bytes) -> tuple[int | None, list[str]]:
     return at_ms, rows
 
 
+def rows_of_wake(value: bytes | None) -> list[str]:
+    """None where it is none of ours: it wakes all the same."""
+    try:
+        rows = orjson.loads(value or b"")
+    except ValueError:
+        return []
+    return [row for row in rows if isinstance(row, str)] if isinstance(rows, list) else []
+
+
 def gate_value(told: Told) -> bytes:
     return orjson.dumps(told._asdict())
 

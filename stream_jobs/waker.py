@@ -16,10 +16,10 @@ from itertools import islice
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from shared.settings import JobSettings
-from shared.topology import RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
+from shared.topology import RECORD_BYTES_MAX, RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
 from stream_jobs import retry
 from stream_jobs.beside import Beside
 from stream_jobs.checkpoints import Offsets
@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 1_000
 _READ_WITHIN_S = 1.0
 _ANSWER_S = 5.0
 _KEEP_EVERY_S = 10.0
-_WAKE_AT_LEAST_EVERY_MS = 60_000
+_WAKE_AT_LEAST_EVERY_S = 60.0
 _NEVER_MS = 2**62
 _TABLE_BEGINS, _TABLE_ENDS = master_topic("/").split("/")
 
@@ -45,11 +45,17 @@ class Waker(Beside):
         self._read = GroupOffsets(settings, "wake", masters)
         self._lane = LaneView(settings)
         self._producer = Producer(
-            {**settings.kafka.for_librdkafka(), "enable.idempotence": True, "log_level": 2}
+            {
+                **settings.kafka.for_librdkafka(),
+                "acks": "all",  # a wake that is written twice does no harm
+                "message.timeout.ms": int(_ANSWER_S * 1000),
+                "message.max.bytes": RECORD_BYTES_MAX,
+                "log_level": 2,
+            }
         )
         self._rows: dict[str, None] = {}  # which have come, and have woken nobody yet
         self._look_ms = 0
-        self._look_all_the_same_ms = 0
+        self._look_all_the_same_s = 0.0
         self._follows = False
         self._keep_at_s = 0.0
         self._counts: Counter[str] = Counter()
@@ -67,15 +73,21 @@ class Waker(Beside):
         self._counts.update({name: number or 0 for name, number in told.items()})
 
     def step(self) -> None:
-        self._follow()
+        trouble = None
+        try:
+            self._follow()
+        except KafkaException as error:  # or it is not at the end yet: what is due cannot wait
+            trouble = error
         if self._rows and not self._lane.somebody_waits():
             self._rows.clear()
         now_ms = time.time_ns() // 1_000_000
-        if self._rows or now_ms >= self._look_ms or self._is_long_ago(now_ms):
-            self._wake(now_ms)
+        if self._rows or now_ms >= self._look_ms or self._is_long_ago():
+            self._wake()
         if not self._rows and time.monotonic() >= self._keep_at_s:
             self._keep_at_s = time.monotonic() + _KEEP_EVERY_S
             self._read.commit(self._master.offsets(), "")
+        if trouble is not None:
+            raise trouble
 
     def numbers(self) -> Mapping[str, Any]:
         return self._lane.numbers(self._counts)
@@ -97,27 +109,27 @@ class Waker(Beside):
                 table = str(message.topic()).removeprefix(_TABLE_BEGINS).removesuffix(_TABLE_ENDS)
                 self._rows[row(table, key)] = None
 
-    def _is_long_ago(self, now_ms: int) -> bool:
-        if now_ms < self._look_all_the_same_ms:
+    def _is_long_ago(self) -> bool:
+        now_s = time.monotonic()
+        if now_s < self._look_all_the_same_s:
             return False
-        self._look_all_the_same_ms = now_ms + _WAKE_AT_LEAST_EVERY_MS
-        return self._lane.somebody_waits()
+        somebody_waits = self._lane.somebody_waits()
+        self._look_all_the_same_s = now_s + _WAKE_AT_LEAST_EVERY_S
+        return somebody_waits
 
-    def _wake(self, now_ms: int) -> None:
+    def _wake(self) -> None:
         rows = list(islice(self._rows, _ROWS_AT_ONCE))
-        failed: list[Any] = []
+        answers: list[KafkaError | None] = []
         self._producer.produce(
             wake_topic("enrich"),
             orjson.dumps(rows),
             partition=0,
-            on_delivery=lambda error, _: failed.append(error) if error else None,
+            on_delivery=lambda error, _: answers.append(error),
         )
-        if self._producer.flush(_ANSWER_S):
-            self._producer.purge()
-            self._producer.flush(_ANSWER_S)
-        if failed:
-            raise KafkaException(failed[0])
+        self._producer.flush(_ANSWER_S + 1)
+        if answers != [None]:
+            raise KafkaException(answers[0] if answers else KafkaError(KafkaError._TIMED_OUT))
         for name in rows:
             del self._rows[name]
         self._look_ms = _NEVER_MS  # until a batch says when
-        self._look_all_the_same_ms = now_ms + _WAKE_AT_LEAST_EVERY_MS
+        self._look_all_the_same_s = time.monotonic() + _WAKE_AT_LEAST_EVERY_S

@@ -290,6 +290,11 @@ def test_a_record_of_the_lane_that_names_no_payload_is_parked(
     assert {h.key: h.value for h in letter.headers}[envelope.REASON] == b"no_origin"
 
 
+def test_a_wake_that_is_none_of_ours_wakes_all_the_same() -> None:
+    found = [waiting.rows_of_wake(value) for value in (None, b"?", b"{}", b'["a/b", 1]', b"[]")]
+    assert found == [[], [], [], ["a/b"], []]
+
+
 def test_a_line_is_the_same_after_it_was_bytes() -> None:
     record = Payload(
         Position("retry.enrich.v1", 1, 3),

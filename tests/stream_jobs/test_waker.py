@@ -1,18 +1,20 @@
 """When retry is woken, on a real broker."""
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import orjson
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from local_stack.stack import Stack
 from shared.flow import FLOW
 from shared.settings import JobSettings
 from stream_jobs.gates import Told
 from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.log_follower import LogFollower
 from stream_jobs.retry import BUCKETS
 from stream_jobs.topics import ensure_topics
 from stream_jobs.waiting import gate_value
@@ -101,6 +103,30 @@ def test_it_is_woken_when_a_look_is_due_and_not_before(settings: JobSettings) ->
     waker.step()
     assert _wakes(settings) == [[], []]
     assert waker.numbers()["lanes"]["retry.enrich.v1"]["woken"] == 3
+
+
+def test_what_is_due_is_woken_where_master_data_cannot_be_read(
+    settings: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waker = _waker(settings)
+
+    def away(_within_s: float) -> Iterator[Message]:
+        raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        yield
+
+    monkeypatch.setattr(waker._master, "to_the_end", away)
+    waker.hear({"looks": BUCKETS, "look_ms": 0, "woken": 0, "parked": 0})
+    with pytest.raises(KafkaException):
+        waker.step()
+    assert _wakes(settings) == [[], []]
+
+
+def test_a_log_that_was_made_anew_is_read_from_its_beginning(settings: JobSettings) -> None:
+    for number in range(3):
+        _write(settings, MASTER, f"device-{number}")
+    follower = LogFollower(settings.kafka, "test", [MASTER])
+    follower.go_on_from({(MASTER, number): 1_000 for number in range(settings.partitions)})
+    assert len(list(follower.to_the_end())) == 3
 
 
 def test_many_rows_wake_in_parts(settings: JobSettings) -> None:
