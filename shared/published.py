@@ -391,7 +391,10 @@ def _wake() -> Message:
         "retry looks at all that waits, and anew for rows of master data that have come",
         {"type": "null"},
         _object({}),
-        {"type": "array", "items": {**_TEXT, "description": "table/key of a row that has come"}},
+        {
+            "type": "array",
+            "items": {**_TEXT, "description": "table/key of a row that has come; *: look at all"},
+        },
     )
 
 

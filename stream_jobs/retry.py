@@ -191,7 +191,9 @@ class BucketOfLines(StatefulProcessor):
         is_due = {
             key
             for key, (at_ms, rows) in looks.items()
-            if (at_ms is not None and at_ms <= now_ms) or not woken.isdisjoint(rows)
+            if waiting.EVERY_LINE in woken
+            or (at_ms is not None and at_ms <= now_ms)
+            or not woken.isdisjoint(rows)
         }
         keys = [*lines, *sorted(is_due.difference(lines))]
         if keys:

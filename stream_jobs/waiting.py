@@ -141,6 +141,11 @@ def decode_look(raw: bytes) -> tuple[int | None, list[str]]:
     return at_ms, rows
 
 
+# in a wake, in the place of a row: each line is to be looked at, for it may be kept by other rules
+# than those it was kept by
+EVERY_LINE = "*"
+
+
 def rows_of_wake(value: bytes | None) -> list[str]:
     """None where it is none of ours: it wakes all the same."""
     try:

@@ -5,8 +5,8 @@ timers would run a batch at every trigger, whether anything waits or not: half o
 used.
 
 Nothing sleeps for ever. A row counts as read when its wake is acknowledged; only where nothing
-waits it needs none. Each batch says when the next look is due. A query that starts is woken at
-once, and while anything waits it is woken now and then, whatever was said.
+waits it needs none. Each batch says when the next look is due. A query that starts looks at all
+that waits, and while anything waits it is woken now and then, whatever was said.
 """
 
 import time
@@ -26,7 +26,7 @@ from stream_jobs.checkpoints import Offsets
 from stream_jobs.gate_view import LaneView
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.log_follower import LogFollower
-from stream_jobs.waiting import row
+from stream_jobs.waiting import EVERY_LINE, row
 
 _ROWS_AT_ONCE = 1_000
 _READ_WITHIN_S = 1.0
@@ -62,6 +62,7 @@ class Waker(Beside):
 
     def start(self) -> Offsets | None:
         self._look_ms = 0
+        self._rows[EVERY_LINE] = None
         return retry.start(self._settings)
 
     def hear(self, observed: Mapping[str, int | None]) -> None:

@@ -106,13 +106,17 @@ class World:
         assert [one.topic for one in sent] == ["retry.enrich.v1"] * len(offsets)
         return sent
 
-    def batch(self, lane: list[Outgoing] = (), came: tuple[str, ...] = ()) -> list[Row]:  # type: ignore[assignment]
+    def batch(
+        self, lane: list[Outgoing] = (), came: tuple[str, ...] = (), *, starts: bool = False
+    ) -> list[Row]:  # type: ignore[assignment]
         """A micro-batch, woken where rows have come, or the last one has told so."""
         self.now_ms += 1000
         processor = BucketOfLines(self.task)
         processor.init(self.handle)  # type: ignore[arg-type]
         is_due = self.look_ms is not None and self.look_ms <= self.now_ms
-        packed = packed_rows(lane, came, self.now_ms, is_woken=bool(came) or is_due)
+        rows_come = ["*"] if starts else [waiting.row("device", name) for name in came]
+        wakes = [rows_come] if rows_come or is_due else []
+        packed = packed_rows(lane, wakes, self.now_ms)
         if not packed:
             return []
         *rows, look = processor.handleInputRows((0,), iter(packed), Times(self.now_ms))
@@ -136,9 +140,7 @@ def headers(offset: int, value: bytes) -> list[Header]:
     ]
 
 
-def packed_rows(
-    lane: list[Outgoing], came: tuple[str, ...], now_ms: int, *, is_woken: bool
-) -> list[Row]:
+def packed_rows(lane: list[Outgoing], wakes: list[list[str]], now_ms: int) -> list[Row]:
     records = [
         {
             "bucket": 0,
@@ -159,11 +161,11 @@ def packed_rows(
             "partition": 0,
             "offset": 0,
             "key": None,
-            "value": orjson.dumps([waiting.row("device", name) for name in came]),
+            "value": orjson.dumps(rows),
             "headers": [],
             "arrived_ms": now_ms,
         }
-        for _ in range(is_woken)
+        for rows in wakes
     ]
     if not records:
         return []
@@ -233,6 +235,20 @@ def test_what_is_too_old_is_parked_as_it_came_and_those_behind_it_go_on(
     assert told[envelope.REASON] == b"missing_device"
     assert told[envelope.ORIGIN] == b"ingest.telemetry.v1/0/5"
     assert told[envelope.TRIES] == b"1"
+    assert world.is_empty()
+
+
+def test_what_waits_is_kept_by_the_rules_of_the_query_that_runs_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, waits_max_s=3600.0)
+    world.batch(world.lane(5))
+    assert [row for _ in range(5) for row in world.batch()] == []
+    world.task = world.task._replace(waits_max_s=1.0)
+    world.batch(starts=True)
+    (letter, _) = [row for _ in range(5) for row in world.batch()]
+    assert letter.topic == "dlq.enrich.v1"
+    assert {h.key: h.value for h in letter.headers}[envelope.TRIES] == b"1"
     assert world.is_empty()
 
 
