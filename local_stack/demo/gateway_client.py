@@ -22,6 +22,11 @@ class Answer(NamedTuple):
         return self.status == 202
 
 
+# a connection that rests as long as the gateway lets it (HEADRACE_KEEP_ALIVE_S) may be closed while
+# the next request is on its way, which then has no answer
+_REST_S = 2.0
+
+
 class Snapshot(NamedTuple):
     version: int  # so many events were folded
     state: dict[str, Any]
@@ -39,7 +44,7 @@ class Gateway:
             timeout=_TIMEOUT_S,
             trust_env=False,
             verify=THIS_MACHINE,
-            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+            limits=httpx.Limits(max_connections=CONNECTIONS_MAX, keepalive_expiry=_REST_S),
         )
 
     async def __aenter__(self) -> Self:
