@@ -252,8 +252,10 @@ class JobRun:
         """What each batch has observed, those included that came between two looks."""
         if last["batchId"] <= self._heard_batch:
             return
-        recent = self._query.recentProgress if self._query else []
-        for progress in recent if last["batchId"] > self._heard_batch + 1 else [last]:
+        has_missed = last["batchId"] > self._heard_batch + 1
+        # all of the recent ones are written out for it: only where it has to be
+        recent = self._query.recentProgress if self._query and has_missed else [last]
+        for progress in recent:
             # one without rows says nothing of the batch that it names, which has yet to run
             if progress["batchId"] > self._heard_batch and progress["numInputRows"]:
                 self._heard_batch = progress["batchId"]

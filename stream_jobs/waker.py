@@ -1,8 +1,7 @@
 """What makes retry run a batch: a row of master data that somebody may wait for, or a time.
 
 Each wake is a record of a topic, so that a batch that runs again sees the same ones. Spark's own
-timers would run a batch at every trigger, whether anything waits or not: half of what an idle stack
-used.
+timers would run a batch at every trigger, whether anything waits or not.
 
 Nothing sleeps for ever. A row counts as read when its wake is acknowledged; only where nothing
 waits it needs none. Each batch says when the next look is due. A query that starts looks at all
