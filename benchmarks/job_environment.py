@@ -1,4 +1,4 @@
-"""What `up` gives the jobs: Java, the connector's jars, and this Python for Spark's workers."""
+"""What `up` gives the jobs: Java, Spark's jars, and this Python for Spark's workers."""
 
 import sys
 

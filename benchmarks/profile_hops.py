@@ -30,6 +30,7 @@ from benchmarks import hops
 from benchmarks.job_environment import job_environment
 from benchmarks.peer_contract import publish_areas
 from benchmarks.processes import rss_mib, threads_cpu_s, tree
+from benchmarks.profiled_job import RECORDS
 from benchmarks.sampled_daemon import FOLDER
 from local_stack.java import find_java
 from local_stack.stack import Stack
@@ -223,7 +224,7 @@ def profile(job: Job, arguments: argparse.Namespace) -> Profile:
         own = next((hop for hop, names in JVM_THREADS if name.startswith(names)), None)
         jvm += Counter({own: used_s}) if own else hops.spread(used_s, samples[thread])
     python = _python(job, before, after, jvm_pid, unnamed)
-    done = sum(batch["numInputRows"] for batch in finished[len(begun) :])
+    done = sum(batch[RECORDS] for batch in finished[len(begun) :])
     started: Counter[str] = Counter()
     for (pid, _, name), used_s in before.cpu_s.items():
         own = next((hop for hop, names in JVM_THREADS if name.startswith(names)), "JVM: the rest")
@@ -256,7 +257,7 @@ def _python(
 def _wait_until(job: Job, fits: Any, deadline_s: float) -> list[dict[str, Any]]:
     while True:
         batches = job.batches()
-        if fits(sum(batch["numInputRows"] for batch in batches)):
+        if fits(sum(batch[RECORDS] for batch in batches)):
             return batches
         if job.process.poll() is not None or time.time() > deadline_s:
             sys.exit(f"{job.name} did not finish, see {job.folder / 'log'}")

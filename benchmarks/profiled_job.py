@@ -1,5 +1,6 @@
 """`python -m stream_jobs JOB`, which also writes down Spark's own word on each batch."""
 
+import json
 import sys
 import threading
 import time
@@ -10,8 +11,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from stream_jobs.__main__ import main
+from stream_jobs.supervisor import records_of
 
 _EVERY_S = 0.1
+RECORDS = "records"  # Spark counts rows, and sees none of most
 
 
 def _note_progress(file: Path) -> None:
@@ -25,10 +28,12 @@ def _note_progress(file: Path) -> None:
                 if last is None or last["batchId"] <= noted.get(query.name, -1):
                     continue  # the others are many
                 for progress in query.recentProgress:
-                    if progress["numInputRows"] and progress["batchId"] > noted.get(query.name, -1):
+                    records = records_of(progress)
+                    if records and progress["batchId"] > noted.get(query.name, -1):
                         noted[query.name] = progress["batchId"]
                         with file.open("a") as lines:
-                            lines.write(progress.json + "\n")
+                            lines.write(json.dumps({**json.loads(progress.json), RECORDS: records}))
+                            lines.write("\n")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def _run_ivy(java: Java, configurations: list[str], half: Path, ivy_cache: Path,
     command += [f"-Divy.default.ivy.user.dir={ivy_cache}", "org.apache.ivy.Main"]
     command += ["-cache", str(ivy_cache), "-ivy", str(IVY_FILE), "-confs", *configurations]
     command += ["-types", "jar", "bundle", "-retrieve", str(half / RETRIEVE_PATTERN)]
-    progress = Progress("Kafka, Spark's connector, PostgreSQL")
+    progress = Progress("Kafka, jars for Spark, PostgreSQL")
     with log.open("w") as file:
         ivy = subprocess.Popen(tied_to_this_process(command), stdout=file, stderr=subprocess.STDOUT)
         try:

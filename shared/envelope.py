@@ -4,6 +4,7 @@ The gateway writes headers only: a payload is never touched. An event has them i
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import orjson
@@ -41,6 +42,10 @@ ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
 TRIES = "ce_tries"  # on what was parked: how often it was tried there
 
 _TOLD_BYTES_MAX = 4096
+_SPEC_VERSION = SPEC_VERSION, b"1.0"
+_JSON = CONTENT_TYPE, b"application/json"
+# of a payload's headers, what its event has, too
+_KEPT = frozenset((TRACE_PARENT, PAYLOAD_SHA256, REWRITTEN, TENANT))
 
 
 class Position(NamedTuple):
@@ -157,20 +162,26 @@ def read_event(position: Position, value: bytes) -> EventRecord:
 
 def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) -> list[Header]:
     """For whoever routes or dedupes without reading values."""
-    names = (TRACE_PARENT, PAYLOAD_SHA256, REWRITTEN, TENANT)
-    kept = [(k, v) for k, v in ingest_headers if k in names]
-    return [
-        (SPEC_VERSION, b"1.0"),
+    headers = [
+        _SPEC_VERSION,
         (ID, record.id.encode()),
         (TYPE, record.type.encode()),
-        (SOURCE, f"/{record.origin.topic}".encode()),
+        (SOURCE, _source(record.origin.topic)),
         (SUBJECT, record.entity_id.encode()),
         (TIME, to_rfc3339(record.time_ms).encode()),
-        (CONTENT_TYPE, b"application/json"),
+        _JSON,
         (ORIGIN, str(record.origin).encode()),
-        *([(REVISION, str(record.revision).encode())] if record.revision else []),
-        *kept,
     ]
+    if record.revision:
+        headers.append((REVISION, str(record.revision).encode()))
+    if ingest_headers:
+        headers += [header for header in ingest_headers if header[0] in _KEPT]
+    return headers
+
+
+@cache
+def _source(topic: str) -> bytes:
+    return f"/{topic}".encode()
 
 
 def failure_headers(

@@ -11,12 +11,6 @@ from typing import Any, Literal
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
-LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-
 
 @dataclass(frozen=True)
 class KafkaAccess:
@@ -72,39 +66,8 @@ class KafkaAccess:
             }
         return config
 
-    def for_java(self) -> dict[str, str]:
-        """Certificates and key stand in it as text: what runs elsewhere needs no files."""
-        config = {
-            "bootstrap.servers": self.bootstrap,
-            "security.protocol": self.security.upper(),
-        }
-        if self.has_tls and self.ca_file:
-            config |= {
-                "ssl.truststore.type": "PEM",
-                "ssl.truststore.certificates": self.ca_file.read_text(),
-            }
-        if self.has_tls and self.cert_file and self.key_file:
-            config |= {
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.certificate.chain": self.cert_file.read_text(),
-                "ssl.keystore.key": self.key_file.read_text(),
-            }
-        if self.has_login:
-            user, password = _quoted(self.username), _quoted(self.password)
-            config |= {
-                "sasl.mechanism": self.mechanism,
-                "sasl.jaas.config": f"{LOGIN_MODULES[self.mechanism]} required "
-                f"username={user} password={password};",
-            }
-        return config
-
     def tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.ca_file)
         if self.cert_file and self.key_file:
             context.load_cert_chain(self.cert_file, self.key_file, password=lambda: "")
         return context
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -136,7 +136,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         for name in names
     ]
     threading.Thread(target=_end_with_jvm, args=(spark,), daemon=True).start()
-    warm_up(spark, settings, flow, names)
+    warm_up(spark, settings, names)
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
     displaced = [run.other_copy for run in runs if run.other_copy]

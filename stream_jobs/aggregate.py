@@ -7,14 +7,14 @@ counted twice; the version of a member's snapshot guards against older ones.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import orjson
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from shared import envelope, snapshot
 from shared.applier import fold_fingerprint
@@ -24,24 +24,25 @@ from shared.model import Aggregate
 from shared.settings import JobSettings
 from shared.topology import Flow, dead_letter_topic
 from shared.user_code import told
-from stream_jobs import aggregation, arrow_records, made_for
+from stream_jobs import aggregation, made_for
 from stream_jobs.aggregation import Members, Part, Total
 from stream_jobs.emptied import emptied
+from stream_jobs.enrichment import Outgoing
 from stream_jobs.group_offsets import GroupOffsets
-from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.lease import check_lease
-from stream_jobs.packing import group_by_bucket, unpack
+from stream_jobs.log_source import read_logs, written_by_its_work
+from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.publishing import publish
 from stream_jobs.status import Say
+from stream_jobs.topic_writer import WriterOf
+from stream_jobs.written import Handler, Written
 
 STAGE = "aggregate"
-# the part of an aggregate that its members in one bucket are, or a dead letter on its way out
-_PART_DDL = (
-    f"aggregate string, id string, member_bucket string, part binary, {arrow_records.OUTGOING_DDL}"
-)
+# the part of an aggregate that its members in one bucket are
+_PART_DDL = "aggregate string, id string, member_bucket string, part binary"
 
 
-class MemberBucket(StatefulProcessor):
+class MemberBucket(Handler):
     """The latest shares of all members whose ids fall into one bucket."""
 
     def __init__(self, flow: str) -> None:
@@ -49,9 +50,6 @@ class MemberBucket(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._members = handle.getMapState("members", "aggregate string", "members binary")
-
-    def close(self) -> None:
-        pass
 
     @cached_property
     def _aggregates_by_topic(self) -> dict[str, list[Aggregate]]:
@@ -63,7 +61,7 @@ class MemberBucket(StatefulProcessor):
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self, bucket: Any, rows: Iterator[Any], _timers: Any
-    ) -> Iterator[Row]:
+    ) -> Iterator[Row | Outgoing]:
         check_lease(STAGE)
         # in log order: a null has no version that would tell its place
         records = sorted(record for row in rows for record in unpack(row.packed))
@@ -96,7 +94,7 @@ class MemberBucket(StatefulProcessor):
         return aggregation.members_from(orjson.loads(stored[0])) if stored else {}
 
 
-class AggregateBucket(StatefulProcessor):
+class AggregateBucket(Handler):
     """The parts of all aggregates whose ids fall into one bucket, and what they add up to."""
 
     def __init__(self, flow: str, versions_before: int) -> None:
@@ -106,9 +104,6 @@ class AggregateBucket(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._totals = handle.getMapState("totals", "aggregate string, id string", "total binary")
 
-    def close(self) -> None:
-        pass
-
     @cached_property
     def _aggregates(self) -> dict[str, tuple[Aggregate, str]]:
         """By name, with the fingerprint of its code."""
@@ -117,15 +112,12 @@ class AggregateBucket(StatefulProcessor):
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
-    ) -> Iterator[Row]:
+    ) -> Iterator[Outgoing]:
         check_lease(STAGE)
         changes: dict[tuple[str, str], list[tuple[str, Part | None]]] = defaultdict(list)
         for row in rows:
-            if row.topic is not None:
-                yield Row(topic=row.topic, key=row.key, value=row.value, headers=row.headers)
-            else:
-                part = aggregation.part_from(orjson.loads(row.part))
-                changes[row.aggregate, row.id].append((row.member_bucket, part))
+            part = aggregation.part_from(orjson.loads(row.part))
+            changes[row.aggregate, row.id].append((row.member_bucket, part))
         for (name, aggregate_id), own in changes.items():
             yield self._renew(*self._aggregates[name], aggregate_id, own)
 
@@ -135,7 +127,7 @@ class AggregateBucket(StatefulProcessor):
         fingerprint: str,
         aggregate_id: str,
         changes: list[tuple[str, Part | None]],
-    ) -> Row:
+    ) -> Outgoing:
         key = (aggregate.name, aggregate_id)
         stored = self._totals.getValue(key)
         before = aggregation.total_from(orjson.loads(stored[0])) if stored else None
@@ -143,7 +135,7 @@ class AggregateBucket(StatefulProcessor):
         self._totals.updateValue(key, (_json(total),))
         event_time_ms, state = aggregation.state_of(aggregate, aggregate_id, total)
         value = snapshot.encode_total(state, total.version, event_time_ms, fingerprint)
-        return Row(topic=aggregate.topic, key=aggregate_id.encode(), value=value, headers=None)
+        return Outgoing(aggregate.topic, aggregate_id.encode(), value, [])
 
 
 def _json(value: Any) -> bytes:
@@ -156,40 +148,31 @@ def _part_row(aggregate: Aggregate, of: str, bucket: str, part: Part | None) -> 
         id=of,
         member_bucket=bucket,
         part=_json(part),
-        topic=None,
-        key=None,
-        value=None,
-        headers=None,
     )
 
 
 def _dead_letter(
     position: Position, key: bytes | None, value: bytes | None, reason: str, detail: str
-) -> Row:
+) -> Outgoing:
     failure = envelope.failure_headers((), STAGE, position, reason, detail)
-    return Row(
-        aggregate=None,
-        id=None,
-        member_bucket=None,
-        part=None,
-        topic=dead_letter_topic(STAGE),
-        key=key,
-        value=value,
-        headers=[Row(key=name, value=text) for name, text in failure],
-    )
+    return Outgoing(dead_letter_topic(STAGE), key, value, failure)
 
 
-def transform(snapshots: DataFrame, settings: JobSettings, versions_before: int) -> DataFrame:
-    parts = group_by_bucket(snapshots, settings.fold_buckets).transformWithState(
-        MemberBucket(settings.flow), _PART_DDL, outputMode="append", timeMode="none"
+def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:
+    writer = WriterOf.job_of(STAGE, settings)
+    parts = snapshots.transformWithState(
+        Written(MemberBucket(settings.flow), writer),
+        _PART_DDL,
+        outputMode="append",
+        timeMode="none",
     )
     bucket = F.pmod(F.xxhash64("aggregate", "id"), F.lit(settings.fold_buckets)).alias("bucket")
     return (
         parts.select(bucket, "*")
         .groupBy("bucket")
         .transformWithState(
-            AggregateBucket(settings.flow, versions_before),
-            arrow_records.OUTGOING_DDL,
+            Written(AggregateBucket(settings.flow, versions_before), writer),
+            "nothing int",
             outputMode="append",
             timeMode="none",
         )
@@ -206,10 +189,11 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             say("rebuilding", f"{why}: adds up the snapshots of all members again")
             publish(settings, emptied(settings, flow))
         made_for.begin(checkpoint, identity)
-    snapshots = read_topics(spark, settings, flow.member_topics, with_headers=False)
-    totals = transform(snapshots, settings, _versions_before(settings, flow))
+    pack = partial(pack_by_bucket, buckets=settings.fold_buckets)
+    snapshots = read_logs(spark, settings, STAGE, flow.member_topics, pack, PACKED_DDL)
+    totals = transform(snapshots.groupBy("bucket"), settings, _versions_before(settings, flow))
     # two groupings in one query are allowed in this mode only; here the modes do not differ
-    return write_topics(totals, settings, STAGE).outputMode("append")
+    return written_by_its_work(totals, settings, STAGE).outputMode("append")
 
 
 def _versions_before(settings: JobSettings, flow: Flow) -> int:

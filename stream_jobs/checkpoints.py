@@ -1,11 +1,12 @@
 """What the jobs have read, as their checkpoints say, against what the flow lets them read."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from shared.topology import Flow
+if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
+    from shared.topology import Flow
 
 Offsets = dict[str, dict[int, int]]
 
@@ -15,7 +16,7 @@ class Read(NamedTuple):
     planned: Offsets  # up to here the batch goes that may have to run again
 
 
-def why_not(checkpoints: Path, flow: Flow) -> str | None:
+def why_not(checkpoints: Path, flow: "Flow") -> str | None:
     """Why this flow cannot go on from these checkpoints; None where it can. A flow may grow. Of a
     topic that it no longer reads Spark says that data was lost, at each restart again."""
     for job in flow.jobs():

@@ -6,12 +6,13 @@ Stateless: a batch that is run again writes its records again, under the same id
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import pyarrow as pa
+from confluent_kafka import Message
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
@@ -19,21 +20,23 @@ from shared.kafka_access import KafkaAccess
 from shared.retry_policy import WhenParked
 from shared.settings import JobSettings
 from shared.topology import Flow
-from stream_jobs import arrow_records
 from stream_jobs.enrichment import STAGE, Enrich, InTurn, as_first_come, enricher
 from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.gate_view import GateView
 from stream_jobs.gates import Gates, Turns
-from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.lease import check_lease
+from stream_jobs.log_source import read_logs, written_by_its_work
 from stream_jobs.master_view import MasterView
+from stream_jobs.messages import payload_of
 from stream_jobs.status import Say
+from stream_jobs.topic_writer import WriterOf
 
 # how Spark tells a task what it is part of
 _BATCH_ID, _RUN_ID = "streaming.sql.batchId", "spark.jobGroup.id"
 
 
-class EnrichTask(NamedTuple):
+@dataclass(frozen=True)
+class EnrichTask:
     """What a worker process needs to know; it builds the rest once and keeps it."""
 
     flow: str
@@ -42,8 +45,9 @@ class EnrichTask(NamedTuple):
     postgres_url: str
     slow_after_s: float
     when_parked: WhenParked
+    writer: WriterOf
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         if load_flow(self.flow).master_tables:
             enrich = InTurn(_enricher(self.flow), Turns(_gates(self)), self.when_parked)
         else:  # nothing is waited for, and no job would take it from the lane
@@ -51,15 +55,20 @@ class EnrichTask(NamedTuple):
         master = _master_view(self)
         fresh = _fresh_fields(self)
         topics = {endpoint.topic for endpoint in load_flow(self.flow).endpoints}
-        for batch in batches:
-            check_lease(STAGE)
-            master.refresh()
-            read_at = list(arrow_records.positions(batch))
-            payloads = [as_first_come(payload, topics) for payload in arrow_records.payloads(batch)]
-            known = fresh.over(master, payloads)
-            pairs = zip(payloads, read_at, strict=True)
-            outgoing = (enrich(*pair, known) for pair in pairs)
-            yield arrow_records.outgoing_batch([one for one in outgoing if one is not None])
+        writer = self.writer()
+        with writer.or_nothing():
+            for chunk in chunks:
+                check_lease(STAGE)
+                master.refresh()
+                read = [payload_of(message) for message in chunk]
+                payloads = [as_first_come(payload, topics) for payload in read]
+                known = fresh.over(master, payloads)
+                for payload, as_read in zip(payloads, read, strict=True):
+                    outgoing = enrich(payload, as_read.position, known)
+                    if outgoing is not None:
+                        writer.send(outgoing)
+            writer.flush()
+        yield from ()
 
 
 @cache
@@ -91,11 +100,6 @@ def _fresh_fields(task: EnrichTask) -> FreshFields:
     return FreshFields(load_flow(task.flow), task.postgres_url, task.slow_after_s)
 
 
-def transform(payloads: DataFrame, task: EnrichTask) -> DataFrame:
-    columns = payloads.selectExpr(*arrow_records.PAYLOAD_COLUMNS)
-    return columns.mapInArrow(task.run, arrow_records.OUTGOING_DDL)
-
-
 def task(settings: JobSettings) -> EnrichTask:
     return EnrichTask(
         settings.flow,
@@ -104,10 +108,11 @@ def task(settings: JobSettings) -> EnrichTask:
         settings.postgres_url.get_secret_value(),
         settings.slow_after_s,
         settings.when_parked,
+        WriterOf.job_of(STAGE, settings),
     )
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
     job = next(job for job in flow.jobs() if job.name == STAGE)
-    payloads = read_topics(spark, settings, job.ignited_by, with_headers=True)
-    return write_topics(transform(payloads, task(settings)), settings, STAGE)
+    nothing = read_logs(spark, settings, STAGE, job.ignited_by, task(settings), "nothing int")
+    return written_by_its_work(nothing, settings, STAGE)

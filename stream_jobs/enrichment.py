@@ -1,6 +1,6 @@
 """A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from shared.user_code import told
 from stream_jobs.gates import Turns
 
 STAGE = "enrich"
+BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
 # why a payload waits that has not been tried
 BEHIND = "behind"
 _LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
@@ -43,7 +44,7 @@ class Payload(NamedTuple):
     arrived_ms: int  # when it first came
     attempt: int = 0
     revision: int = 0
-    lacks: str = ""  # why it cannot be told whose payload came again
+    lacks: str = ""  # why it cannot be told what it is
 
 
 class Outgoing(NamedTuple):
@@ -74,15 +75,16 @@ def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
 
 def enricher(flow: Flow) -> Enrich:
     endpoints = {endpoint.topic: endpoint for endpoint in flow.endpoints}
+    shapes = {event_type.name: event_type.shape for event_type in flow.event_types}
 
     def enrich(payload: Payload, master: MasterData) -> Outgoing:
         if payload.lacks:
-            return _failure(_DEAD_LETTERS, payload, "no_origin", payload.lacks)
+            reason = "bad_headers" if payload.lacks == BAD_HEADERS else "no_origin"
+            return _failure(_DEAD_LETTERS, payload, reason, payload.lacks)
         endpoint = endpoints[payload.position.topic]
         try:
-            record = _event(endpoint, payload, master)
-            event_type = flow.event_type(record.type)
-            return _outgoing(event_type, record._replace(shape=event_type.shape), payload)
+            record = _event(endpoint, payload, master, shapes)
+            return _outgoing(flow.event_type(record.type), record, payload)
         except Rejected as rejected:
             return _failure(_DEAD_LETTERS, payload, rejected.code, rejected.detail)
         except MissingMasterData as missing:
@@ -152,7 +154,9 @@ def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> O
     return Outgoing(event_type.topic, record.entity_id.encode(), value, headers)
 
 
-def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRecord:
+def _event(
+    endpoint: Endpoint, payload: Payload, master: MasterData, shapes: Mapping[str, int]
+) -> EventRecord:
     entity_id = _entity_id(payload)
     fields = _fields(payload)
     if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
@@ -164,7 +168,7 @@ def _event(endpoint: Endpoint, payload: Payload, master: MasterData) -> EventRec
         raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
     if draft.type not in endpoint.emits:
         raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
-    record = _record(payload, draft, entity_id)
+    record = _record(payload, draft, entity_id, shapes[draft.type])
     if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
         raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
     was_of = envelope.text(payload.headers, envelope.SUBJECT) if payload.revision else None
@@ -189,18 +193,21 @@ class _OwnMaster(NamedTuple):
         return self.master.find(table, key)
 
 
-def _record(payload: Payload, draft: Draft, entity_id: str) -> EventRecord:
+def _record(payload: Payload, draft: Draft, entity_id: str, shape: int) -> EventRecord:
+    subject = draft.entity_id
     return EventRecord(
-        position=payload.position,
-        entity_id=full_id_within(tenant_of(entity_id), draft.entity_id or entity_id),
-        id=envelope.text(payload.headers, envelope.ID) or str(payload.position),
-        type=draft.type,
-        time_ms=draft.time_ms,
-        arrived_ms=payload.arrived_ms,
-        origin=payload.position,
-        attempt=payload.attempt,
-        data=draft.data,
-        revision=payload.revision,
+        payload.position,
+        full_id_within(tenant_of(entity_id), subject) if subject else entity_id,
+        envelope.text(payload.headers, envelope.ID) or str(payload.position),
+        draft.type,
+        draft.time_ms,
+        payload.arrived_ms,
+        payload.position,
+        payload.attempt,
+        draft.data,
+        None,
+        payload.revision,
+        shape,
     )
 
 

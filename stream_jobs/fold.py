@@ -7,13 +7,13 @@ event topic with it.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import orjson
-from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from shared import envelope, ledger, refolding, snapshot
 from shared.applier import Applied, Applier, entity_fingerprint
@@ -29,16 +29,19 @@ from shared.topology import (
     Flow,
     dead_letter_topic,
 )
-from stream_jobs import arrow_records, rebuild, refolder
-from stream_jobs.kafka_io import read_topics, read_topics_up_to, write_topics
+from stream_jobs import rebuild, refolder
+from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import check_lease
+from stream_jobs.log_source import read_logs, read_logs_up_to, written_by_its_work
 from stream_jobs.many_states import AT_ONCE, Key, ManyStates
-from stream_jobs.packing import group_by_bucket, unpack
+from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.rebuild import STAGE
 from stream_jobs.status import Say
+from stream_jobs.topic_writer import WriterOf
+from stream_jobs.written import Handler, Written
 
 
-class BucketFold(StatefulProcessor):
+class BucketFold(Handler):
     """The fold of all entities whose ids fall into one bucket."""
 
     def __init__(
@@ -64,9 +67,6 @@ class BucketFold(StatefulProcessor):
         self._deleted = handle.getMapState("deleted", key, "ended_ms long")
         # what came for an entity while it is folded anew elsewhere
         self._held = handle.getMapState("held", key, "records binary")
-
-    def close(self) -> None:
-        pass
 
     @cached_property
     def _appliers(self) -> dict[str, tuple[Applier, str]]:
@@ -145,7 +145,7 @@ class BucketFold(StatefulProcessor):
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
-    ) -> Iterator[Row]:
+    ) -> Iterator[Outgoing]:
         check_lease(STAGE)
         answers: list[tuple[Position, bytes]] = []
         records: dict[str, list[EventRecord]] = defaultdict(list)
@@ -181,7 +181,9 @@ class BucketFold(StatefulProcessor):
             for entity, own in by_entity.items():
                 yield (entity, entity_id), own
 
-    def _fold(self, work: Sequence[tuple[tuple[str, str], list[EventRecord]]]) -> Iterator[Row]:
+    def _fold(
+        self, work: Sequence[tuple[tuple[str, str], list[EventRecord]]]
+    ) -> Iterator[Outgoing]:
         stored = self._snapshots.get([key for key, _ in work])
         for (key, records), raw in zip(work, stored, strict=True):
             yield from self._fold_entity(key, raw, records)
@@ -193,7 +195,7 @@ class BucketFold(StatefulProcessor):
 
     def _fold_entity(
         self, key: tuple[str, str], stored: bytes | None, records: list[EventRecord]
-    ) -> Iterator[Row]:
+    ) -> Iterator[Outgoing]:
         (applier, fingerprint), entity_id = self._appliers[key[0]], key[1]
         before = snapshot.decode(stored) if stored else None
         was_deleted = before is not None and before.deleted
@@ -216,7 +218,7 @@ class BucketFold(StatefulProcessor):
         applied: Applied,
         behind: dict[str, int],
         was_deleted: bool,
-    ) -> Iterator[Row]:
+    ) -> Iterator[Outgoing]:
         entity_id = key[1]
         for record, reason, detail in applied.parked:
             value = envelope.event_value(record)
@@ -245,7 +247,7 @@ class BucketFold(StatefulProcessor):
         elif was_deleted:
             self._deleted.removeKey(key)
 
-    def _take_refolded(self, value: bytes) -> Iterator[Row]:
+    def _take_refolded(self, value: bytes) -> Iterator[Outgoing]:
         try:
             answer, fold = refolding.read_answer(value)
             applier, fingerprint = self._appliers[answer.entity]
@@ -282,7 +284,7 @@ class BucketFold(StatefulProcessor):
         else:
             self._held.removeKey(key)
 
-    def _bury(self, until_ms: int) -> Iterator[Row]:
+    def _bury(self, until_ms: int) -> Iterator[Outgoing]:
         """A null for each that was deleted so long ago that nobody sends it again what it knows. By
         the arrival of events, for a fold has no clock."""
         for key, (ended_ms,) in list(self._deleted.iterator()):
@@ -298,7 +300,7 @@ class BucketFold(StatefulProcessor):
                     topic = self._appliers[entity][0].entity.topic
                     yield _row(topic, entity_id.encode(), None)
 
-    def _event_row(self, record: EventRecord) -> Row:
+    def _event_row(self, record: EventRecord) -> Outgoing:
         return _row(
             self._topic_by_type[record.type],
             record.entity_id.encode(),
@@ -307,44 +309,37 @@ class BucketFold(StatefulProcessor):
         )
 
 
-class _Outgoing(Row):
-    """Spark's row would spend more on its names than the way to Arrow costs."""
-
-    __fields__ = ("topic", "key", "value", "headers")
-
-    def asDict(self, _recursive: bool = False) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return dict(zip(self.__fields__, self, strict=True))
+def _row(
+    topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+) -> Outgoing:
+    return Outgoing(topic, key, value, list(headers))
 
 
-def _row(topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> Row:
-    told = [{"key": name, "value": text} for name, text in headers] or None
-    return tuple.__new__(_Outgoing, (topic, key, value, told))
-
-
-def _repeats_row(entity_id: str, origins: list[Position]) -> Row:
+def _repeats_row(entity_id: str, origins: list[Position]) -> Outgoing:
     value = ledger.repeats_value(origins)
     return _row(REPEAT_TOPIC, entity_id.encode(), value)
 
 
 def _dead_letter(
     position: Position, key: bytes | None, value: bytes, reason: str, detail: str
-) -> Row:
+) -> Outgoing:
     failure = envelope.failure_headers((), STAGE, position, reason, detail)
     return _row(dead_letter_topic(STAGE), key, value, failure)
 
 
 def transform(
-    events: DataFrame,
+    events: GroupedData,
     settings: JobSettings,
     published: GroupedData | None = None,
     start: rebuild.Start | None = None,
 ) -> DataFrame:
     made_anew, starts = (start.made_anew, start.starts) if start else (frozenset(), {})
-    return group_by_bucket(events, settings.fold_buckets).transformWithState(
-        BucketFold(
-            settings.flow, settings.id_ring_size, settings.deleted_kept_s, made_anew, starts
-        ),
-        arrow_records.OUTGOING_DDL,
+    fold = BucketFold(
+        settings.flow, settings.id_ring_size, settings.deleted_kept_s, made_anew, starts
+    )
+    return events.transformWithState(
+        Written(fold, WriterOf.job_of(STAGE, settings)),
+        "nothing int",
         outputMode="update",
         timeMode="none",
         initialState=published,
@@ -355,10 +350,11 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
     start = rebuild.start(settings, flow, say)
     starting = start.offsets if start else None
     refolder.start(settings, flow)
-    events = read_topics(spark, settings, flow.fold_reads, with_headers=False, starting=starting)
+    pack = partial(pack_by_bucket, buckets=settings.fold_buckets)
+    events = read_logs(spark, settings, STAGE, flow.fold_reads, pack, PACKED_DDL, starting)
+    by_bucket = events.groupBy("bucket")
     if start is None or not start.snapshots:
-        return write_topics(transform(events, settings), settings, STAGE)
-    records = read_topics_up_to(spark, settings, start.snapshots)
-    published = group_by_bucket(records, settings.fold_buckets)
-    states = transform(events, settings, published, start)
-    return write_topics(states, settings, STAGE)
+        return written_by_its_work(transform(by_bucket, settings), settings, STAGE)
+    records = read_logs_up_to(spark, settings, STAGE, start.snapshots, pack, PACKED_DDL)
+    states = transform(by_bucket, settings, records.groupBy("bucket"), start)
+    return written_by_its_work(states, settings, STAGE)

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import (
-    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
@@ -14,31 +13,13 @@ from confluent_kafka import (
 
 from shared.kafka_access import KafkaAccess
 from stream_jobs.checkpoints import Offsets
+from stream_jobs.log_ends import ANSWER_S, Partitions, offset_of
 
 Partition = tuple[str, int]
 
-_ANSWER_S = 5.0
 _ALL_S = 60.0
 _WAIT_S = 0.02  # which is waited whole where less comes than asked for
 _RECORDS_AT_ONCE = 10_000
-_NEW_PARTITIONS_S = 30.0
-
-
-class _Partitions:
-    """Of topics; asked for again now and then, for there may be more."""
-
-    def __init__(self, consumer: Consumer, topics: Iterable[str]) -> None:
-        self._consumer, self._topics = consumer, tuple(topics)
-        self._known: list[Partition] = []
-        self._look_again_s = 0.0
-
-    def all(self, offset: int = OFFSET_END) -> list[TopicPartition]:
-        if time.monotonic() >= self._look_again_s or not self._known:
-            known = self._consumer.list_topics(timeout=_ANSWER_S).topics
-            there = [topic for topic in self._topics if topic in known]
-            self._known = [(topic, number) for topic in there for number in known[topic].partitions]
-            self._look_again_s = time.monotonic() + _NEW_PARTITIONS_S
-        return [TopicPartition(*at, offset) for at in self._known]
 
 
 class LogFollower:
@@ -56,7 +37,7 @@ class LogFollower:
         }
         # one that only asks: on one that reads, too, each question would wait behind a fetch
         self._asking, self._reading = Consumer(config), Consumer(config)
-        self._partitions = _Partitions(self._asking, topics)
+        self._partitions = Partitions(self._asking, topics)
         self._next: dict[Partition, int] = {}
 
     def go_on_from(self, starts: Mapping[Partition, int]) -> None:
@@ -64,7 +45,7 @@ class LogFollower:
         places = ((place.topic, place.partition) for place in self._partitions.all())
         new = [at for at in places if at not in self._next]
         for topic, partition in new:
-            low, _ = self._asking.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)
+            low, _ = self._asking.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_S)
             self._next[topic, partition] = max(low, starts.get((topic, partition), low))
         if new:
             self._assign()
@@ -93,7 +74,7 @@ class LogFollower:
         """Of a topic that was made anew, for example."""
         cut = [at for at, end in ends.items() if self._next.get(at, 0) > end]
         for topic, partition in cut:
-            low, _ = self._asking.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)
+            low, _ = self._asking.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_S)
             self._next[topic, partition] = low
         if cut:
             self._assign()
@@ -103,8 +84,8 @@ class LogFollower:
 
     def ends(self) -> dict[Partition, int]:
         places = self._partitions.all()  # in the place of a time: the newest
-        found = self._asking.offsets_for_times(places, _ANSWER_S) if places else []
-        return {(place.topic, place.partition): _offset(place) for place in found}
+        found = self._asking.offsets_for_times(places, ANSWER_S) if places else []
+        return {(place.topic, place.partition): offset_of(place) for place in found}
 
     def offsets(self) -> Offsets:
         """How far it is."""
@@ -130,19 +111,13 @@ class CommittedOffsets:
                 "log_level": 2,
             }
         )
-        self._partitions = _Partitions(self._consumer, topics)
+        self._partitions = Partitions(self._consumer, topics)
 
     def read(self) -> dict[Partition, int]:
         """Where nothing is committed, 0."""
         places = self._partitions.all()
-        found = self._consumer.committed(places, _ANSWER_S) if places else []
-        return {(place.topic, place.partition): max(0, _offset(place)) for place in found}
+        found = self._consumer.committed(places, ANSWER_S) if places else []
+        return {(place.topic, place.partition): max(0, offset_of(place)) for place in found}
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _offset(place: TopicPartition) -> int:
-    if place.error is not None:
-        raise KafkaException(place.error)
-    return int(place.offset)

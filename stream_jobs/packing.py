@@ -1,60 +1,47 @@
-"""Records on their way through the shuffle: one row is all that an Arrow batch had for a bucket.
+"""Records on their way through the shuffle: one row is all that a chunk of a log had for a bucket.
 
 Entities are grouped by a hash bucket of their id, many a call. Row by row, the way to Python would
 cost more than the work there.
 """
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from sys import intern
+from zlib import crc32
 
-import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, GroupedData
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from confluent_kafka import Message
 
 from shared.envelope import Position
-from stream_jobs import arrow_records
 
-_PACKED_DDL = "bucket int, packed binary"
-_PACKED = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
+PACKED_DDL = "bucket int, packed binary"
+_PACKED = pa.schema([("bucket", pa.int32()), ("packed", pa.binary())])
+
+Packed = tuple[str, int, int, bytes | None, bytes | None]
 
 
-def group_by_bucket(records: DataFrame, buckets: int) -> GroupedData:
-    bucket = F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int").alias("bucket")
-    packed = records.select(bucket, *_PACKED.names).mapInArrow(pack_by_bucket, _PACKED_DDL)
-    return packed.groupBy("bucket")
+def bucket_of(key: bytes | None, buckets: int) -> int:
+    """Fixed for the life of a checkpoint."""
+    return crc32(key or b"") % buckets
 
 
-def pack_by_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of (bucket, record) -> a row of (bucket, all its records) for each bucket of a batch."""
-    for batch in batches:
-        buckets = batch.column("bucket").to_numpy()
-        order = np.argsort(buckets, kind="stable")
-        records = batch.select(_PACKED.names).take(pa.array(order)).cast(_PACKED)
-        names, starts = np.unique(buckets[order], return_index=True)
-        ends = [*starts[1:].tolist(), len(buckets)]
-        slices = [
-            records.slice(start, end - start).serialize().to_pybytes()
-            for start, end in zip(starts.tolist(), ends, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(names, pa.int32()), pa.array(slices, pa.binary())], ["bucket", "packed"]
-        )
+def pack_by_bucket(chunks: Iterable[list[Message]], buckets: int) -> Iterator[pa.RecordBatch]:
+    """A row for each bucket of a chunk."""
+    for chunk in chunks:
+        found: list[list[Packed]] = [[] for _ in range(buckets)]
+        for message in chunk:
+            topic, key = intern(message.topic() or ""), message.key()
+            place = topic, message.partition() or 0, message.offset() or 0
+            found[bucket_of(key, buckets)].append((*place, key, message.value()))
+        yield packed_rows({bucket: own for bucket, own in enumerate(found) if own})
+
+
+def packed_rows(records: Mapping[int, list[Packed]]) -> pa.RecordBatch:
+    packed = [pickle.dumps(own, pickle.HIGHEST_PROTOCOL) for own in records.values()]
+    return pa.RecordBatch.from_arrays([list(records), packed], schema=_PACKED)
 
 
 def unpack(packed: bytes) -> Iterator[tuple[Position, bytes | None, bytes | None]]:
     """Where it stands, key, value."""
-    batch = pa.ipc.read_record_batch(pa.py_buffer(packed), _PACKED)
-    return zip(
-        arrow_records.positions(batch),
-        batch.column("key").to_pylist(),
-        batch.column("value").to_pylist(),
-        strict=True,
-    )
+    for topic, partition, offset, key, value in pickle.loads(packed):
+        yield Position(topic, partition, offset), key, value

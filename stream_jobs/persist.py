@@ -12,6 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 import pyarrow as pa
+from confluent_kafka import Message
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -19,11 +20,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import Flow
-from stream_jobs import arrow_records, store
+from stream_jobs import store
 from stream_jobs.breaker import Breaker
 from stream_jobs.event_rows import LogRecord, Row, RowMaker
 from stream_jobs.event_store import EventStore, Written, chunks
-from stream_jobs.kafka_io import read_topics
+from stream_jobs.log_source import read_logs
+from stream_jobs.messages import headers_of, position_of
 from stream_jobs.persist_lock import PersistLock
 from stream_jobs.status import Say
 
@@ -45,16 +47,13 @@ class PersistTask:
     url: str
     slow_after_s: float
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, read: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         written, away = Written(), None
         try:
-            for chunk in chunks(_rows(batches, _row_maker(self.flow))):
+            for chunk in chunks(_rows(read, _row_maker(self.flow))):
                 written += _event_store(self.url, self.slow_after_s).write(chunk)
         except store.StoreAwayError as error:
-            # told, not raised: a failed task would take the query with it
-            away = str(error)
-            for _ in batches:  # Spark does not use a worker again that leaves its input unread
-                pass
+            away = str(error)  # told, not raised: a failed task would take the query with it
         yield pa.RecordBatch.from_pylist([{**written._asdict(), "away": away}], _OUTCOME)
 
 
@@ -74,24 +73,19 @@ def _persist_lock(url: str) -> PersistLock:
     return PersistLock(url)
 
 
-def _rows(batches: Iterator[pa.RecordBatch], maker: RowMaker) -> Iterator[Row]:
-    for batch in batches:
-        records = map(
-            LogRecord,
-            arrow_records.positions(batch),
-            batch.column("key").to_pylist(),
-            batch.column("value").to_pylist(),
-            arrow_records.headers(batch.column("headers")),
-        )
-        yield from map(maker.make, records)
+def _rows(read: Iterator[list[Message]], maker: RowMaker) -> Iterator[Row]:
+    for messages in read:
+        for message in messages:
+            record = LogRecord(
+                position_of(message), message.key(), message.value(), headers_of(message) or []
+            )
+            yield maker.make(record)
 
 
-def write(frame: DataFrame, task: PersistTask) -> Outcome:
-    """One action. As many tasks as cores, so that a small batch is few transactions."""
-    cores = frame.sparkSession.sparkContext.defaultParallelism
-    columns = frame.select("topic", "partition", "offset", "key", "value", "headers")
+def write(frame: DataFrame) -> Outcome:
+    """One action, in which the batch's tasks read and write."""
     # a row for each task: adding them up in Spark would cost a shuffle
-    rows = columns.coalesce(cores).mapInArrow(task, _OUTCOME_DDL).collect()
+    rows = frame.collect()
     written = sum((Written(row.events, row.states, row.parked) for row in rows), Written())
     return Outcome(written, next((row.away for row in rows if row.away is not None), None))
 
@@ -130,7 +124,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             lock.hold()
         except store.StoreAwayError as away:
             return Outcome(Written(), str(away))
-        return write(frame, task)
+        return write(frame)
 
     def persist_batch(frame: DataFrame, _batch_id: int) -> None:
         with _stop_as_spark_knows_it():
@@ -144,7 +138,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
 
     topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.with_state]
     return (
-        read_topics(spark, settings, topics, with_headers=True)
+        read_logs(spark, settings, STAGE, topics, task, _OUTCOME_DDL)
         .writeStream.queryName(STAGE)
         .option("checkpointLocation", str(settings.checkpoints / STAGE))
         .trigger(processingTime=f"{settings.trigger_ms} milliseconds")

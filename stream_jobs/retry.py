@@ -5,20 +5,22 @@ rows of master data that have come: a payload may wait for a row of any key. Eac
 served tells when its next look is due, by which the waker knows when to wake it.
 """
 
+import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row, SparkSession, functions
+from confluent_kafka import Message
+from pyspark.sql import Column, DataFrame, GroupedData, Row, SparkSession, functions
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from shared import envelope
 from shared.again import First, headers_of
-from shared.envelope import Header, Position
+from shared.envelope import Position
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
@@ -29,7 +31,7 @@ from shared.topology import (
     gate_topic,
     retry_topic,
 )
-from stream_jobs import arrow_records, enrichment, waiting
+from stream_jobs import enrichment, waiting
 from stream_jobs.checkpoints import Offsets, offsets_of
 from stream_jobs.enrichment import Enrich, Outgoing, Payload, enricher
 from stream_jobs.fresh_fields import FreshFields
@@ -46,12 +48,16 @@ from stream_jobs.gates import (
     serve,
 )
 from stream_jobs.group_offsets import GroupOffsets
-from stream_jobs.kafka_io import read_topics, write_topics
 from stream_jobs.kept_letters import KeptLetters
 from stream_jobs.lease import check_lease
+from stream_jobs.log_source import read_logs, written_by_its_work
 from stream_jobs.many_states import ManyStates
 from stream_jobs.master_view import MasterView
+from stream_jobs.messages import payload_of
+from stream_jobs.packing import bucket_of
 from stream_jobs.status import Say
+from stream_jobs.topic_writer import WriterOf
+from stream_jobs.written import Handler, Written
 
 STAGE = "retry"
 # all of them are told of each row that comes: few. Fixed for the life of a checkpoint
@@ -66,17 +72,9 @@ _TRIGGER = "1 second"
 # little work, would starve behind all others for as long as they have a backlog
 _POOL = "0-retry"
 _PACKED_DDL = "bucket int, packed binary, woken binary"
-_RECORDS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("arrived_ms", pa.int64()),
-    ]
-)
+_PACKED = pa.schema([("bucket", pa.int32()), ("packed", pa.binary()), ("woken", pa.binary())])
+# what a bucket tells the driver of a batch: no topic gets it
+_TOLD_DDL = "look_ms long, woken long, parked long"
 
 
 class RetryTask(NamedTuple):
@@ -131,11 +129,12 @@ def _worker(task: RetryTask) -> Worker:
     return Worker(task)
 
 
-class BucketOfLines(StatefulProcessor):
+class BucketOfLines(Handler):
     """The lines of all entities whose ids fall into one bucket."""
 
     def __init__(self, task: RetryTask) -> None:
         self._task = task
+        self._next_look_ms: int | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         def states(name: str, key: str) -> ManyStates:
@@ -145,8 +144,9 @@ class BucketOfLines(StatefulProcessor):
         self._looks = states("looks", "key string")
         self._letters = KeptLetters(states("letters", "key string, ident string"))
 
-    def close(self) -> None:
-        pass
+    @cached_property
+    def _event_topics(self) -> frozenset[str]:
+        return frozenset(row.topic for row in load_flow(self._task.flow).event_types)
 
     @cached_property
     def _ingest_topics(self) -> frozenset[str]:
@@ -154,7 +154,7 @@ class BucketOfLines(StatefulProcessor):
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], times: Any
-    ) -> Iterator[Row]:
+    ) -> Iterator[Outgoing | Row]:
         woken: set[str] = set()
         lines: dict[str, Line] = {}
         for row in rows:
@@ -162,10 +162,18 @@ class BucketOfLines(StatefulProcessor):
                 woken.update(orjson.loads(row.woken))
                 continue
             yield from self._take(list(_unpack(row.packed)), lines)
-        yield from self._serve(times.getCurrentProcessingTimeInMs(), woken, lines)
+        made: Counter[str] = Counter()
+        for outgoing in self._serve(times.getCurrentProcessingTimeInMs(), woken, lines):
+            made[outgoing.topic] += 1
+            yield outgoing
         self._letters.write()
+        yield Row(
+            look_ms=self._next_look_ms,
+            woken=sum(made[topic] for topic in self._event_topics),
+            parked=made[dead_letter_topic(enrichment.STAGE)],
+        )
 
-    def _take(self, records: Sequence[Payload], lines: dict[str, Line]) -> Iterator[Row]:
+    def _take(self, records: Sequence[Payload], lines: dict[str, Line]) -> Iterator[Outgoing]:
         read: list[tuple[str, Payload, Entry, bytes]] = []
         for record in records:
             try:
@@ -186,7 +194,7 @@ class BucketOfLines(StatefulProcessor):
         for key, raw in zip(wanted, self._lines.get([(key,) for key in wanted]), strict=True):
             lines[key] = waiting.decode(raw) if raw else Line()
 
-    def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Row]:
+    def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Outgoing]:
         looks = {key: waiting.decode_look(raw) for (key,), raw in self._looks.items()}
         is_due = {
             key
@@ -209,9 +217,10 @@ class BucketOfLines(StatefulProcessor):
             for key, line in served.items():
                 yield from self._serve_line(key, line, batch, worker)
             looks |= self._keep(served)
-        yield _told_look([at_ms for at_ms, _ in looks.values() if at_ms is not None])
+        due = [at_ms for at_ms, _ in looks.values() if at_ms is not None]
+        self._next_look_ms = min(due, default=None)
 
-    def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Row]:
+    def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Outgoing]:
         policy = self._task.policy
         made: dict[tuple[Position, int], Outgoing] = {}
 
@@ -224,15 +233,15 @@ class BucketOfLines(StatefulProcessor):
             match step:
                 case Send(entry):
                     self._letters.remove(key, entry)
-                    yield _row(*made.pop(entry.ident))
+                    yield made.pop(entry.ident)
                 case Park(entry):
                     yield self._dead_letter(key, entry)
                     if policy.when_parked == "go_on":
                         self._letters.remove(key, entry)
                 case Open(told):
-                    yield _row(gate_topic(enrichment.STAGE), key.encode(), waiting.gate_value(told))
+                    yield _gate(key, waiting.gate_value(told))
                 case Close():
-                    yield _row(gate_topic(enrichment.STAGE), key.encode(), None)
+                    yield _gate(key, None)
 
     def _keep(self, served: Mapping[str, Line]) -> dict[str, tuple[int | None, list[str]]]:
         closed = [(key,) for key, line in served.items() if line.closed]
@@ -247,7 +256,7 @@ class BucketOfLines(StatefulProcessor):
         self._looks.put({(key,): waiting.encode_look(*look) for key, look in looks.items()})
         return looks | {key: (None, []) for (key,) in closed}
 
-    def _dead_letter(self, key: str, entry: Entry) -> Row:
+    def _dead_letter(self, key: str, entry: Entry) -> Outgoing:
         payload = self._letters.payload(key, entry)
         first = First(entry.place, payload.arrived_ms, entry.attempt, entry.revision)
         known = headers_of(payload.headers, first)
@@ -256,79 +265,60 @@ class BucketOfLines(StatefulProcessor):
         )
         tries = (envelope.TRIES, str(entry.tries).encode())
         topic = dead_letter_topic(enrichment.STAGE)
-        return _row(topic, payload.key, payload.value, [*headers, tries])
+        return Outgoing(topic, payload.key, payload.value, [*headers, tries])
 
 
-def _row(
-    topic: str, key: bytes | None, value: bytes | None, headers: list[Header] | None = None
-) -> Row:
-    told = None if headers is None else [Row(key=name, value=text) for name, text in headers]
-    return Row(topic=topic, key=key, value=value, headers=told)
+def _gate(key: str, value: bytes | None) -> Outgoing:
+    return Outgoing(gate_topic(enrichment.STAGE), key.encode(), value, [])
 
 
-def _told_look(looks: list[int]) -> Row:
-    """For the driver alone: no topic gets it."""
-    return Row(
-        topic=None, key=None, value=str(min(looks)).encode() if looks else None, headers=None
-    )
-
-
-def _unreadable(record: Payload, detail: str) -> Row:
+def _unreadable(record: Payload, detail: str) -> Outgoing:
     failure = envelope.failure_headers(
         record.headers, enrichment.STAGE, record.position, "no_origin", detail
     )
-    return _row(dead_letter_topic(enrichment.STAGE), record.key, record.value, failure)
+    return Outgoing(dead_letter_topic(enrichment.STAGE), record.key, record.value, failure)
 
 
-def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def pack(chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
     """Records of the lane and wakes -> for each bucket a row with its records, and, if it is woken,
     one with the rows that have come."""
-    for batch in batches:
-        topics = np.array(batch.column("topic").to_pylist(), dtype=object)
-        of_lane = topics == retry_topic(enrichment.STAGE)
-        buckets = batch.column("bucket").to_numpy()
-        names: list[int] = []
-        packed: list[bytes | None] = []
-        woken: list[bytes | None] = []
-        for bucket in np.unique(buckets[of_lane]).tolist():
-            own = np.flatnonzero(of_lane & (buckets == bucket))
-            records = batch.select(_RECORDS.names).take(pa.array(own)).cast(_RECORDS)
-            names.append(bucket)
-            packed.append(records.serialize().to_pybytes())
-            woken.append(None)
-        wakes = batch.column("value").filter(pa.array(~of_lane)).to_pylist()
-        if wakes:
-            rows = sorted({row for wake in wakes for row in waiting.rows_of_wake(wake)})
-            names += range(BUCKETS)
-            packed += [None] * BUCKETS
-            woken += [orjson.dumps(rows)] * BUCKETS
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(names, pa.int32()),
-                pa.array(packed, pa.binary()),
-                pa.array(woken, pa.binary()),
-            ],
-            ["bucket", "packed", "woken"],
-        )
+    lane = retry_topic(enrichment.STAGE)
+    for chunk in chunks:
+        records: dict[int, list[Payload]] = {}
+        wakes: list[bytes | None] = []
+        for message in chunk:
+            if message.topic() == lane:
+                bucket = bucket_of(message.key(), BUCKETS)
+                records.setdefault(bucket, []).append(payload_of(message))
+            else:
+                wakes.append(message.value())
+        names, packed = list(records), [_packed(own) for own in records.values()]
+        to_wake = list(range(BUCKETS)) if wakes else []
+        woken = orjson.dumps(sorted({row for wake in wakes for row in waiting.rows_of_wake(wake)}))
+        columns = [
+            names + to_wake,
+            packed + [None] * len(to_wake),
+            [None] * len(names) + [woken] * len(to_wake),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=_PACKED)
+
+
+def _packed(own: Sequence[Payload]) -> bytes:
+    return pickle.dumps([tuple(payload) for payload in own], pickle.HIGHEST_PROTOCOL)
 
 
 def _unpack(packed: bytes) -> Iterator[Payload]:
-    return arrow_records.payloads(pa.ipc.read_record_batch(pa.py_buffer(bytes(packed)), _RECORDS))
+    for payload in pickle.loads(packed):
+        yield Payload(*payload)
 
 
-def transform(records: DataFrame, task: RetryTask) -> DataFrame:
-    bucket = f"cast(pmod(xxhash64(key), {BUCKETS}) AS int) AS bucket"
-    packed = records.selectExpr(bucket, *arrow_records.PAYLOAD_COLUMNS)
-    return (
-        packed.mapInArrow(pack, _PACKED_DDL)
-        .groupBy("bucket")
-        .transformWithState(
-            BucketOfLines(task),
-            arrow_records.OUTGOING_DDL,
-            outputMode="update",
-            # for the batch's time, which is the same where it runs again
-            timeMode="processingTime",
-        )
+def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:
+    return packed.transformWithState(
+        Written(BucketOfLines(task(settings)), WriterOf.job_of(STAGE, settings)),
+        _TOLD_DDL,
+        outputMode="update",
+        # for the batch's time, which is the same where it runs again
+        timeMode="processingTime",
     )
 
 
@@ -346,13 +336,11 @@ def task(settings: JobSettings) -> RetryTask:
 
 def _observed() -> list[Column]:
     """Of each batch: when to look again, and the lane's numbers."""
-    parked = dead_letter_topic(enrichment.STAGE)
-    look_ms = "if(topic IS NULL, cast(cast(value AS string) AS bigint), NULL)"
     return [
-        functions.expr(f"count_if(topic IS NULL) AS {LOOKS}"),
-        functions.expr(f"min({look_ms}) AS {LOOK_MS}"),
-        functions.expr("count_if(topic LIKE 'event.%') AS woken"),
-        functions.expr(f"count_if(topic = '{parked}') AS parked"),
+        functions.expr(f"count(*) AS {LOOKS}"),
+        functions.expr(f"min(look_ms) AS {LOOK_MS}"),
+        functions.expr("sum(woken) AS woken"),
+        functions.expr("sum(parked) AS parked"),
     ]
 
 
@@ -381,9 +369,6 @@ def start(settings: JobSettings) -> Offsets | None:
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
     job = next(job for job in flow.jobs() if job.name == STAGE)
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-    records = read_topics(
-        spark, settings, job.ignited_by, with_headers=True, starting=start(settings)
-    )
-    made = transform(records, task(settings)).observe(STAGE, *_observed())
-    written = write_topics(made.where("topic IS NOT NULL"), settings, STAGE)
-    return written.trigger(processingTime=_TRIGGER)
+    packed = read_logs(spark, settings, STAGE, job.ignited_by, pack, _PACKED_DDL, start(settings))
+    told = transform(packed.groupBy("bucket"), settings).observe(STAGE, *_observed())
+    return written_by_its_work(told, settings, STAGE).trigger(processingTime=_TRIGGER)

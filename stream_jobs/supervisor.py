@@ -21,6 +21,7 @@ from stream_jobs.checkpoints import Offsets, offsets_of
 from stream_jobs.failure import judge
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lag import LagReader, unread
+from stream_jobs.log_ranges import from_json, ranges
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.same_log import OtherLogError, SameLog, topic_ids
 from stream_jobs.status import Say, StatusReporter
@@ -229,14 +230,16 @@ class JobRun:
         self._hear(progress)
         if progress["batchId"] <= self._batch_id:
             return
-        if progress["numInputRows"] == 0:
+        records = records_of(progress)
+        if not records:
             self._publish_done(progress["timestamp"])
             return  # the batch that it names may have yet to run
-        if not self._publish(_end_offsets(progress)):
+        if not self._publish(_offsets(progress, "endOffset")):
             return
         self._batch_id = progress["batchId"]
         self._numbers["batch_id"] = self._batch_id
-        self._numbers["rows_per_s"] = round(progress["processedRowsPerSecond"], 1)
+        took_s = max(progress["durationMs"]["triggerExecution"], 1) / 1000
+        self._numbers["rows_per_s"] = round(records / took_s, 1)
 
     def _news(self) -> Any:
         """The query's last progress, if it was not seen yet: to write it out takes Spark
@@ -256,8 +259,8 @@ class JobRun:
         # all of the recent ones are written out for it: only where it has to be
         recent = self._query.recentProgress if self._query and has_missed else [last]
         for progress in recent:
-            # one without rows says nothing of the batch that it names, which has yet to run
-            if progress["batchId"] > self._heard_batch and progress["numInputRows"]:
+            # one without records says nothing of the batch that it names, which has yet to run
+            if progress["batchId"] > self._heard_batch and records_of(progress):
                 self._heard_batch = progress["batchId"]
                 for row in progress["observedMetrics"].values():
                     self._beside.hear(row.asDict())
@@ -319,14 +322,16 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _end_offsets(progress: Any) -> Offsets:
-    merged: Offsets = {}
-    for source in progress["sources"]:
-        end = source["endOffset"]
-        found = orjson.loads(end) if isinstance(end, str) else end
-        for topic, partitions in (found or {}).items():
-            merged[topic] = {int(partition): offset for partition, offset in partitions.items()}
-    return merged
+def records_of(progress: Any) -> int:
+    """Of the batch: Spark counts rows, and sees none of most."""
+    its = ranges(_offsets(progress, "startOffset"), _offsets(progress, "endOffset"))
+    return sum(one.records for one in its)
+
+
+def _offsets(progress: Any, which: str) -> Offsets:
+    (source,) = progress["sources"]
+    told = source[which]
+    return from_json((orjson.loads(told) if isinstance(told, str) else told) or {})
 
 
 def supervise(runs: list[JobRun], stop: threading.Event, stop_deadline_s: float = 8.0) -> None:

@@ -9,7 +9,6 @@ Nothing may run beside the daemon when it forks: numpy gets no threads, pyarrow'
 
 import gc
 import os
-import sys
 from importlib import import_module
 
 _NEEDED = (
@@ -23,8 +22,6 @@ _SELDOM = (50_000, 20, 100)
 
 def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # what is installed, before the same in a zip, whose modules are compiled by each process
-    sys.path.sort(key=lambda place: place.endswith(".zip"))
     for name in _NEEDED:
         import_module(name)
     gc.collect()

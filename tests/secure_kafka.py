@@ -27,12 +27,12 @@ from local_stack.kafka import JVM, LOGGING, PROPERTIES
 from local_stack.ports import free_port
 from shared.acls import Acl, acls
 from shared.flow import FLOW
-from shared.kafka_access import LOGIN_MODULES
 from tests.certificates import Authority
 from tests.kafka_log import eventually
 
 PASSWORD = "not 'one' of \"those\" \\ words"
 
+_LOGIN = "org.apache.kafka.common.security.{kind}.{name}LoginModule"
 _SECURE = """\
 listeners=SASL_SSL://127.0.0.1:{sasl_port},SSL://127.0.0.1:{ssl_port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=SASL_SSL://127.0.0.1:{sasl_port},SSL://127.0.0.1:{ssl_port}
@@ -163,8 +163,8 @@ class SecureKafka:
             controller_port=controller_port,
             keystore=keystore,
             truststore=self.authority.file,
-            scram=LOGIN_MODULES["SCRAM-SHA-512"],
-            plain=LOGIN_MODULES["PLAIN"],
+            scram=_LOGIN.format(kind="scram", name="Scram"),
+            plain=_LOGIN.format(kind="plain", name="Plain"),
             plain_users=f'user_headrace-operator="{PLAIN_PASSWORD}"',
         )
         replaced = {line.partition("=")[0] for line in secure.splitlines()}

@@ -278,7 +278,7 @@ def test_passwords_come_from_outside(services: dict[str, Any]) -> None:
                 assert "${POSTGRES_PASSWORD:-" in value
 
 
-def test_the_connector_is_sealed_as_in_the_local_stack() -> None:
+def test_sparks_jars_are_sealed_as_in_the_local_stack() -> None:
     text = (ROOT / "Dockerfile.spark").read_text()
     assert "-confs spark" in text
     assert "sha256sum --check --strict" in text
@@ -286,11 +286,11 @@ def test_the_connector_is_sealed_as_in_the_local_stack() -> None:
     assert sealed.count(" spark/") == (ROOT / "jars" / "ivy.xml").read_text().count('"spark->')
 
 
-def test_the_connector_is_where_its_setting_says() -> None:
+def test_sparks_jars_are_where_their_setting_says() -> None:
     text = (ROOT / "Dockerfile.spark").read_text()
     (fetched,) = re.findall(r"-retrieve '(\S+)/\[conf\]/", text)
     (home,) = re.findall(r"^WORKDIR (\S+)$", text.split("\nFROM packages\n")[1], re.M)
-    assert f"COPY --from=connector {fetched}/spark/ jars/" in text
+    assert f"COPY --from=jars {fetched}/spark/ jars/" in text
     assert f"HEADRACE_SPARK_JARS={home}/jars " in text
     assert f"PYTHONPATH={home} " in text
 

@@ -23,7 +23,6 @@ FLOORS = {
 }
 JARS = {
     "kafka-clients": ("3.9.2", "CVE-2026-35554: a record lands on another topic, as a success"),
-    "spark-sql-kafka-0-10_2.13": ("4.2.0", "the connector of that Spark"),
 }
 
 

@@ -71,7 +71,7 @@ def _named(ports: dict[str, int]) -> str:
 def _downloads() -> Finding:
     wanted = {
         "the Python environment": Path(sys.prefix) / ".complete",
-        "Kafka, Spark's connector and PostgreSQL": downloads_folder(),
+        "Kafka, jars for Spark and PostgreSQL": downloads_folder(),
     }
     missing = [name for name, path in wanted.items() if not path.exists()]
     if missing:

@@ -40,10 +40,6 @@ def _set(monkeypatch: pytest.MonkeyPatch, **given: object) -> None:
 
 def test_without_settings_nothing_is_secret_and_nobody_logs_in() -> None:
     kafka = Settings().kafka
-    assert kafka.for_java() == {
-        "bootstrap.servers": "127.0.0.1:9092",
-        "security.protocol": "PLAINTEXT",
-    }
     assert kafka.for_aiokafka()["security_protocol"] == "PLAINTEXT"
     assert set(kafka.for_librdkafka()) == {"bootstrap.servers", "security.protocol"}
 
@@ -62,10 +58,6 @@ def test_a_login_is_told_in_the_words_of_each_library(monkeypatch: pytest.Monkey
     told = settings.kafka.for_aiokafka()
     assert told.pop("ssl_context").verify_mode is ssl.CERT_REQUIRED
     assert told["sasl_plain_password"] == password
-    assert settings.kafka.for_java()["sasl.jaas.config"] == (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        'username="fold" password="a \\"quoted\\" \\\\ one";'
-    )
     for shown in (str(settings), repr(settings), repr(settings.kafka)):
         assert "quoted" not in shown
 
@@ -86,9 +78,6 @@ def test_a_certificate_of_ones_own_is_told_to_each_library(
     _set(monkeypatch, CERT_FILE=issued.cert_file, KEY_FILE=issued.key_file)
     kafka = Settings().kafka
     Consumer({**kafka.for_librdkafka(), "group.id": "test", "log_level": 0}).close()
-    java = kafka.for_java()
-    assert java["ssl.keystore.key"] == issued.key_file.read_text()
-    assert java["ssl.truststore.certificates"] == authority.file.read_text()
     (trusted,) = kafka.for_aiokafka()["ssl_context"].get_ca_certs()
     assert trusted["subject"] == ((("commonName", "test CA"),),)
 

@@ -19,7 +19,9 @@ from shared.model import (
 )
 from shared.topology import Flow
 from stream_jobs.enrichment import Outgoing, Payload, as_first_come, enricher
+from stream_jobs.messages import payload_of
 from tests.builders import Master
+from tests.messages import Message
 
 ENRICH = enricher(FLOW)
 
@@ -350,3 +352,13 @@ def test_a_correction_does_not_move_an_event_to_another_entity(
     assert out.topic == topic
     if topic == "dlq.enrich.v1":
         assert dict(out.headers)[envelope.REASON] == b"correction_moves"
+
+
+def test_a_record_whose_headers_cannot_be_read_is_parked_whole() -> None:
+    place = Position("ingest.telemetry.v1", 2, 17)
+    payload = payload_of(Message(place, b"device-0001", b'{"value": 1}', None, 1_700_000_000_000))  # type: ignore[arg-type]
+    out = ENRICH(payload, Master())
+    assert (out.topic, out.key, out.value) == ("dlq.enrich.v1", b"device-0001", b'{"value": 1}')
+    headers = dict(out.headers)
+    assert headers[envelope.REASON] == b"bad_headers"
+    assert headers[envelope.ORIGIN] == b"ingest.telemetry.v1/2/17"

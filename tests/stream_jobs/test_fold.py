@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
@@ -12,9 +11,10 @@ from shared import refolding, snapshot
 from shared.applier import Applier, entity_fingerprint
 from shared.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
+from stream_jobs.enrichment import Outgoing
 from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
 from stream_jobs.fold import BucketFold
-from stream_jobs.packing import pack_by_bucket
+from stream_jobs.packing import packed_rows
 from tests.builders import event_record
 
 BUCKET = 7
@@ -50,38 +50,18 @@ class Handle:
         return self._states[name]
 
 
-def _fold(states: States, *batches: list[tuple[bytes | None, bytes, EventRecord]]) -> list[Row]:
+def _fold(
+    states: States, *batches: list[tuple[bytes | None, bytes, EventRecord]]
+) -> list[Outgoing]:
     """Each batch is a list of (key, value, where it stands)."""
     packed = []
     for batch in batches:
-        rows = [
-            {
-                "bucket": BUCKET,
-                "topic": place.position.topic,
-                "partition": place.position.partition,
-                "offset": place.position.offset,
-                "key": key,
-                "value": value,
-            }
-            for key, value, place in batch
-        ]
-        frames = pack_by_bucket(iter([pa.RecordBatch.from_pylist(rows, _COLUMNS)]))
-        packed += [Row(**row) for frame in frames for row in frame.to_pylist()]
+        records = [(*place.position, key, value) for key, value, place in batch]
+        frame = packed_rows({BUCKET: records})
+        packed += [Row(**row) for row in frame.to_pylist()]
     processor = BucketFold("shared.flow:FLOW", ring_size=64, deleted_kept_s=3600)
     processor.init(Handle(states))  # type: ignore[arg-type]
     return list(processor.handleInputRows(BUCKET, iter(packed), None))
-
-
-_COLUMNS = pa.schema(
-    [
-        ("bucket", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
 
 
 def _written(record: EventRecord) -> tuple[bytes, bytes, EventRecord]:
@@ -130,9 +110,7 @@ def test_what_is_no_event_of_its_topic_and_key_is_parked_and_the_rest_folded() -
         ],
     )
     parked = {
-        row.value: next(h["value"] for h in row.headers if h["key"] == "ce_reason")
-        for row in rows
-        if row.topic == "dlq.fold.v1"
+        row.value: dict(row.headers)["ce_reason"] for row in rows if row.topic == "dlq.fold.v1"
     }
     assert parked == {
         event_value(event_record(1)): b"wrong_key",
@@ -161,7 +139,7 @@ def test_what_the_ring_knows_is_told_by_its_place_in_the_ingest_log() -> None:
 
 def test_what_a_change_emits_stands_in_its_topic_with_the_usual_envelope() -> None:
     _, alarm = _fold(States(), [_written(event_record(3, value=90.0))])
-    headers = [(header["key"], header["value"]) for header in alarm.headers]
+    headers = list(alarm.headers)
     record = LogRecord(Position(alarm.topic, 0, 0), alarm.key, alarm.value, headers)
     row = RowMaker.of(FLOW).make(record)
     assert isinstance(row, EventRow)
@@ -219,20 +197,9 @@ def _seeded(
     processor = BucketFold("shared.flow:FLOW", 64, 3600, anew, starts)
     processor.init(Handle(states))  # type: ignore[arg-type]
     for part in parts:
-        rows = [
-            {
-                "bucket": BUCKET,
-                "topic": "state.device.v1",
-                "partition": 0,
-                "offset": offset,
-                "key": key,
-                "value": value,
-            }
-            for offset, key, value in part
-        ]
-        for frame in pack_by_bucket(iter([pa.RecordBatch.from_pylist(rows, _COLUMNS)])):
-            for row in frame.to_pylist():
-                processor.handleInitialState(BUCKET, Row(**row), None)
+        records = [("state.device.v1", 0, offset, key, value) for offset, key, value in part]
+        for row in packed_rows({BUCKET: records}).to_pylist():
+            processor.handleInitialState(BUCKET, Row(**row), None)
     return states
 
 

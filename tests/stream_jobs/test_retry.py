@@ -5,7 +5,6 @@ from hashlib import sha256
 from typing import Any
 
 import orjson
-import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
@@ -17,7 +16,9 @@ from shared.model import Fields
 from stream_jobs import retry, waiting
 from stream_jobs.enrichment import InTurn, Outgoing, Payload, enricher
 from stream_jobs.gates import Gates, Turns
+from stream_jobs.packing import bucket_of
 from stream_jobs.retry import BucketOfLines, RetryTask
+from tests.messages import Message
 
 DEVICE = {"area": "area-01", "model": "thermo-c"}
 MODEL = {"value_field": "value", "unit": "celsius"}
@@ -108,7 +109,7 @@ class World:
 
     def batch(
         self, lane: list[Outgoing] = (), came: tuple[str, ...] = (), *, starts: bool = False
-    ) -> list[Row]:  # type: ignore[assignment]
+    ) -> list[Outgoing]:  # type: ignore[assignment]
         """A micro-batch, woken where rows have come, or the last one has told so."""
         self.now_ms += 1000
         processor = BucketOfLines(self.task)
@@ -119,10 +120,10 @@ class World:
         packed = packed_rows(lane, wakes, self.now_ms)
         if not packed:
             return []
-        *rows, look = processor.handleInputRows((0,), iter(packed), Times(self.now_ms))
-        assert look.topic is None
-        self.look_ms = None if look.value is None else int(look.value)
-        return rows
+        *made, told = processor.handleInputRows((0,), iter(packed), Times(self.now_ms))
+        assert isinstance(told, Row)
+        self.look_ms = told.look_ms
+        return [one for one in made if isinstance(one, Outgoing)]
 
     def is_empty(self) -> bool:
         return not any(self.handle.states.values()) and self.look_ms is None
@@ -141,41 +142,23 @@ def headers(offset: int, value: bytes) -> list[Header]:
 
 
 def packed_rows(lane: list[Outgoing], wakes: list[list[str]], now_ms: int) -> list[Row]:
-    records = [
-        {
-            "bucket": 0,
-            "topic": one.topic,
-            "partition": 0,
-            "offset": number,
-            "key": one.key,
-            "value": one.value,
-            "headers": [{"key": name, "value": value} for name, value in one.headers],
-            "arrived_ms": now_ms,
-        }
+    messages = [
+        Message(Position(one.topic, 0, number), one.key, one.value, list(one.headers), now_ms)
         for number, one in enumerate(lane)
     ]
-    records += [
-        {
-            "bucket": 0,
-            "topic": "wake.enrich.v1",
-            "partition": 0,
-            "offset": 0,
-            "key": None,
-            "value": orjson.dumps(rows),
-            "headers": [],
-            "arrived_ms": now_ms,
-        }
+    messages += [
+        Message(Position("wake.enrich.v1", 0, 0), None, orjson.dumps(rows), [], now_ms)
         for rows in wakes
     ]
-    if not records:
+    if not messages:
         return []
-    schema = pa.schema([("bucket", pa.int32()), *retry._RECORDS])
-    batches = retry.pack(iter([pa.RecordBatch.from_pylist(records, schema)]))
+    batches = retry.pack(iter([messages]))  # type: ignore[arg-type]
     rows = [Row(**row) for batch in batches for row in batch.to_pylist()]
-    return [row for row in rows if row.bucket == 0]
+    bucket = bucket_of(b"device-7", retry.BUCKETS)
+    return [row for row in rows if row.packed or row.bucket == bucket]
 
 
-def ids(rows: list[Row], topic: str = "event.reading.v1") -> list[str]:
+def ids(rows: list[Outgoing], topic: str = "event.reading.v1") -> list[str]:
     return [orjson.loads(row.value)["id"] for row in rows if row.topic == topic]
 
 
@@ -230,7 +213,7 @@ def test_what_is_too_old_is_parked_as_it_came_and_those_behind_it_go_on(
     world.batch(world.lane(5))
     rows = [row for _ in range(14) for row in world.batch()]
     (letter,) = [row for row in rows if row.topic == "dlq.enrich.v1"]
-    told = {header.key: header.value for header in letter.headers}
+    told = dict(letter.headers)
     assert (letter.key, letter.value) == (b"device-7", b'{"value": 1}')
     assert told[envelope.REASON] == b"missing_device"
     assert told[envelope.ORIGIN] == b"ingest.telemetry.v1/0/5"
@@ -248,7 +231,7 @@ def test_what_waits_is_kept_by_the_rules_of_the_query_that_runs_now(
     world.batch(starts=True)
     (letter, _) = [row for _ in range(5) for row in world.batch()]
     assert letter.topic == "dlq.enrich.v1"
-    assert {h.key: h.value for h in letter.headers}[envelope.TRIES] == b"1"
+    assert dict(letter.headers)[envelope.TRIES] == b"1"
     assert world.is_empty()
 
 
@@ -303,7 +286,7 @@ def test_a_record_of_the_lane_that_names_no_payload_is_parked(
     world = World(monkeypatch)
     (letter,) = world.batch([Outgoing("retry.enrich.v1", b"device-7", b"?", [])])
     assert letter.topic == "dlq.enrich.v1"
-    assert {h.key: h.value for h in letter.headers}[envelope.REASON] == b"no_origin"
+    assert dict(letter.headers)[envelope.REASON] == b"no_origin"
 
 
 def test_a_wake_that_is_none_of_ours_wakes_all_the_same() -> None:

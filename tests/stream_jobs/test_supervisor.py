@@ -31,7 +31,8 @@ class Query:
 
 def _progress(batch: int, rows: int = 1) -> dict[str, Any]:
     observed = {"job": Row(batch=batch)} if rows else {}
-    return {"batchId": batch, "numInputRows": rows, "observedMetrics": observed}
+    places = {"startOffset": f'{{"t":{{"0":{batch}}}}}', "endOffset": {"t": {"0": batch + rows}}}
+    return {"batchId": batch, "sources": [places], "observedMetrics": observed}
 
 
 def test_each_batch_is_heard_once_and_all_recent_ones_are_written_out_only_for_a_missed_one() -> (

@@ -56,6 +56,7 @@ PARTS: dict[str, Find] = {
     "Spark's driver": _service("spark"),
     "Spark's JVM": _child_of("spark", "org.apache.spark"),
     "a Python worker": _worker_of_spark,
+    "a planner of batches": _child_of("spark", "python_streaming_source_runner"),
     "PostgreSQL": _service("postgres"),
     "Kafka": _service("kafka"),
 }

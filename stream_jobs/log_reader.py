@@ -1,0 +1,106 @@
+"""What Spark's own processes ask about Kafka's logs: one plans, many read.
+
+It is imported by three processes for each query as they start: it imports little.
+"""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+from confluent_kafka import KafkaException
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+
+from shared.kafka_access import KafkaAccess
+from stream_jobs.checkpoints import Offsets
+from stream_jobs.log_ends import LogEnds
+from stream_jobs.log_ranges import LogRange, as_json, from_json, planned, ranges, shared_out
+from stream_jobs.range_reader import range_reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Source(NamedTuple):
+    """What Spark's processes need to know."""
+
+    job: str
+    kafka: KafkaAccess
+    topics: tuple[str, ...]
+    begins_at: Offsets | None  # None: where the logs begin
+    remembers_it_in: Path
+    records_max: int
+    tasks_max: int
+    work: bytes  # pickled: it imports what those that only plan have no use for
+
+
+class Task(InputPartition):
+    def __init__(self, its: Sequence[LogRange]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(its)
+
+
+class LogReader(DataSourceStreamReader):
+    """Planning is done in one process, reading in many others."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._ends: LogEnds | None = None
+
+    def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
+        """The same where the first batch has to run again: what was begun must not be passed over
+        because the log has lost its oldest records meanwhile."""
+        file = self._source.remembers_it_in
+        if not file.exists():
+            begins_at = self._source.begins_at or self._log_ends().begins()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            new = file.with_suffix(".new")
+            new.write_bytes(orjson.dumps(as_json(begins_at)))
+            new.replace(file)
+        return as_json(from_json(orjson.loads(file.read_bytes())))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._source.records_max)
+
+    def latestOffset(self, start: dict, _limit: ReadLimit) -> dict:  # type: ignore[type-arg]  # noqa: N802
+        try:
+            ends = self._log_ends().ends()
+        except KafkaException:
+            return start  # nobody knows of more; the driver's breaker tells why
+        return as_json(planned(from_json(start), ends, self._source.records_max))
+
+    def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
+        its = ranges(from_json(start), from_json(end))
+        return [Task(own) for own in shared_out(its, self._source.tasks_max)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        assert isinstance(partition, Task)
+        yield from work_on(self._source, partition)
+
+    def _log_ends(self) -> LogEnds:
+        if self._ends is None:
+            group = f"headrace-{self._source.job}"
+            self._ends = LogEnds(self._source.kafka, group, self._source.topics)
+        return self._ends
+
+
+class RangesReader(DataSourceReader):
+    """Of no stream: ranges that are known."""
+
+    def __init__(self, source: Source, tasks: Sequence[Task]) -> None:
+        self._source = source
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._tasks
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        assert isinstance(partition, Task)
+        yield from work_on(self._source, partition)
+
+
+def work_on(source: Source, task: Task) -> "Iterator[pa.RecordBatch]":
+    work = pickle.loads(source.work)
+    yield from work(range_reader(source.kafka, source.job).read(task.ranges))

@@ -1,0 +1,114 @@
+"""Kafka's logs as a source of Spark's, and topics as its sink.
+
+Spark plans which records are a batch's, remembers it, and has a batch that failed run again. The
+records themselves go from the broker to the Python worker that works on them, and from there to the
+broker: on their way through the JVM each would take four forms, which costs several times as much
+as what is done with it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from confluent_kafka import Message
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.settings import JobSettings
+from stream_jobs.checkpoints import Offsets
+from stream_jobs.log_ends import LogEnds
+from stream_jobs.log_ranges import ranges, shared_out
+from stream_jobs.log_reader import LogReader, RangesReader, Source, Task
+
+# what is done with a task's records; the rows that it yields are what Spark gets to see
+Work = Callable[[Iterator[list[Message]]], Iterator[Any]]
+
+
+def read_logs(
+    spark: SparkSession,
+    settings: JobSettings,
+    job: str,
+    topics: Iterable[str],
+    work: Work,
+    ddl: str,
+    begins_at: Offsets | None = None,
+) -> DataFrame:
+    """What `work` yields for the records of these topics."""
+    source = _source(spark, settings, job, topics, work, begins_at)
+    logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
+    return spark.readStream.format(logs).load()
+
+
+def read_logs_up_to(
+    spark: SparkSession,
+    settings: JobSettings,
+    job: str,
+    ends: Offsets,
+    work: Work,
+    ddl: str,
+) -> DataFrame:
+    """Of all that stands on these topics before these offsets."""
+    source = _source(spark, settings, job, ends, work)
+    log_ends = LogEnds(settings.kafka, f"headrace-{job}", ends)
+    try:
+        its = ranges(log_ends.begins(), ends)
+    finally:
+        log_ends.close()
+    tasks = [Task(own) for own in shared_out(its, source.tasks_max)]
+    logs = _register(spark, f"logs_of_{job}_so_far", ddl, RangesReader(source, tasks))
+    return spark.read.format(logs).load()
+
+
+def _source(
+    spark: SparkSession,
+    settings: JobSettings,
+    job: str,
+    topics: Iterable[str],
+    work: Work,
+    begins_at: Offsets | None = None,
+) -> Source:
+    return Source(
+        job,
+        settings.kafka,
+        tuple(topics),
+        begins_at,
+        settings.checkpoints / job / "begins_at.json",
+        settings.batch_records_max,
+        spark.sparkContext.defaultParallelism,
+        cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
+    )
+
+
+def _register(
+    spark: SparkSession, its_name: str, ddl: str, its_reader: LogReader | RangesReader
+) -> str:
+    class Logs(DataSource):
+        """By value, with all that it needs, it goes to the processes that Spark starts for it."""
+
+        @classmethod
+        def name(cls) -> str:
+            return its_name
+
+        def schema(self) -> str:
+            return ddl
+
+        def reader(self, schema: object) -> Any:  # noqa: ARG002
+            return its_reader
+
+        def streamReader(self, schema: object) -> Any:  # noqa: ARG002, N802
+            return its_reader
+
+    spark.dataSource.register(Logs)
+    return its_name
+
+
+def written_by_its_work(frame: DataFrame, settings: JobSettings, job: str) -> DataStreamWriter:
+    """The work has written what there is to write: no row that is left goes anywhere."""
+    return (
+        frame.writeStream.format("noop")
+        .queryName(job)
+        .outputMode("update")
+        .option("checkpointLocation", str(settings.checkpoints / job))
+        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+    )

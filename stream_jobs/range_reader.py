@@ -1,0 +1,77 @@
+"""Ranges of Kafka's logs, read by a worker process for its task."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from shared.kafka_access import KafkaAccess
+from stream_jobs.lease import check_lease
+from stream_jobs.log_ranges import LogRange
+
+_AT_ONCE = 5_000
+_WAIT_S = 0.05  # which is waited whole where less comes than asked for
+# the client goes on trying
+_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+
+
+class RangeReader:
+    """One of a process, which keeps its connections; it reads for one task at a time."""
+
+    def __init__(self, kafka: KafkaAccess, job: str) -> None:
+        self._job = job
+        self._consumer = Consumer(
+            {
+                **kafka.for_librdkafka(),
+                "group.id": f"headrace-{job}",  # never joined: partitions are assigned
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                # what is not there any more must not be passed over
+                "auto.offset.reset": "error",
+                # a fetch waits for no more than there is: what is asked for is known to be there
+                "fetch.wait.max.ms": 5,
+                "queued.max.messages.kbytes": 8 * 1024,
+                "log_level": 2,
+            }
+        )
+
+    def read(self, ranges: Sequence[LogRange]) -> Iterator[list[Message]]:
+        """In log order per partition. As long as Kafka does not answer, it waits; the lease of a
+        job that cannot be renewed ends that."""
+        ends = {(one.topic, one.partition): one.end for one in ranges}
+        left = sum(one.records for one in ranges)
+        starts = [TopicPartition(one.topic, one.partition, one.start) for one in ranges]
+        self._consumer.assign(starts)
+        try:
+            while ends:
+                found = []
+                for message in self._consumer.consume(min(left, _AT_ONCE), _WAIT_S):
+                    error = message.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        if error.code() in _PASSING:
+                            continue
+                        raise KafkaException(error)
+                    at = str(message.topic()), message.partition() or 0
+                    end = ends.get(at)
+                    if end is None:
+                        continue  # fetched ahead
+                    next_offset = message.offset() or 0
+                    if error is None:
+                        if next_offset < end:
+                            found.append(message)
+                        next_offset += 1
+                    if next_offset >= end:  # what it has skipped is compacted away
+                        del ends[at]
+                        self._consumer.incremental_unassign([TopicPartition(*at)])
+                left = max(1, left - len(found))
+                if found:
+                    yield found
+                elif ends:
+                    check_lease(self._job)
+        finally:
+            self._consumer.unassign()
+
+
+@cache
+def range_reader(kafka: KafkaAccess, job: str) -> RangeReader:
+    return RangeReader(kafka, job)

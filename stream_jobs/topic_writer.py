@@ -1,0 +1,106 @@
+"""What a worker process writes to Kafka for its task: all of it, before the task ends."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from shared.kafka_access import KafkaAccess
+from shared.settings import JobSettings
+from shared.topology import RECORD_BYTES_MAX
+from stream_jobs.enrichment import Outgoing
+from stream_jobs.lease import check_lease
+
+_WAIT_S = 0.5
+
+
+class TopicWriter:
+    """In order per partition. What is not confirmed was written up to some record, and not
+    behind it."""
+
+    def __init__(self, job: str, kafka: KafkaAccess, compression: str) -> None:
+        self._job = job
+        self._refused: list[KafkaError] = []
+        self._config = {
+            **kafka.for_librdkafka(),
+            "acks": "all",
+            "enable.idempotence": True,
+            # as the gateway's client chooses: one entity, one partition, whoever writes
+            "partitioner": "murmur2_random",
+            "compression.type": compression,
+            "batch.size": 256 * 1024,
+            # full batches; the end of a task waits for none
+            "linger.ms": 20,
+            "queue.buffering.max.kbytes": 64 * 1024,
+            "message.max.bytes": RECORD_BYTES_MAX,
+            # never: a record given up here could be overtaken by a later one of its key
+            "message.timeout.ms": 0,
+            "delivery.report.only.error": True,
+            "log_level": 2,
+        }
+        self._producer = self._new()
+
+    def _new(self) -> Producer:
+        return Producer({**self._config, "on_delivery": self._note})
+
+    def _note(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._refused.append(error)
+
+    def send(self, record: Outgoing) -> None:
+        topic, key, value, headers = record
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers)  # type: ignore[arg-type]
+                return
+            except BufferError:
+                self._producer.poll(_WAIT_S)
+                self._check()
+
+    def flush(self) -> None:
+        """As long as Kafka does not answer, it waits; the lease of a job that cannot be renewed
+        ends that."""
+        while self._producer.flush(_WAIT_S):
+            self._check()
+        self._check()
+
+    def _check(self) -> None:
+        if self._refused:
+            raise KafkaException(self._refused[0])
+        check_lease(self._job)
+
+    @contextmanager
+    def or_nothing(self) -> Iterator[None]:
+        """Where a task fails, nothing more of it is written: another copy may be the one then."""
+        try:
+            yield
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        self._producer.purge()
+        self._producer = self._new()
+        self._refused = []
+
+
+@cache
+def _topic_writer(job: str, kafka: KafkaAccess, compression: str) -> TopicWriter:
+    return TopicWriter(job, kafka, compression)
+
+
+class WriterOf(NamedTuple):
+    """What a worker process needs to know; it builds the rest once and keeps it."""
+
+    job: str
+    kafka: KafkaAccess
+    compression: str
+
+    @classmethod
+    def job_of(cls, job: str, settings: JobSettings) -> "WriterOf":
+        return cls(job, settings.kafka, settings.compression)
+
+    def __call__(self) -> TopicWriter:
+        return _topic_writer(*self)

@@ -1,0 +1,59 @@
+"""What a handler of state makes for topics is written where it is made."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from stream_jobs.enrichment import Outgoing
+from stream_jobs.topic_writer import TopicWriter, WriterOf
+
+
+class Handler(ABC):
+    """The methods of a processor of Spark's, under its names; what it yields is for a topic, or a
+    row for Spark."""
+
+    @abstractmethod
+    def init(self, handle: StatefulProcessorHandle) -> None: ...
+
+    @abstractmethod
+    def handleInputRows(  # noqa: N802
+        self, key: Any, rows: Iterator[Any], times: Any
+    ) -> Iterator[Outgoing | Row]: ...
+
+    def handleInitialState(self, key: Any, row: Any, times: Any) -> None:  # noqa: N802
+        raise NotImplementedError
+
+
+class Written(StatefulProcessor):
+    """All is written before Spark commits the state."""
+
+    def __init__(self, handler: Handler, writer: WriterOf) -> None:
+        self._handler = handler
+        self._writer_of = writer
+        self._writer: TopicWriter | None = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handler.init(handle)
+
+    def handleInitialState(self, key: Any, row: Any, times: Any) -> None:  # noqa: N802
+        self._handler.handleInitialState(key, row, times)
+
+    def handleInputRows(  # noqa: N802
+        self, key: Any, rows: Iterator[Any], times: Any
+    ) -> Iterator[Row]:
+        if self._writer is None:
+            self._writer = self._writer_of()
+        with self._writer.or_nothing():
+            for made in self._handler.handleInputRows(key, rows, times):
+                if isinstance(made, Outgoing):
+                    self._writer.send(made)
+                else:
+                    yield made
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with self._writer.or_nothing():
+                self._writer.flush()

@@ -1,0 +1,186 @@
+"""Reading and writing as a worker does it, on a real broker."""
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from local_stack.stack import Stack
+from shared.kafka_access import KafkaAccess
+from shared.settings import JobSettings
+from stream_jobs.enrichment import Outgoing
+from stream_jobs.lease import Lease, LeaseEndedError
+from stream_jobs.log_ends import LogEnds
+from stream_jobs.log_ranges import LogRange
+from stream_jobs.log_reader import LogReader, Source, Task
+from stream_jobs.messages import payload_of
+from stream_jobs.range_reader import RangeReader
+from stream_jobs.topic_writer import WriterOf
+
+pytestmark = pytest.mark.stack
+MAX = 10_000
+
+
+def _topic(parts: Stack, name: str, partitions: int = 2, **config: str) -> str:
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)
+    return name
+
+
+def _kafka(parts: Stack) -> KafkaAccess:
+    return JobSettings(kafka_bootstrap=parts.kafka_bootstrap).kafka
+
+
+def _write(parts: Stack, topic: str, count: int, partition: int = 0, keys: int = MAX) -> None:
+    producer = Producer({"bootstrap.servers": parts.kafka_bootstrap})
+    for number in range(count):
+        producer.produce(
+            topic, b"%d" % number, b"%d" % (number % keys), partition, headers=[("n", None)]
+        )
+        producer.poll(0)
+    assert producer.flush(20) == 0
+
+
+def _read(reader: RangeReader, *its: LogRange) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for messages in reader.read(its):
+        for message in messages:
+            at = payload_of(message).position
+            found.setdefault((at.topic, at.partition), []).append(at.offset)
+    return found
+
+
+def test_a_task_reads_its_ranges_and_nothing_else_again_and_again(parts: Stack) -> None:
+    topic = _topic(parts, "test.ranges.v1")
+    _write(parts, topic, 12_000)
+    _write(parts, topic, 300, partition=1)
+    reader = RangeReader(_kafka(parts), "test")
+    for begin, end in ((0, 12_000), (3, 4), (11_000, 11_990), (3, 4)):
+        found = _read(reader, LogRange(topic, 0, begin, end), LogRange(topic, 1, 7, 90))
+        assert found == {(topic, 0): list(range(begin, end)), (topic, 1): list(range(7, 90))}
+
+
+def test_a_header_without_a_value_reads_as_empty(parts: Stack) -> None:
+    topic = _topic(parts, "test.headers.v1")
+    _write(parts, topic, 1)
+    ((message,),) = RangeReader(_kafka(parts), "test").read([LogRange(topic, 0, 0, 1)])
+    assert payload_of(message).headers == [("n", b"")]
+
+
+def test_what_is_compacted_away_is_not_waited_for(parts: Stack) -> None:
+    compacted = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "200",
+    }
+    topic = _topic(parts, "test.compacted.v1", 1, **compacted)
+    _write(parts, topic, 500, keys=3)
+    reader = RangeReader(_kafka(parts), "test")
+    deadline = time.monotonic() + 60
+    while len(_read(reader, LogRange(topic, 0, 0, 500))[topic, 0]) == 500:
+        assert time.monotonic() < deadline, "nothing was compacted"
+        _write(parts, topic, 1, keys=3)  # which begins a segment: only what is behind it is cleaned
+        time.sleep(0.5)
+    # the range ends within what is gone
+    found = _read(reader, LogRange(topic, 0, 0, 400))
+    assert all(offset < 400 for its in found.values() for offset in its)
+
+
+def test_records_that_have_expired_are_not_passed_over(parts: Stack) -> None:
+    topic = _topic(parts, "test.expired.v1", 1)
+    _write(parts, topic, 100)
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
+        deleted.result(20)
+    reader = RangeReader(_kafka(parts), "test")
+    with pytest.raises(KafkaException):
+        _read(reader, LogRange(topic, 0, 49, 60))
+    assert _read(reader, LogRange(topic, 0, 50, 60)) == {(topic, 0): list(range(50, 60))}
+
+
+def test_a_job_that_may_not_go_on_stops_waiting_for_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = KafkaAccess("127.0.0.1:1")
+    monkeypatch.setenv("HEADRACE_LEASES", "")  # which a lease sets for good
+    lease = Lease(tmp_path, "test")
+    lease.extend(0.0)  # of long ago
+    with pytest.raises(LeaseEndedError):
+        list(RangeReader(nowhere, "test").read([LogRange("a", 0, 0, 1)]))
+    writer = WriterOf("test", nowhere, "none")()
+    with pytest.raises(LeaseEndedError), writer.or_nothing():
+        writer.send(Outgoing("a", None, b"", []))
+        writer.flush()
+
+
+def test_all_is_written_when_it_is_flushed_and_nothing_more_of_what_failed(parts: Stack) -> None:
+    topic = _topic(parts, "test.written.v1", 1)
+    ends = LogEnds(_kafka(parts), "test", [topic])
+    writer = WriterOf("test", _kafka(parts), "lz4")()
+    for _ in range(2):
+        with writer.or_nothing():
+            for number in range(1_000):
+                writer.send(Outgoing(topic, b"key", b"%d" % number, [("name", b"value")]))
+            writer.flush()
+    assert ends.ends() == {topic: {0: 2_000}}
+    with pytest.raises(KeyError), writer.or_nothing():
+        writer.send(Outgoing(topic, b"key", b"never", []))
+        raise KeyError
+    writer.flush()
+    time.sleep(0.1)  # longer than a record waits for others
+    assert ends.ends() == {topic: {0: 2_000}}
+    messages = RangeReader(_kafka(parts), "test").read([LogRange(topic, 0, 998, 1_002)])
+    payloads = [payload_of(message) for chunk in messages for message in chunk]
+    assert [payload.value for payload in payloads] == [b"998", b"999", b"0", b"1"]
+    assert payloads[0].headers == [("name", b"value")]
+
+
+def test_a_record_that_its_topic_refuses_fails_the_task(parts: Stack) -> None:
+    topic = _topic(parts, "test.refused.v1", 1, **{"max.message.bytes": "1000"})
+    writer = WriterOf("test", _kafka(parts), "none")()
+    with pytest.raises(KafkaException, match="size"), writer.or_nothing():
+        writer.send(Outgoing(topic, b"key", b"x" * 2_000, []))
+        writer.flush()
+    with writer.or_nothing():
+        writer.send(Outgoing(topic, b"key", b"x", []))
+        writer.flush()
+
+
+def _source(parts: Stack, tmp_path: Path, topic: str, kafka: KafkaAccess | None = None) -> Source:
+    file = tmp_path / "job" / "begins_at.json"
+    return Source("test", kafka or _kafka(parts), (topic,), None, file, 100, 2, b"")
+
+
+def test_a_query_that_has_to_begin_again_begins_where_it_did(parts: Stack, tmp_path: Path) -> None:
+    topic = _topic(parts, "test.begins.v1", 1)
+    _write(parts, topic, 10)
+    source = _source(parts, tmp_path, topic)
+    assert LogReader(source).initialOffset() == {topic: {"0": 0}}
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        deleted.result(20)
+    assert LogReader(source).initialOffset() == {topic: {"0": 0}}
+    given = source._replace(begins_at={topic: {0: 7}}, remembers_it_in=tmp_path / "other.json")
+    assert LogReader(given).initialOffset() == {topic: {"0": 7}}
+
+
+def test_batches_are_planned_up_to_the_end_and_no_broker_means_no_more(
+    parts: Stack, tmp_path: Path
+) -> None:
+    topic = _topic(parts, "test.planned.v1")
+    _write(parts, topic, 130)
+    _write(parts, topic, 70, partition=1)
+    reader = LogReader(_source(parts, tmp_path, topic))
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    half, end = {topic: {"0": 65, "1": 35}}, {topic: {"0": 130, "1": 70}}
+    assert reader.latestOffset(start, limit) == half
+    assert reader.latestOffset(half, limit) == reader.latestOffset(end, limit) == end
+    (task,) = reader.partitions(start, half)
+    assert isinstance(task, Task)
+    assert sorted(task.ranges) == [LogRange(topic, 0, 0, 65), LogRange(topic, 1, 0, 35)]
+    assert reader.partitions(end, end) == []
+    cut_off = LogReader(_source(parts, tmp_path, topic, KafkaAccess("127.0.0.1:1")))
+    assert cut_off.latestOffset(half, limit) == half
