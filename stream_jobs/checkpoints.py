@@ -1,5 +1,6 @@
 """What the jobs have read, as their checkpoints say, against what the flow lets them read."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:  # Spark starts processes that import this, and have no use fo
     from shared.topology import Flow
 
 Offsets = dict[str, dict[int, int]]
+_BEGINS_AT = "begins_at.json"
 
 
 class Read(NamedTuple):
@@ -38,6 +40,25 @@ def offsets_of(checkpoint: Path) -> Read:
         _offsets(checkpoint, max(done)) if done else {},
         _offsets(checkpoint, max(planned)) if planned else {},
     )
+
+
+def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
+    """Where a query begins that has no checkpoint yet."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    new = checkpoint / "begins_at.new"
+    with new.open("wb") as file:
+        file.write(orjson.dumps(offsets, option=orjson.OPT_NON_STR_KEYS))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(checkpoint / _BEGINS_AT)
+
+
+def begins_at(checkpoint: Path) -> Offsets | None:
+    try:
+        told = orjson.loads((checkpoint / _BEGINS_AT).read_bytes())
+        return {topic: {int(p): int(at) for p, at in its.items()} for topic, its in told.items()}
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def _batches(log: Path) -> list[int]:

@@ -13,7 +13,6 @@ _STOPPING = (
     "STATE_STORE_PROVIDER_CLASS",
     "CANNOT_LOAD_STATE_STORE.CANNOT_READ",
     "CANNOT_LOAD_STATE_STORE.INVALID",
-    "KAFKA_DATA_LOSS",
 )
 # a file of the state that is not what Spark has written: read again, it would be the same
 _DAMAGED_STATE = "CANNOT_LOAD_STATE_STORE", "ChecksumException"
@@ -21,7 +20,9 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # the last line of a Python traceback; where it stands in a module is in the log
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
 _REASON_CHARS_MAX = 300
-_NAMED = re.compile(r"(StaleMasterDataError|StoreAwayError|StoreSlowError|LeaseEndedError): (.+)")
+_NAMED = re.compile(
+    r"(StaleMasterDataError|StoreAwayError|StoreSlowError|LeaseEndedError|StalledError): (.+)"
+)
 _OTHER_COPY = re.compile(r"AnotherCopyError: (.+)")
 
 

@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 
 from stream_jobs.checkpoints import Offsets
 
+# without a record, where some are known to be there
+STALLED_S = 60
+
 # so few are done sooner than a second task is started
 _WORTH_A_TASK = 500
 
@@ -36,7 +39,11 @@ def from_json(told: Mapping[str, Any]) -> Offsets:
 
 
 class LogCutError(Exception):
-    """A log ends before what was read of it."""
+    """A log ends before what was read, or planned, of it."""
+
+
+class StalledError(Exception):
+    """Kafka answers, and yet nothing comes or goes: a partition may be without a leader."""
 
 
 def ranges(start: Offsets, end: Offsets) -> list[LogRange]:

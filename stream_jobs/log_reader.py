@@ -4,36 +4,47 @@ It is imported by three processes for each query as they start: it imports littl
 """
 
 import pickle
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import orjson
 from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from shared.kafka_access import KafkaAccess
-from stream_jobs.checkpoints import Offsets
+from stream_jobs.checkpoints import Offsets, begins_at, remember_begin
 from stream_jobs.log_ends import LogEnds
-from stream_jobs.log_ranges import LogRange, as_json, from_json, planned, ranges, shared_out
+from stream_jobs.log_ranges import (
+    STALLED_S,
+    LogRange,
+    as_json,
+    from_json,
+    planned,
+    ranges,
+    shared_out,
+)
 from stream_jobs.range_reader import range_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """What Spark's processes need to know."""
 
     job: str
     kafka: KafkaAccess
     topics: tuple[str, ...]
     begins_at: Offsets | None  # None: where the logs begin
-    remembers_it_in: Path
+    checkpoint: Path
     records_max: int
     tasks_max: int
-    work: bytes  # pickled: it imports what those that only plan have no use for
+    # pickled: it imports what those that only plan have no use for
+    work: bytes = field(repr=False)
 
 
 class Task(InputPartition):
@@ -48,18 +59,16 @@ class LogReader(DataSourceStreamReader):
     def __init__(self, source: Source) -> None:
         self._source = source
         self._ends: LogEnds | None = None
+        self._away_since_s = 0.0
 
     def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
         """The same where the first batch has to run again: what was begun must not be passed over
         because the log has lost its oldest records meanwhile."""
-        file = self._source.remembers_it_in
-        if not file.exists():
-            begins_at = self._source.begins_at or self._log_ends().begins()
-            file.parent.mkdir(parents=True, exist_ok=True)
-            new = file.with_suffix(".new")
-            new.write_bytes(orjson.dumps(as_json(begins_at)))
-            new.replace(file)
-        return as_json(from_json(orjson.loads(file.read_bytes())))
+        begun = begins_at(self._source.checkpoint)
+        if begun is None:
+            begun = self._source.begins_at or self._log_ends().begins()
+            remember_begin(self._source.checkpoint, begun)
+        return as_json(begun)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._source.records_max)
@@ -68,7 +77,11 @@ class LogReader(DataSourceStreamReader):
         try:
             ends = self._log_ends().ends()
         except KafkaException:
-            return start  # nobody knows of more; the driver's breaker tells why
+            self._away_since_s = self._away_since_s or time.monotonic()
+            if time.monotonic() - self._away_since_s > STALLED_S:
+                raise  # or a partition that is away alone would stop the job without a word
+            return start  # nobody knows of more; where all is away, the driver's breaker says so
+        self._away_since_s = 0.0
         return as_json(planned(from_json(start), ends, self._source.records_max))
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]

@@ -73,7 +73,7 @@ def _source(
         settings.kafka,
         tuple(topics),
         begins_at,
-        settings.checkpoints / job / "begins_at.json",
+        settings.checkpoints / job,
         settings.batch_records_max,
         spark.sparkContext.defaultParallelism,
         cloudpickle.dumps(work),  # type: ignore[no-untyped-call]

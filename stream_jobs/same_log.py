@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shared.settings import Settings
-from stream_jobs.checkpoints import Offsets, offsets_of
+from stream_jobs.checkpoints import Offsets, begins_at, offsets_of
 from stream_jobs.group_offsets import Partition, Range
 
 _ANSWER_S = 5.0
@@ -71,8 +71,12 @@ class SameLog:
 
     def _gone_records(self, ranges: Mapping[Partition, Range]) -> Iterator[_Finding]:
         read = offsets_of(self._checkpoint)
+        begun = begins_at(self._checkpoint)
         for (topic, p), log in ranges.items():
             done, planned = (of.get(topic, {}).get(p) for of in read)
+            if done is None and begun is not None:  # no batch of it is finished
+                # a topic that the flow has come to read is read from its first record
+                done = begun.get(topic, {}).get(p, 0)
             if done is not None and done < log.start:
                 gone = f"{log.start - done} records of {topic}/{p}, from offset {done} on, are gone"
                 yield _Finding("RECORDS_EXPIRED", f"{gone} before it has read them", topic, [p])

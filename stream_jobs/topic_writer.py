@@ -1,5 +1,6 @@
 """What a worker process writes to Kafka for its task: all of it, before the task ends."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -12,13 +13,14 @@ from shared.settings import JobSettings
 from shared.topology import RECORD_BYTES_MAX
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import check_lease
+from stream_jobs.log_ranges import STALLED_S, StalledError
 
 _WAIT_S = 0.5
 
 
 class TopicWriter:
-    """In order per partition. What is not confirmed was written up to some record, and not
-    behind it."""
+    """In order per partition. What is not confirmed was written up to some record, and nothing
+    behind it: fold would take what comes later, in its place, for a second writing."""
 
     def __init__(self, job: str, kafka: KafkaAccess, compression: str) -> None:
         self._job = job
@@ -27,6 +29,8 @@ class TopicWriter:
             **kafka.for_librdkafka(),
             "acks": "all",
             "enable.idempotence": True,
+            # a record that is refused ends the producer, and is not passed by later ones
+            "enable.gapless.guarantee": True,
             # as the gateway's client chooses: one entity, one partition, whoever writes
             "partitioner": "murmur2_random",
             "compression.type": compression,
@@ -57,13 +61,23 @@ class TopicWriter:
                 return
             except BufferError:
                 self._producer.poll(_WAIT_S)
-                self._check()
+            except KafkaException:
+                self._producer.poll(0)
+                self._check()  # why the producer has ended
+                raise
+            self._check()
 
     def flush(self) -> None:
-        """As long as Kafka does not answer, it waits; the lease of a job that cannot be renewed
-        ends that."""
-        while self._producer.flush(_WAIT_S):
+        """As long as Kafka does not answer, it waits, but not for ever: a partition alone may be
+        away, of which the job's lease knows nothing."""
+        self._check()
+        left, moved_s = len(self._producer), time.monotonic()
+        while now_left := self._producer.flush(_WAIT_S):
             self._check()
+            if now_left < left:
+                left, moved_s = now_left, time.monotonic()
+            elif time.monotonic() - moved_s > STALLED_S:
+                raise StalledError(f"Kafka has not taken a record of {self._job} for {STALLED_S} s")
         self._check()
 
     def _check(self) -> None:

@@ -174,7 +174,7 @@ def test_a_part_that_is_held_or_down_and_a_job_that_is_not_well_say_what_to_do()
     status: dict[str, Any] = {
         "services": {"gateway": {}},
         "jobs": {"fold": "warn", "persist": "warn", "relay": "pass"},
-        "job_outputs": {"fold": "failed: KAFKA_DATA_LOSS", "persist": "waiting: PostgreSQL"},
+        "job_outputs": {"fold": "failed: RECORDS_EXPIRED", "persist": "waiting: PostgreSQL"},
     }
     jobs = [(finding.name, finding.light) for finding in running._jobs(status)]
     assert jobs == [

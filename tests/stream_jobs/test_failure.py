@@ -48,7 +48,7 @@ def test_a_store_that_is_away_is_told_from_other_waits(name: str, store_away: bo
 def test_another_copy_of_the_job_is_told_from_damage() -> None:
     failure = judge("[X] thrown:\nstream_jobs.one_copy.AnotherCopyError: ANOTHER_COPY: persist\n")
     assert (failure.stops, failure.other_copy) == (True, True)
-    assert not judge("[KAFKA_DATA_LOSS] gone").other_copy
+    assert not judge("[CONCURRENT_STREAM_LOG_UPDATE] gone").other_copy
 
 
 def test_anything_else_is_tried_again() -> None:

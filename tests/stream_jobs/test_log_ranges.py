@@ -45,7 +45,7 @@ def test_a_batch_takes_no_more_than_it_may_and_from_everywhere(
     assert all(one.end <= ends[one.topic][one.partition] for one in taken)
     total = sum(one.records for one in there)
     if total <= records_max:
-        assert taken == there
+        assert sorted(taken) == sorted(there)
     else:  # a record from each, however many partitions there are
         assert sum(one.records for one in taken) <= records_max + len(there)
 

@@ -1,6 +1,7 @@
 """Reading and writing as a worker does it, on a real broker."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from local_stack.stack import Stack
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
+from stream_jobs import range_reader
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import Lease, LeaseEndedError
 from stream_jobs.log_ends import LogEnds
-from stream_jobs.log_ranges import LogRange
+from stream_jobs.log_ranges import LogCutError, LogRange, StalledError
 from stream_jobs.log_reader import LogReader, Source, Task
 from stream_jobs.messages import payload_of
 from stream_jobs.range_reader import RangeReader
@@ -149,9 +151,42 @@ def test_a_record_that_its_topic_refuses_fails_the_task(parts: Stack) -> None:
         writer.flush()
 
 
+def test_no_record_passes_one_that_was_refused(parts: Stack) -> None:
+    topic = _topic(parts, "test.gapless.v1", 1, **{"max.message.bytes": "1000"})
+    ends = LogEnds(_kafka(parts), "test", [topic])
+    writer = WriterOf("test", _kafka(parts), "none")()
+
+    def one_after_the_other(*values: bytes) -> None:
+        for value in values:
+            writer.send(Outgoing(topic, b"key", value, []))
+            time.sleep(0.1)  # longer than a record waits for others: each is a batch of its own
+
+    with pytest.raises(KafkaException, match="size"), writer.or_nothing():
+        one_after_the_other(b"first", b"x" * 2_000, b"third", b"fourth")
+        writer.flush()
+    assert ends.ends() == {topic: {0: 1}}
+    with writer.or_nothing():
+        one_after_the_other(b"second")
+        writer.flush()
+    assert ends.ends() == {topic: {0: 2}}
+
+
+def test_what_a_log_does_not_have_any_more_is_not_waited_for(
+    parts: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_reader, "STALLED_S", 1)
+    topic = _topic(parts, "test.cut.v1", 1)
+    _write(parts, topic, 20)
+    reader = RangeReader(_kafka(parts), "test")
+    with pytest.raises(LogCutError, match=r"test.cut.v1/0 ends at 20, it was planned to 40"):
+        _read(reader, LogRange(topic, 0, 15, 40))
+    with pytest.raises(StalledError, match="has given nothing for 1 s"):
+        _read(RangeReader(KafkaAccess("127.0.0.1:1"), "test"), LogRange(topic, 0, 0, 1))
+    assert _read(reader, LogRange(topic, 0, 15, 20)) == {(topic, 0): list(range(15, 20))}
+
+
 def _source(parts: Stack, tmp_path: Path, topic: str, kafka: KafkaAccess | None = None) -> Source:
-    file = tmp_path / "job" / "begins_at.json"
-    return Source("test", kafka or _kafka(parts), (topic,), None, file, 100, 2, b"")
+    return Source("test", kafka or _kafka(parts), (topic,), None, tmp_path / "job", 100, 2, b"")
 
 
 def test_a_query_that_has_to_begin_again_begins_where_it_did(parts: Stack, tmp_path: Path) -> None:
@@ -163,7 +198,7 @@ def test_a_query_that_has_to_begin_again_begins_where_it_did(parts: Stack, tmp_p
     for deleted in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         deleted.result(20)
     assert LogReader(source).initialOffset() == {topic: {"0": 0}}
-    given = source._replace(begins_at={topic: {0: 7}}, remembers_it_in=tmp_path / "other.json")
+    given = replace(source, begins_at={topic: {0: 7}}, checkpoint=tmp_path / "other")
     assert LogReader(given).initialOffset() == {topic: {"0": 7}}
 
 

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from local_stack.stack import Stack
 from shared.settings import JobSettings
+from stream_jobs.checkpoints import remember_begin
 from stream_jobs.group_offsets import GroupOffsets, Range
 from stream_jobs.same_log import OtherLogError, SameLog, topic_ids
 from tests.kafka_log import eventually
@@ -65,6 +66,16 @@ def test_an_id_is_kept_as_it_was_first_seen_and_new_topics_are_added(log: SameLo
     log.remember({TOPIC: "B", "event.new.v1": "N"})
     with pytest.raises(OtherLogError, match=r"TOPIC_RECREATED.*was N, is M"):
         log.check({TOPIC: "A", "event.new.v1": "M"}, _ranges(0, 10))
+
+
+def test_what_expires_before_the_first_batch_is_done_is_missed_by_name(tmp_path: Path) -> None:
+    remember_begin(tmp_path, {TOPIC: {0: 500}})
+    log = SameLog("fold", tmp_path)
+    log.check({TOPIC: "A"}, _ranges(500, 600))
+    with pytest.raises(OtherLogError, match=r"RECORDS_EXPIRED: 1 records of .*from offset 500 on"):
+        log.check({TOPIC: "A"}, _ranges(501, 600))
+    with pytest.raises(OtherLogError, match=r"RECORDS_EXPIRED: 3 records of event.new.v1/0"):
+        log.check({TOPIC: "A"}, {**_ranges(500, 600), ("event.new.v1", 0): Range(3, 9)})
 
 
 def test_a_job_without_a_checkpoint_takes_any_log(tmp_path: Path) -> None:
