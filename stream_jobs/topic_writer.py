@@ -1,7 +1,7 @@
 """What a worker process writes to Kafka for its task: all of it, before the task ends."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
@@ -60,10 +60,9 @@ class TopicWriter:
                 self._producer.produce(topic, value, key, headers=headers)  # type: ignore[arg-type]
                 return
             except BufferError:
-                self._producer.poll(_WAIT_S)
-            except KafkaException:
-                self._producer.poll(0)
-                self._check()  # why the producer has ended
+                self._hear(self._producer.poll)
+            except KafkaException:  # of a producer that has ended
+                self._hear(self._producer.poll)
                 raise
             self._check()
 
@@ -72,13 +71,20 @@ class TopicWriter:
         away, of which the job's lease knows nothing."""
         self._check()
         left, moved_s = len(self._producer), time.monotonic()
-        while now_left := self._producer.flush(_WAIT_S):
+        while now_left := self._hear(self._producer.flush):
             self._check()
             if now_left < left:
                 left, moved_s = now_left, time.monotonic()
             elif time.monotonic() - moved_s > STALLED_S:
                 raise StalledError(f"Kafka has not taken a record of {self._job} for {STALLED_S} s")
         self._check()
+
+    def _hear(self, of_answers: Callable[[float], int]) -> int:
+        try:
+            return of_answers(_WAIT_S)
+        except (KafkaException, SystemError):  # the latter where several records were refused
+            self._check()  # which says why the producer has ended
+            raise
 
     def _check(self) -> None:
         if self._refused:
