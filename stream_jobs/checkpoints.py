@@ -55,8 +55,7 @@ def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
 
 def begins_at(checkpoint: Path) -> Offsets | None:
     try:
-        told = orjson.loads((checkpoint / _BEGINS_AT).read_bytes())
-        return {topic: {int(p): int(at) for p, at in its.items()} for topic, its in told.items()}
+        return _as_offsets((checkpoint / _BEGINS_AT).read_bytes())
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -68,10 +67,13 @@ def _batches(log: Path) -> list[int]:
 def _offsets(checkpoint: Path, batch: int) -> Offsets:
     """Kafka's are the last line."""
     try:
-        read = orjson.loads((checkpoint / "offsets" / str(batch)).read_bytes().splitlines()[-1])
-        return {
-            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in read.items()
-        }
+        return _as_offsets((checkpoint / "offsets" / str(batch)).read_bytes().splitlines()[-1])
     except (OSError, ValueError, IndexError, AttributeError):
         return {}
+
+
+def _as_offsets(told: bytes) -> Offsets:
+    return {
+        topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+        for topic, partitions in orjson.loads(told).items()
+    }

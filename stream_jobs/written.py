@@ -23,8 +23,8 @@ class Handler(ABC):
         self, key: Any, rows: Iterator[Any], times: Any
     ) -> Iterator[Outgoing | Row]: ...
 
-    def handleInitialState(self, key: Any, row: Any, times: Any) -> None:  # noqa: N802
-        raise NotImplementedError
+    def handleInitialState(self, key: Any, row: Any, times: Any) -> None:  # noqa: ARG002, N802
+        raise TypeError(f"{type(self).__name__} begins with nothing")
 
 
 class Written(StatefulProcessor):
