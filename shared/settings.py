@@ -270,9 +270,6 @@ class JobSettings(Settings):
     state_partitions: int = Field(
         2, ge=1, description="another number: fold starts from its snapshots"
     )
-    fold_buckets: int = Field(
-        64, ge=1, description="state is keyed by them; another number: as above"
-    )
     trigger_ms: int = Field(100, ge=0)
     batch_records_max: int = Field(200_000, ge=1)
     deleted_kept_s: float = Field(

@@ -6,15 +6,13 @@ counted twice; the version of a member's snapshot guards against older ones.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import orjson
 from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from shared import envelope, snapshot
 from shared.applier import fold_fingerprint
@@ -26,11 +24,13 @@ from shared.topology import Flow, dead_letter_topic
 from shared.user_code import told
 from stream_jobs import aggregation, made_for
 from stream_jobs.aggregation import Members, Part, Total
+from stream_jobs.buckets import bucket_of, buckets_of
 from stream_jobs.emptied import emptied
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, written_by_its_work
+from stream_jobs.many_states import Key, States
 from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.publishing import publish
 from stream_jobs.status import Say
@@ -39,17 +39,18 @@ from stream_jobs.written import Handler, Written
 
 STAGE = "aggregate"
 # the part of an aggregate that its members in one bucket are
-_PART_DDL = "aggregate string, id string, member_bucket string, part binary"
+_PART_DDL = "bucket int, aggregate string, id string, member_bucket string, part binary"
 
 
 class MemberBucket(Handler):
     """The latest shares of all members whose ids fall into one bucket."""
 
-    def __init__(self, flow: str) -> None:
+    def __init__(self, flow: str, buckets: Sequence[int]) -> None:
         self._flow_reference = flow
+        self._buckets = buckets  # of the aggregates
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._members = handle.getMapState("members", "aggregate string", "members binary")
+    def init(self, states: States) -> None:
+        self._members = states.of("members", "aggregate")
 
     @cached_property
     def _aggregates_by_topic(self) -> dict[str, list[Aggregate]]:
@@ -65,11 +66,13 @@ class MemberBucket(Handler):
         check_lease(STAGE)
         # in log order: a null has no version that would tell its place
         records = sorted(record for row in rows for record in unpack(row.packed))
-        members = {
-            aggregate: self._stored(aggregate)
-            for topic in {position.topic for position, _, _ in records}
-            for aggregate in self._aggregates_by_topic[topic]
-        }
+        members = self._stored(
+            [
+                aggregate
+                for topic in {position.topic for position, _, _ in records}
+                for aggregate in self._aggregates_by_topic[topic]
+            ]
+        )
         changed: dict[Aggregate, set[str]] = defaultdict(set)
         for position, key, value in records:
             try:
@@ -84,14 +87,23 @@ class MemberBucket(Handler):
                     changed[aggregate] |= aggregation.leave(members[aggregate], member)
                     detail = f"{aggregate.name}: {told(error, aggregate.share)}"
                     yield _dead_letter(position, key, value, "share_failed", detail)
+        self._members.put({(of.name,): _json(latest) for of, latest in members.items()})
         for aggregate, latest in members.items():
-            self._members.updateValue((aggregate.name,), (_json(latest),))
             for of, part in aggregation.parts(aggregate, latest, changed[aggregate]):
-                yield _part_row(aggregate, of, str(bucket[0]), part)
+                yield Row(
+                    bucket=bucket_of(f"{aggregate.name}/{of}".encode(), self._buckets),
+                    aggregate=aggregate.name,
+                    id=of,
+                    member_bucket=str(bucket[0]),
+                    part=_json(part),
+                )
 
-    def _stored(self, aggregate: Aggregate) -> Members:
-        stored = self._members.getValue((aggregate.name,))
-        return aggregation.members_from(orjson.loads(stored[0])) if stored else {}
+    def _stored(self, aggregates: Sequence[Aggregate]) -> dict[Aggregate, Members]:
+        stored = self._members.get([(aggregate.name,) for aggregate in aggregates])
+        return {
+            aggregate: aggregation.members_from(orjson.loads(raw)) if raw else {}
+            for aggregate, raw in zip(aggregates, stored, strict=True)
+        }
 
 
 class AggregateBucket(Handler):
@@ -101,8 +113,8 @@ class AggregateBucket(Handler):
         self._flow_reference = flow
         self._versions_before = versions_before
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._totals = handle.getMapState("totals", "aggregate string, id string", "total binary")
+    def init(self, states: States) -> None:
+        self._totals = states.of("totals", "aggregate", "id")
 
     @cached_property
     def _aggregates(self) -> dict[str, tuple[Aggregate, str]]:
@@ -118,21 +130,16 @@ class AggregateBucket(Handler):
         for row in rows:
             part = aggregation.part_from(orjson.loads(row.part))
             changes[row.aggregate, row.id].append((row.member_bucket, part))
-        for (name, aggregate_id), own in changes.items():
-            yield self._renew(*self._aggregates[name], aggregate_id, own)
+        renewed: dict[Key, bytes] = {}
+        for (key, own), raw in zip(changes.items(), self._totals.get(list(changes)), strict=True):
+            before = aggregation.total_from(orjson.loads(raw)) if raw else None
+            total = aggregation.renew(before or Total(self._versions_before, {}), own)
+            renewed[key] = _json(total)
+            yield self._snapshot(*key, total)
+        self._totals.put(renewed)
 
-    def _renew(
-        self,
-        aggregate: Aggregate,
-        fingerprint: str,
-        aggregate_id: str,
-        changes: list[tuple[str, Part | None]],
-    ) -> Outgoing:
-        key = (aggregate.name, aggregate_id)
-        stored = self._totals.getValue(key)
-        before = aggregation.total_from(orjson.loads(stored[0])) if stored else None
-        total = aggregation.renew(before or Total(self._versions_before, {}), changes)
-        self._totals.updateValue(key, (_json(total),))
+    def _snapshot(self, name: str, aggregate_id: str, total: Total) -> Outgoing:
+        aggregate, fingerprint = self._aggregates[name]
         event_time_ms, state = aggregation.state_of(aggregate, aggregate_id, total)
         value = snapshot.encode_total(state, total.version, event_time_ms, fingerprint)
         return Outgoing(aggregate.topic, aggregate_id.encode(), value, [])
@@ -140,15 +147,6 @@ class AggregateBucket(Handler):
 
 def _json(value: Any) -> bytes:
     return orjson.dumps(value, default=tuple)  # it takes no named ones
-
-
-def _part_row(aggregate: Aggregate, of: str, bucket: str, part: Part | None) -> Row:
-    return Row(
-        aggregate=aggregate.name,
-        id=of,
-        member_bucket=bucket,
-        part=_json(part),
-    )
 
 
 def _dead_letter(
@@ -161,21 +159,16 @@ def _dead_letter(
 def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:
     writer = WriterOf.job_of(STAGE, settings)
     parts = snapshots.transformWithState(
-        Written(MemberBucket(settings.flow), writer),
+        Written(MemberBucket(settings.flow, buckets_of(settings.state_partitions)), writer),
         _PART_DDL,
         outputMode="append",
         timeMode="none",
     )
-    bucket = F.pmod(F.xxhash64("aggregate", "id"), F.lit(settings.fold_buckets)).alias("bucket")
-    return (
-        parts.select(bucket, "*")
-        .groupBy("bucket")
-        .transformWithState(
-            Written(AggregateBucket(settings.flow, versions_before), writer),
-            "nothing int",
-            outputMode="append",
-            timeMode="none",
-        )
+    return parts.groupBy("bucket").transformWithState(
+        Written(AggregateBucket(settings.flow, versions_before), writer),
+        "nothing int",
+        outputMode="append",
+        timeMode="none",
     )
 
 
@@ -189,7 +182,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             say("rebuilding", f"{why}: adds up the snapshots of all members again")
             publish(settings, emptied(settings, flow))
         made_for.begin(checkpoint, identity)
-    pack = partial(pack_by_bucket, buckets=settings.fold_buckets)
+    pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions))
     snapshots = read_logs(spark, settings, STAGE, flow.member_topics, pack, PACKED_DDL)
     totals = transform(snapshots.groupBy("bucket"), settings, _versions_before(settings, flow))
     # two groupings in one query are allowed in this mode only; here the modes do not differ

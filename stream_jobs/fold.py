@@ -5,15 +5,14 @@ records are put in event-log order here, before they are folded. What a change e
 event topic with it.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import orjson
 from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from shared import envelope, ledger, refolding, snapshot
 from shared.applier import Applied, Applier, entity_fingerprint
@@ -30,10 +29,11 @@ from shared.topology import (
     dead_letter_topic,
 )
 from stream_jobs import rebuild, refolder
+from stream_jobs.buckets import buckets_of
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, read_logs_up_to, written_by_its_work
-from stream_jobs.many_states import AT_ONCE, Key, ManyStates
+from stream_jobs.many_states import AT_ONCE, Key, States
 from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.rebuild import STAGE
 from stream_jobs.status import Say
@@ -59,14 +59,13 @@ class BucketFold(Handler):
         self._starts = starts or {}
         self._seeded: dict[tuple[str, str], int] = {}
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        key = "entity string, id string"
-        self._snapshots = ManyStates(handle.getMapState("snapshots", key, "snapshot binary"))
+    def init(self, states: States) -> None:
+        self._snapshots = states.of("snapshots", "entity", "id")
         self._unsaved: dict[Key, bytes] = {}
         # of what is deleted, when that was: so that nobody has to look for it among all others
-        self._deleted = handle.getMapState("deleted", key, "ended_ms long")
+        self._deleted = states.of("deleted", "entity", "id")
         # what came for an entity while it is folded anew elsewhere
-        self._held = handle.getMapState("held", key, "records binary")
+        self._held = states.of("held", "entity", "id")
 
     @cached_property
     def _appliers(self) -> dict[str, tuple[Applier, str]]:
@@ -124,7 +123,7 @@ class BucketFold(Handler):
         if found is None:
             self._unsaved.pop(key, None)
             self._snapshots.remove([key])
-            self._deleted.removeKey(key)
+            self._deleted.remove([key])
             return
         published, fold = found
         for log in self._made_anew & published.positions.keys():
@@ -134,7 +133,7 @@ class BucketFold(Handler):
         refolding.start_from(published, self._starts)
         self._unsaved[key] = snapshot.encode(published, fingerprint)
         if published.deleted and published.ended_ms is not None:
-            self._deleted.updateValue(key, (published.ended_ms,))
+            self._remember_deleted(key, published.ended_ms)
 
     @cached_property
     def _logs(self) -> dict[str, frozenset[str]]:
@@ -165,9 +164,7 @@ class BucketFold(Handler):
                     arrived_ms = max(arrived_ms, record.arrived_ms)
         for _, value in sorted(answers):
             yield from self._take_refolded(value)
-        work = list(self._by_entity(records))
-        for begin in range(0, len(work), AT_ONCE):
-            yield from self._fold(work[begin : begin + AT_ONCE])
+        yield from self._fold(list(self._by_entity(records)))
         yield from self._bury(until_ms=arrived_ms - self._deleted_kept_ms)
 
     def _by_entity(
@@ -184,10 +181,20 @@ class BucketFold(Handler):
     def _fold(
         self, work: Sequence[tuple[tuple[str, str], list[EventRecord]]]
     ) -> Iterator[Outgoing]:
-        stored = self._snapshots.get([key for key, _ in work])
-        for (key, records), raw in zip(work, stored, strict=True):
-            yield from self._fold_entity(key, raw, records)
-        self._save()
+        """Spark looks for the next snapshots while these are folded."""
+        parts = [work[begin : begin + AT_ONCE] for begin in range(0, len(work), AT_ONCE)]
+        asked = deque(map(self._ask, parts[:1]))
+        for part, following in zip(parts, [*parts[1:], []], strict=False):
+            stored = asked.popleft()()
+            asked.append(self._ask(following))
+            for (key, records), raw in zip(part, stored, strict=True):
+                yield from self._fold_entity(key, raw, records)
+            self._save()
+
+    def _ask(
+        self, work: Sequence[tuple[Key, list[EventRecord]]]
+    ) -> Callable[[], list[bytes | None]]:
+        return self._snapshots.ask([key for key, _ in work])
 
     def _save(self) -> None:
         self._snapshots.put(self._unsaved)
@@ -243,9 +250,12 @@ class BucketFold(Handler):
             if not is_within(record.origin, behind):
                 yield self._event_row(record)
         if after.deleted and after.ended_ms is not None:
-            self._deleted.updateValue(key, (after.ended_ms,))
+            self._remember_deleted(key, after.ended_ms)
         elif was_deleted:
-            self._deleted.removeKey(key)
+            self._deleted.remove([key])
+
+    def _remember_deleted(self, key: Key, ended_ms: int) -> None:
+        self._deleted.put({key: b"%d" % ended_ms})
 
     def _take_refolded(self, value: bytes) -> Iterator[Outgoing]:
         try:
@@ -269,32 +279,30 @@ class BucketFold(Handler):
             yield _row(REFOLD_TOPIC, done, None)
 
     def _held_of(self, key: tuple[str, str]) -> list[EventRecord]:
-        stored = self._held.getValue(key)
-        if not stored:
-            return []
+        (stored,) = self._held.get([key])
         return [
             envelope.event_of(Position(*place), fields)
-            for place, fields in orjson.loads(bytes(stored[0]))
+            for place, fields in orjson.loads(stored or b"[]")
         ]
 
     def _hold(self, key: tuple[str, str], records: Sequence[EventRecord]) -> None:
         if records:
             held = [(list(record.position), envelope.event_fields(record)) for record in records]
-            self._held.updateValue(key, (orjson.dumps(held),))
+            self._held.put({key: orjson.dumps(held)})
         else:
-            self._held.removeKey(key)
+            self._held.remove([key])
 
     def _bury(self, until_ms: int) -> Iterator[Outgoing]:
         """A null for each that was deleted so long ago that nobody sends it again what it knows. By
         the arrival of events, for a fold has no clock."""
-        for key, (ended_ms,) in list(self._deleted.iterator()):
-            if ended_ms <= until_ms:
+        for key, ended_ms in list(self._deleted.items()):
+            if int(ended_ms) <= until_ms:
                 entity, entity_id = key
                 (stored,) = self._snapshots.get([key])
                 found = snapshot.decode(stored) if stored else None
                 if found is not None and found.asked:
                     continue  # what it is folded anew for may bring it back
-                self._deleted.removeKey(key)
+                self._deleted.remove([key])
                 if found is not None and found.deleted:
                     self._snapshots.remove([key])
                     topic = self._appliers[entity][0].entity.topic
@@ -350,7 +358,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
     start = rebuild.start(settings, flow, say)
     starting = start.offsets if start else None
     refolder.start(settings, flow)
-    pack = partial(pack_by_bucket, buckets=settings.fold_buckets)
+    pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions))
     events = read_logs(spark, settings, STAGE, flow.fold_reads, pack, PACKED_DDL, starting)
     by_bucket = events.groupBy("bucket")
     if start is None or not start.snapshots:

@@ -35,7 +35,7 @@ def read_logs(
     begins_at: Offsets | None = None,
 ) -> DataFrame:
     """What `work` yields for the records of these topics."""
-    source = _source(spark, settings, job, topics, work, begins_at)
+    source = _source(settings, job, topics, work, begins_at)
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
     return spark.readStream.format(logs).load()
 
@@ -49,7 +49,7 @@ def read_logs_up_to(
     ddl: str,
 ) -> DataFrame:
     """Of all that stands on these topics before these offsets."""
-    source = _source(spark, settings, job, ends, work)
+    source = _source(settings, job, ends, work)
     log_ends = LogEnds(settings.kafka, f"headrace-{job}", ends)
     try:
         its = ranges(log_ends.begins(), ends)
@@ -61,7 +61,6 @@ def read_logs_up_to(
 
 
 def _source(
-    spark: SparkSession,
     settings: JobSettings,
     job: str,
     topics: Iterable[str],
@@ -75,7 +74,7 @@ def _source(
         begins_at,
         settings.checkpoints / job,
         settings.batch_records_max,
-        spark.sparkContext.defaultParallelism,
+        settings.state_partitions,
         cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
     )
 

@@ -10,7 +10,7 @@ import orjson
 from shared.settings import JobSettings
 
 # of what the state stores hold; raised where an older one could not be read
-_FORMAT = 3
+_FORMAT = 4
 
 Identity = dict[str, Any]
 
@@ -20,7 +20,6 @@ def identity(settings: JobSettings, code: dict[str, str]) -> Identity:
     return {
         "format": _FORMAT,
         "state_partitions": settings.state_partitions,
-        "fold_buckets": settings.fold_buckets,
         "code": code,
     }
 
@@ -34,9 +33,9 @@ def why_not(checkpoint: Path, wanted: Identity) -> str | None:
         made_for = orjson.loads(_file(checkpoint).read_bytes())
         if made_for["format"] != wanted["format"]:
             return "CHECKPOINT_OF_ANOTHER_VERSION"
-        for name in ("state_partitions", "fold_buckets"):
-            if made_for[name] != wanted[name]:
-                return f"{name.upper()}_CHANGED from {made_for[name]} to {wanted[name]}"
+        before, now = made_for["state_partitions"], wanted["state_partitions"]
+        if before != now:
+            return f"STATE_PARTITIONS_CHANGED from {before} to {now}"
         known = made_for["code"]
         changed = [name for name, its in wanted["code"].items() if known.get(name) != its]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

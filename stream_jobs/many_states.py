@@ -1,47 +1,130 @@
 """Many keys of a map state at once. Spark's own client asks for one, waits for its answer, and
 takes tens of microseconds to write the question down; here questions go out together, in its
-protocol.
+protocol, and whoever asks goes on with other things until it needs the answers.
 
-Questions are kept so few and small that they fit into the socket's buffer: whoever writes them
-never waits for a server that itself waits for somebody to read its answers.
+All states of a handler share one connection, on which answers come in the order of the questions.
+Those without an answer are kept so few and small that they fit into the socket's buffer: whoever
+writes them never waits for a server that itself waits for somebody to read its answers.
 """
 
 import pickle
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
-from pyspark.sql.streaming.stateful_processor import MapState
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 Key = tuple[str, ...]
 
 AT_ONCE = 64
 _QUESTIONS_BYTES_MAX = 32 * 1024
+_UNREAD_ROUNDS_MAX = 2
 _HEAD = struct.Struct("!ii")  # version of the protocol, length of the message
 
 
-class ManyStates:
-    """A map state whose values have one binary field."""
+class States:
+    """Those of one handler. Nothing may be left unread where a method of it returns: Spark would
+    take it for the answer to its next question."""
 
-    def __init__(self, state: MapState) -> None:
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._line: Line | None = None
+
+    def of(self, name: str, *key: str) -> "ManyStates":
+        """One whose keys have these parts."""
+        schema = StructType()
+        for part in key:
+            schema.add(part, StringType())
+        # a schema as text is sent to Spark first, to be read there
+        state = self._handle.getMapState(name, schema, StructType().add("value", BinaryType()))
+        if type(state) is MapState and self._line is None:
+            self._line = Line(state._mapStateClient._stateful_processor_api_client)
+        return ManyStates(state, self._line)
+
+    def settle(self) -> None:
+        if self._line is not None:
+            self._line.settle()
+
+
+class Line:
+    """The connection of a task's handler to Spark's state."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._unread: deque[_Round] = deque()
+
+    def ask(self, state: str, questions: Sequence[bytes]) -> Callable[[], list[bytes]]:
+        """Gives what waits for the answers."""
+        rounds = [self._send(state, some) for some in _rounds(questions)]
+
+        def answers() -> list[bytes]:
+            while any(one.answers is None for one in rounds):
+                self._read()
+            return [answer for one in rounds for answer in one.answers or ()]
+
+        return answers
+
+    def settle(self) -> None:
+        while self._unread:
+            self._read()
+
+    def _send(self, state: str, questions: Sequence[bytes]) -> "_Round":
+        raw = b"".join([_HEAD.pack(0, len(one)) + one for one in questions])
+        if len(self._unread) >= _UNREAD_ROUNDS_MAX or len(raw) > _QUESTIONS_BYTES_MAX:
+            self.settle()
+        self._client.sockfile.write(raw)
+        self._client.sockfile.flush()
+        sent = _Round(state, len(questions))
+        self._unread.append(sent)
+        return sent
+
+    def _read(self) -> None:
+        its = self._unread.popleft()
+        # all of them, before any is looked at: one that is left unread would answer the next call
+        read = [self._client._receive_proto_message() for _ in range(its.questions)]
+        its.answers = [value for _, _, value in read]
+        for status, error, _ in read:
+            if status != 0:
+                raise PySparkRuntimeError(f"state {its.state}: {error}")
+
+
+class _Round:
+    def __init__(self, state: str, questions: int) -> None:
+        self.state = state
+        self.questions = questions
+        self.answers: list[bytes] | None = None
+
+
+class ManyStates:
+    """A map state whose values are bytes."""
+
+    def __init__(self, state: MapState, line: Line | None) -> None:
         self._state = state
-        # whatever else calls itself one (a test's) is asked key by key
-        self._client = state._mapStateClient if type(state) is MapState else None
+        self._line = line  # None: whatever else calls itself a map state is asked key by key
 
     def get(self, keys: Sequence[Key]) -> list[bytes | None]:
-        if self._client is None:
+        return self.ask(keys)()
+
+    def ask(self, keys: Sequence[Key]) -> Callable[[], list[bytes | None]]:
+        """Spark looks for them at once. What is put before they are asked for is not in them."""
+        if self._line is None:
             values = [self._state.getValue(key) for key in keys]
-            return [bytes(value[0]) if value else None for value in values]
+            return lambda: [bytes(value[0]) if value else None for value in values]
         request, call = self._call()
         questions = []
         for key in keys:
             call.getValue.userKey = pickle.dumps(key)
             questions.append(request.SerializeToString())
-        return [pickle.loads(answer)[0] if answer else None for answer in self._ask(questions)]
+        answers = self._line.ask(self._state._stateName, questions)
+        return lambda: [pickle.loads(raw)[0] if raw else None for raw in answers()]
 
     def put(self, values: Mapping[Key, bytes]) -> None:
-        if self._client is None:
+        """Without a wait; a refusal is raised by a later call, at the latest by `settle`."""
+        if self._line is None:
             for key, value in values.items():
                 self._state.updateValue(key, (value,))
             return
@@ -51,10 +134,11 @@ class ManyStates:
             call.updateValue.userKey = pickle.dumps(key)
             call.updateValue.value = pickle.dumps((value,))
             questions.append(request.SerializeToString())
-        self._ask(questions)
+        self._line.ask(self._state._stateName, questions)
 
     def remove(self, keys: Sequence[Key]) -> None:
-        if self._client is None:
+        """As `put`."""
+        if self._line is None:
             for key in keys:
                 self._state.removeKey(key)
             return
@@ -63,9 +147,11 @@ class ManyStates:
         for key in keys:
             call.removeKey.userKey = pickle.dumps(key)
             questions.append(request.SerializeToString())
-        self._ask(questions)
+        self._line.ask(self._state._stateName, questions)
 
     def items(self) -> Iterator[tuple[Key, bytes]]:
+        if self._line is not None:
+            self._line.settle()
         for key, (value,) in self._state.iterator():
             yield tuple(key), bytes(value)
 
@@ -75,29 +161,15 @@ class ManyStates:
         call.stateName = self._state._stateName
         return request, call
 
-    def _ask(self, questions: Sequence[bytes]) -> list[bytes]:
-        answers: list[bytes] = []
-        begin = 0
-        while begin < len(questions):
-            end, size = begin, 0
-            while end < len(questions) and end - begin < AT_ONCE:
-                size += _HEAD.size + len(questions[end])
-                if size > _QUESTIONS_BYTES_MAX and end > begin:
-                    break
-                end += 1
-            answers += self._answers(questions[begin:end])
-            begin = end
-        return answers
 
-    def _answers(self, questions: Sequence[bytes]) -> list[bytes]:
-        assert self._client is not None
-        api = self._client._stateful_processor_api_client
-        head = _HEAD.pack
-        api.sockfile.write(b"".join([head(0, len(one)) + one for one in questions]))
-        api.sockfile.flush()
-        # all of them, before any is looked at: one that is left unread would answer the next call
-        answers = [api._receive_proto_message() for _ in questions]
-        for status, error, _ in answers:
-            if status != 0:
-                raise PySparkRuntimeError(f"state {self._state._stateName}: {error}")
-        return [value for _, _, value in answers]
+def _rounds(questions: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    begin = 0
+    while begin < len(questions):
+        end, size = begin, 0
+        while end < len(questions) and end - begin < AT_ONCE:
+            size += _HEAD.size + len(questions[end])
+            if size > _QUESTIONS_BYTES_MAX and end > begin:
+                break
+            end += 1
+        yield questions[begin:end]
+        begin = end

@@ -1,18 +1,17 @@
 """Records on their way through the shuffle: one row is all that a chunk of a log had for a bucket.
 
-Entities are grouped by a hash bucket of their id, many a call. Row by row, the way to Python would
-cost more than the work there.
+Row by row, the way to Python would cost more than the work there.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import intern
-from zlib import crc32
 
 import pyarrow as pa
 from confluent_kafka import Message
 
 from shared.envelope import Position
+from stream_jobs.buckets import bucket_of
 
 PACKED_DDL = "bucket int, packed binary"
 _PACKED = pa.schema([("bucket", pa.int32()), ("packed", pa.binary())])
@@ -20,20 +19,17 @@ _PACKED = pa.schema([("bucket", pa.int32()), ("packed", pa.binary())])
 Packed = tuple[str, int, int, bytes | None, bytes | None]
 
 
-def bucket_of(key: bytes | None, buckets: int) -> int:
-    """Fixed for the life of a checkpoint."""
-    return crc32(key or b"") % buckets
-
-
-def pack_by_bucket(chunks: Iterable[list[Message]], buckets: int) -> Iterator[pa.RecordBatch]:
+def pack_by_bucket(
+    chunks: Iterable[list[Message]], buckets: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
     """A row for each bucket of a chunk."""
     for chunk in chunks:
-        found: list[list[Packed]] = [[] for _ in range(buckets)]
+        found: dict[int, list[Packed]] = {bucket: [] for bucket in buckets}
         for message in chunk:
             topic, key = intern(message.topic() or ""), message.key()
             place = topic, message.partition() or 0, message.offset() or 0
             found[bucket_of(key, buckets)].append((*place, key, message.value()))
-        yield packed_rows({bucket: own for bucket, own in enumerate(found) if own})
+        yield packed_rows({bucket: own for bucket, own in found.items() if own})
 
 
 def packed_rows(records: Mapping[int, list[Packed]]) -> pa.RecordBatch:

@@ -1,7 +1,7 @@
 """What fold starts from: its checkpoint, or, where that cannot be, what it has published.
 
 A checkpoint is only a cache of the state topics. It is of no use when it is lost, when the number
-of state partitions or buckets has changed, which Spark keeps for its whole life, or when a fold
+of state partitions has changed, which Spark keeps for its whole life, or when a fold
 has. Then the job starts with the last snapshots and the events after the offsets that it published
 last; where snapshots are of another fold, with all events, and each entity's new state takes the
 place of the old one as soon as it contains what that did.

@@ -16,7 +16,6 @@ import pyarrow as pa
 from confluent_kafka import Message
 from pyspark.sql import Column, DataFrame, GroupedData, Row, SparkSession, functions
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from shared import envelope
 from shared.again import First, headers_of
@@ -32,6 +31,7 @@ from shared.topology import (
     retry_topic,
 )
 from stream_jobs import enrichment, waiting
+from stream_jobs.buckets import bucket_of
 from stream_jobs.checkpoints import Offsets, offsets_of
 from stream_jobs.enrichment import Enrich, Outgoing, Payload, enricher
 from stream_jobs.fresh_fields import FreshFields
@@ -51,17 +51,16 @@ from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.kept_letters import KeptLetters
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, written_by_its_work
-from stream_jobs.many_states import ManyStates
+from stream_jobs.many_states import States
 from stream_jobs.master_view import MasterView
 from stream_jobs.messages import payload_of
-from stream_jobs.packing import bucket_of
 from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
 from stream_jobs.written import Handler, Written
 
 STAGE = "retry"
 # all of them are told of each row that comes: few. Fixed for the life of a checkpoint
-BUCKETS = 16
+BUCKETS = range(16)
 # more would only fill the memory
 _LINES_AT_ONCE = 16
 # what a batch observes: how many of them have told of their next look, and the first of these
@@ -136,13 +135,10 @@ class BucketOfLines(Handler):
         self._task = task
         self._next_look_ms: int | None = None
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        def states(name: str, key: str) -> ManyStates:
-            return ManyStates(handle.getMapState(name, key, "value binary"))
-
-        self._lines = states("lines", "key string")
-        self._looks = states("looks", "key string")
-        self._letters = KeptLetters(states("letters", "key string, ident string"))
+    def init(self, states: States) -> None:
+        self._lines = states.of("lines", "key")
+        self._looks = states.of("looks", "key")
+        self._letters = KeptLetters(states.of("letters", "key", "ident"))
 
     @cached_property
     def _event_topics(self) -> frozenset[str]:
@@ -293,7 +289,7 @@ def pack(chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
             else:
                 wakes.append(message.value())
         names, packed = list(records), [_packed(own) for own in records.values()]
-        to_wake = list(range(BUCKETS)) if wakes else []
+        to_wake = list(BUCKETS) if wakes else []
         woken = orjson.dumps(sorted({row for wake in wakes for row in waiting.rows_of_wake(wake)}))
         columns = [
             names + to_wake,

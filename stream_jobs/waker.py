@@ -69,7 +69,7 @@ class Waker(Beside):
         looks, look_ms = told.pop(retry.LOOKS), told.pop(retry.LOOK_MS)
         look_ms = _NEVER_MS if look_ms is None else look_ms
         # what was woken has told of all that waits
-        self._look_ms = look_ms if looks == retry.BUCKETS else min(look_ms, self._look_ms)
+        self._look_ms = look_ms if looks == len(retry.BUCKETS) else min(look_ms, self._look_ms)
         self._counts.update({name: number or 0 for name, number in told.items()})
 
     def step(self) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from stream_jobs.enrichment import Outgoing
+from stream_jobs.many_states import States
 from stream_jobs.topic_writer import TopicWriter, WriterOf
 
 
@@ -16,7 +17,7 @@ class Handler(ABC):
     row for Spark."""
 
     @abstractmethod
-    def init(self, handle: StatefulProcessorHandle) -> None: ...
+    def init(self, states: States) -> None: ...
 
     @abstractmethod
     def handleInputRows(  # noqa: N802
@@ -28,18 +29,22 @@ class Handler(ABC):
 
 
 class Written(StatefulProcessor):
-    """All is written before Spark commits the state."""
+    """All is written before Spark commits the state, and all that the state was asked is answered
+    where a method returns."""
 
     def __init__(self, handler: Handler, writer: WriterOf) -> None:
         self._handler = handler
         self._writer_of = writer
         self._writer: TopicWriter | None = None
+        self._states: States
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handler.init(handle)
+        self._states = States(handle)
+        self._handler.init(self._states)
 
     def handleInitialState(self, key: Any, row: Any, times: Any) -> None:  # noqa: N802
         self._handler.handleInitialState(key, row, times)
+        self._states.settle()
 
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Iterator[Any], times: Any
@@ -52,6 +57,7 @@ class Written(StatefulProcessor):
                     self._writer.send(made)
                 else:
                     yield made
+            self._states.settle()
 
     def close(self) -> None:
         if self._writer is not None:

@@ -14,6 +14,7 @@ from shared.flow import FLOW
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
 from stream_jobs.fold import BucketFold
+from stream_jobs.many_states import States
 from stream_jobs.packing import packed_rows
 from tests.builders import event_record
 
@@ -36,23 +37,21 @@ class MapState(dict[Any, Any]):
         return iter(self.items())
 
 
-class States(MapState):
+class Kept(MapState):
     def __init__(self) -> None:
         self.deleted = MapState()
         self.held = MapState()
 
 
 class Handle:
-    def __init__(self, states: States) -> None:
+    def __init__(self, states: Kept) -> None:
         self._states = {"snapshots": states, "deleted": states.deleted, "held": states.held}
 
-    def getMapState(self, name: str, *_schema: str) -> dict[Any, Any]:  # noqa: N802
+    def getMapState(self, name: str, *_schema: object) -> dict[Any, Any]:  # noqa: N802
         return self._states[name]
 
 
-def _fold(
-    states: States, *batches: list[tuple[bytes | None, bytes, EventRecord]]
-) -> list[Outgoing]:
+def _fold(states: Kept, *batches: list[tuple[bytes | None, bytes, EventRecord]]) -> list[Outgoing]:
     """Each batch is a list of (key, value, where it stands)."""
     packed = []
     for batch in batches:
@@ -60,7 +59,7 @@ def _fold(
         frame = packed_rows({BUCKET: records})
         packed += [Row(**row) for row in frame.to_pylist()]
     processor = BucketFold("shared.flow:FLOW", ring_size=64, deleted_kept_s=3600)
-    processor.init(Handle(states))  # type: ignore[arg-type]
+    processor.init(States(Handle(states)))  # type: ignore[arg-type]
     return list(processor.handleInputRows(BUCKET, iter(packed), None))
 
 
@@ -70,7 +69,7 @@ def _written(record: EventRecord) -> tuple[bytes, bytes, EventRecord]:
 
 def test_records_are_folded_in_log_order_however_they_come() -> None:
     records = [event_record(i, value=float(value)) for i, value in enumerate((90, 70, 10, 85))]
-    states = States()
+    states = Kept()
     row, *alarms = _fold(states, [_written(records[i]) for i in (3, 1)], [_written(records[2])],
                          [_written(records[0])])  # fmt: skip
     assert [alarm.topic for alarm in alarms] == [
@@ -85,7 +84,7 @@ def test_records_are_folded_in_log_order_however_they_come() -> None:
 
 
 def test_the_next_batch_goes_on_from_the_state() -> None:
-    states = States()
+    states = Kept()
     _fold(states, [_written(event_record(0))])
     (row,) = _fold(states, [_written(event_record(0)), _written(event_record(1))])
     assert orjson.loads(row.value)["count"] == 2
@@ -100,7 +99,7 @@ def _deep(record: EventRecord) -> bytes:
 def test_what_is_no_event_of_its_topic_and_key_is_parked_and_the_rest_folded() -> None:
     good = event_record(0)
     rows = _fold(
-        States(),
+        Kept(),
         [
             _written(good),
             (b"device-0002", event_value(event_record(1)), event_record(1)),
@@ -124,21 +123,21 @@ def test_what_is_no_event_of_its_topic_and_key_is_parked_and_the_rest_folded() -
 
 def test_an_event_that_the_fold_refuses_is_parked_as_it_stood() -> None:
     bad = event_record(0)._replace(data={"no": "value"})
-    dead, state = _fold(States(), [_written(bad)])
+    dead, state = _fold(Kept(), [_written(bad)])
     assert (dead.topic, dead.value) == ("dlq.fold.v1", event_value(bad))
     assert orjson.loads(state.value)["_meta"]["parked"] == [bad.id]
 
 
 def test_what_the_ring_knows_is_told_by_its_place_in_the_ingest_log() -> None:
     again = event_record(5, id="event-1")
-    told, state = _fold(States(), [_written(r) for r in (event_record(1), again, again)])
+    told, state = _fold(Kept(), [_written(r) for r in (event_record(1), again, again)])
     assert told.topic == "repeat.fold.v1"
     assert orjson.loads(told.value) == {"ingest.telemetry.v1/0": [5]}
     assert orjson.loads(state.value)["count"] == 1
 
 
 def test_what_a_change_emits_stands_in_its_topic_with_the_usual_envelope() -> None:
-    _, alarm = _fold(States(), [_written(event_record(3, value=90.0))])
+    _, alarm = _fold(Kept(), [_written(event_record(3, value=90.0))])
     headers = list(alarm.headers)
     record = LogRecord(Position(alarm.topic, 0, 0), alarm.key, alarm.value, headers)
     row = RowMaker.of(FLOW).make(record)
@@ -159,7 +158,7 @@ def _retired(offset: int, arrived_ms: int) -> EventRecord:
 
 
 def test_a_deleted_entity_is_known_for_a_while_and_then_a_null() -> None:
-    states, first = States(), event_record(0)
+    states, first = Kept(), event_record(0)
     hour_ms = 3600 * 1000
     gone = _retired(0, first.arrived_ms + 1)
     *_, last = _fold(states, [_written(first), _written(gone)])
@@ -177,7 +176,7 @@ def test_a_deleted_entity_is_known_for_a_while_and_then_a_null() -> None:
 
 
 def test_an_entity_that_lives_again_is_not_forgotten() -> None:
-    states, first = States(), event_record(0)
+    states, first = Kept(), event_record(0)
     gone = _retired(0, first.arrived_ms + 1)
     again = event_record(1)._replace(arrived_ms=gone.arrived_ms + 1)
     much_later = event_record(2)._replace(arrived_ms=gone.arrived_ms + 7200 * 1000)
@@ -192,10 +191,10 @@ def _seeded(
     starts: dict[str, int] | None = None,
 ) -> States:
     """After a start with these records of the state topic: offset, key, value."""
-    states = States()
+    states = Kept()
     anew = frozenset(filter(None, [made_anew]))
     processor = BucketFold("shared.flow:FLOW", 64, 3600, anew, starts)
-    processor.init(Handle(states))  # type: ignore[arg-type]
+    processor.init(States(Handle(states)))  # type: ignore[arg-type]
     for part in parts:
         records = [("state.device.v1", 0, offset, key, value) for offset, key, value in part]
         for row in packed_rows({BUCKET: records}).to_pylist():
@@ -204,7 +203,7 @@ def _seeded(
 
 
 def _published(*records: EventRecord) -> bytes:
-    *_, last = [row for row in _fold(States(), [_written(record) for record in records])
+    *_, last = [row for row in _fold(Kept(), [_written(record) for record in records])
                 if row.topic == "state.device.v1"]  # fmt: skip
     return bytes(last.value)
 
@@ -283,7 +282,7 @@ def _answered(request: Row, log: list[EventRecord]) -> tuple[bytes, bytes, Event
 
 
 def test_a_correction_is_taken_in_by_a_refold_and_what_comes_meanwhile_waits_alone() -> None:
-    states = States()
+    states = Kept()
     log = [event_record(0, value=30.0), event_record(1, value=90.0), _correction(2, 1, 40.0)]
     other = event_record(0, entity_id="device-0002")._replace(
         position=Position("event.reading.v1", 1, 0)
@@ -310,7 +309,7 @@ def test_a_correction_is_taken_in_by_a_refold_and_what_comes_meanwhile_waits_alo
 
 def test_what_cannot_be_held_any_more_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refolding, "HELD_MAX", 3)
-    states = States()
+    states = Kept()
     log = [event_record(0), _correction(1, 0, 40.0), *map(event_record, range(2, 6))]
     rows = _fold(states, [_written(record) for record in log])
     (request,) = [row for row in rows if row.topic == "refold.fold.v1"]
@@ -322,7 +321,7 @@ def test_what_cannot_be_held_any_more_is_asked_for_anew(monkeypatch: pytest.Monk
 
 
 def test_a_refold_of_another_fold_and_what_is_none_change_nothing() -> None:
-    states = States()
+    states = Kept()
     log = [event_record(0), _correction(1, 0, 40.0)]
     request = next(
         row for row in _fold(states, [*map(_written, log)]) if row.topic == "refold.fold.v1"

@@ -31,7 +31,6 @@ def test_a_checkpoint_that_fits_is_gone_on_from(checkpoint: Path) -> None:
     ("wanted", "says"),
     [
         (_identity(state_partitions=5), "STATE_PARTITIONS_CHANGED from 2 to 5"),
-        (_identity(fold_buckets=8), "FOLD_BUCKETS_CHANGED from 64 to 8"),
         (_identity({**CODE, "door": "new"}), "FOLD_CHANGED of door"),
         (_identity({**CODE, "hall": "new"}), "FOLD_CHANGED of hall"),
         ({**_identity(), "format": 99}, "CHECKPOINT_OF_ANOTHER_VERSION"),

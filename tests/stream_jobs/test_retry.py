@@ -14,9 +14,10 @@ from shared.envelope import Header, Position
 from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs import retry, waiting
+from stream_jobs.buckets import bucket_of
 from stream_jobs.enrichment import InTurn, Outgoing, Payload, enricher
 from stream_jobs.gates import Gates, Turns
-from stream_jobs.packing import bucket_of
+from stream_jobs.many_states import States
 from stream_jobs.retry import BucketOfLines, RetryTask
 from tests.messages import Message
 
@@ -44,7 +45,7 @@ class Handle:
     def __init__(self) -> None:
         self.states: dict[str, MapState] = {}
 
-    def getMapState(self, name: str, *_schema: str) -> MapState:  # noqa: N802
+    def getMapState(self, name: str, *_schema: object) -> MapState:  # noqa: N802
         return self.states.setdefault(name, MapState())
 
 
@@ -113,7 +114,7 @@ class World:
         """A micro-batch, woken where rows have come, or the last one has told so."""
         self.now_ms += 1000
         processor = BucketOfLines(self.task)
-        processor.init(self.handle)  # type: ignore[arg-type]
+        processor.init(States(self.handle))  # type: ignore[arg-type]
         is_due = self.look_ms is not None and self.look_ms <= self.now_ms
         rows_come = ["*"] if starts else [waiting.row("device", name) for name in came]
         wakes = [rows_come] if rows_come or is_due else []

@@ -1,0 +1,46 @@
+"""Entities are grouped by buckets on their way to Spark's state: many a call.
+
+Spark puts a bucket into a partition by a hash of its number. They are numbered so that each
+partition has as many of them: of those from 0 to 63, one of two partitions would have 37, and one
+of three would have 32.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import count, islice
+from zlib import crc32
+
+_A_PARTITION = 8
+_SEED = 42
+_WORD = 0xFFFFFFFF
+
+
+@cache
+def buckets_of(partitions: int) -> tuple[int, ...]:
+    """Their numbers, fixed for the life of a checkpoint."""
+    return tuple(
+        bucket
+        for partition in range(partitions)
+        for bucket in islice(
+            (n for n in count() if partition_of(n, partitions) == partition), _A_PARTITION
+        )
+    )
+
+
+def bucket_of(key: bytes | None, buckets: Sequence[int]) -> int:
+    return buckets[crc32(key or b"") % len(buckets)]
+
+
+def partition_of(bucket: int, partitions: int) -> int:
+    """As Spark does it: by MurmurHash3 of an int, with a sign."""
+    found = _rotated(bucket * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
+    found = _rotated(_SEED ^ found, 13) * 5 + 0xE6546B64 & _WORD
+    found ^= 4  # bytes
+    found = (found ^ found >> 16) * 0x85EBCA6B & _WORD
+    found = (found ^ found >> 13) * 0xC2B2AE35 & _WORD
+    found ^= found >> 16
+    return (found - (found >> 31 << 32)) % partitions
+
+
+def _rotated(word: int, bits: int) -> int:
+    return word << bits & _WORD | word >> 32 - bits
