@@ -38,6 +38,8 @@ from stream_jobs.topic_writer import WriterOf
 from stream_jobs.written import Handler, Written
 
 STAGE = "aggregate"
+# of a partition: where a member has changed, all of its bucket are read
+_BUCKETS = 32
 # the part of an aggregate that its members in one bucket are
 _PART_DDL = "bucket int, aggregate string, id string, member_bucket string, part binary"
 
@@ -159,7 +161,9 @@ def _dead_letter(
 def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:
     writer = WriterOf.job_of(STAGE, settings)
     parts = snapshots.transformWithState(
-        Written(MemberBucket(settings.flow, buckets_of(settings.state_partitions)), writer),
+        Written(
+            MemberBucket(settings.flow, buckets_of(settings.state_partitions, _BUCKETS)), writer
+        ),
         _PART_DDL,
         outputMode="append",
         timeMode="none",
@@ -182,7 +186,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             say("rebuilding", f"{why}: adds up the snapshots of all members again")
             publish(settings, emptied(settings, flow))
         made_for.begin(checkpoint, identity)
-    pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions))
+    pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions, _BUCKETS))
     snapshots = read_logs(spark, settings, STAGE, flow.member_topics, pack, PACKED_DDL)
     totals = transform(snapshots.groupBy("bucket"), settings, _versions_before(settings, flow))
     # two groupings in one query are allowed in this mode only; here the modes do not differ

@@ -10,20 +10,17 @@ from functools import cache
 from itertools import count, islice
 from zlib import crc32
 
-_A_PARTITION = 8
 _SEED = 42
 _WORD = 0xFFFFFFFF
 
 
 @cache
-def buckets_of(partitions: int) -> tuple[int, ...]:
-    """Their numbers, fixed for the life of a checkpoint."""
+def buckets_of(partitions: int, each: int) -> tuple[int, ...]:
+    """Their numbers, `each` partition's: fixed for the life of a checkpoint."""
     return tuple(
         bucket
         for partition in range(partitions)
-        for bucket in islice(
-            (n for n in count() if partition_of(n, partitions) == partition), _A_PARTITION
-        )
+        for bucket in islice((n for n in count() if partition_of(n, partitions) == partition), each)
     )
 
 

@@ -40,6 +40,9 @@ from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
 from stream_jobs.written import Handler, Written
 
+# of a partition: a batch's records of one are in memory at once, and each costs some calls a batch
+_BUCKETS = 8
+
 
 class BucketFold(Handler):
     """The fold of all entities whose ids fall into one bucket."""
@@ -358,7 +361,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
     start = rebuild.start(settings, flow, say)
     starting = start.offsets if start else None
     refolder.start(settings, flow)
-    pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions))
+    pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions, _BUCKETS))
     events = read_logs(spark, settings, STAGE, flow.fold_reads, pack, PACKED_DDL, starting)
     by_bucket = events.groupBy("bucket")
     if start is None or not start.snapshots:
