@@ -30,6 +30,7 @@ from shared.topology import (
 )
 from stream_jobs import rebuild, refolder
 from stream_jobs.buckets import buckets_of
+from stream_jobs.burials import Burials
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, read_logs_up_to, written_by_its_work
@@ -63,12 +64,10 @@ class BucketFold(Handler):
         self._seeded: dict[tuple[str, str], int] = {}
 
     def init(self, states: States) -> None:
-        self._snapshots = states.of("snapshots", "entity", "id")
-        self._unsaved: dict[Key, bytes] = {}
-        # of what is deleted, when that was: so that nobody has to look for it among all others
-        self._deleted = states.of("deleted", "entity", "id")
-        # what came for an entity while it is folded anew elsewhere
-        self._held = states.of("held", "entity", "id")
+        # one for all: to declare another would take longer than to fold a hundred events
+        self._states = states.of("kept", "entity", "id")
+        self._unsaved: dict[Key, bytes] = {}  # snapshots
+        self._burials = Burials(self._states, self._deleted_kept_ms)
 
     @cached_property
     def _appliers(self) -> dict[str, tuple[Applier, str]]:
@@ -104,6 +103,7 @@ class BucketFold(Handler):
     def handleInitialState(self, _bucket: Any, row: Any, _timers: Any) -> None:  # noqa: N802
         """What this bucket has published. Parts of it come in any order, and a key's last record
         counts."""
+        self._burials.begin()
         records = sorted(unpack(row.packed), key=lambda record: record[0])
         last = {(at.topic, key): (at.offset, value) for at, key, value in records}
         for (topic, raw_id), (offset, value) in last.items():
@@ -116,6 +116,7 @@ class BucketFold(Handler):
             if len(self._unsaved) == AT_ONCE:
                 self._save()
         self._save()
+        self._burials.write()
 
     def _seed(self, key: tuple[str, str], value: bytes | None) -> None:
         applier, fingerprint = self._appliers[key[0]]
@@ -125,8 +126,7 @@ class BucketFold(Handler):
             return  # nobody's snapshot
         if found is None:
             self._unsaved.pop(key, None)
-            self._snapshots.remove([key])
-            self._deleted.remove([key])
+            self._states.remove([key])
             return
         published, fold = found
         for log in self._made_anew & published.positions.keys():
@@ -136,7 +136,7 @@ class BucketFold(Handler):
         refolding.start_from(published, self._starts)
         self._unsaved[key] = snapshot.encode(published, fingerprint)
         if published.deleted and published.ended_ms is not None:
-            self._remember_deleted(key, published.ended_ms)
+            self._burials.add(key, published.ended_ms)
 
     @cached_property
     def _logs(self) -> dict[str, frozenset[str]]:
@@ -149,6 +149,7 @@ class BucketFold(Handler):
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Outgoing]:
         check_lease(STAGE)
+        self._burials.begin()
         answers: list[tuple[Position, bytes]] = []
         records: dict[str, list[EventRecord]] = defaultdict(list)
         arrived_ms = 0
@@ -168,7 +169,7 @@ class BucketFold(Handler):
         for _, value in sorted(answers):
             yield from self._take_refolded(value)
         yield from self._fold(list(self._by_entity(records)))
-        yield from self._bury(until_ms=arrived_ms - self._deleted_kept_ms)
+        yield from self._bury(arrived_ms)
 
     def _by_entity(
         self, records: Mapping[str, list[EventRecord]]
@@ -197,10 +198,10 @@ class BucketFold(Handler):
     def _ask(
         self, work: Sequence[tuple[Key, list[EventRecord]]]
     ) -> Callable[[], list[bytes | None]]:
-        return self._snapshots.ask([key for key, _ in work])
+        return self._states.ask([key for key, _ in work])
 
     def _save(self) -> None:
-        self._snapshots.put(self._unsaved)
+        self._states.put(self._unsaved)
         self._unsaved.clear()
 
     def _fold_entity(
@@ -208,7 +209,6 @@ class BucketFold(Handler):
     ) -> Iterator[Outgoing]:
         (applier, fingerprint), entity_id = self._appliers[key[0]], key[1]
         before = snapshot.decode(stored) if stored else None
-        was_deleted = before is not None and before.deleted
         behind = before.behind if before is not None else {}
         held = self._held_of(key) if before is not None and before.asked else []
         applied = applier.apply(entity_id, before, [*held, *records])
@@ -218,7 +218,7 @@ class BucketFold(Handler):
             applied = applied._replace(snapshot=now, held=(), asks=True)
         if held or applied.held:
             self._hold(key, applied.held)
-        yield from self._changes(applier, fingerprint, key, applied, behind, was_deleted)
+        yield from self._changes(applier, fingerprint, key, applied, behind)
 
     def _changes(
         self,
@@ -227,7 +227,6 @@ class BucketFold(Handler):
         key: tuple[str, str],
         applied: Applied,
         behind: dict[str, int],
-        was_deleted: bool,
     ) -> Iterator[Outgoing]:
         entity_id = key[1]
         for record, reason, detail in applied.parked:
@@ -253,12 +252,7 @@ class BucketFold(Handler):
             if not is_within(record.origin, behind):
                 yield self._event_row(record)
         if after.deleted and after.ended_ms is not None:
-            self._remember_deleted(key, after.ended_ms)
-        elif was_deleted:
-            self._deleted.remove([key])
-
-    def _remember_deleted(self, key: Key, ended_ms: int) -> None:
-        self._deleted.put({key: b"%d" % ended_ms})
+            self._burials.add(key, after.ended_ms)
 
     def _take_refolded(self, value: bytes) -> Iterator[Outgoing]:
         try:
@@ -267,7 +261,7 @@ class BucketFold(Handler):
         except (ValueError, KeyError):
             return  # nobody's: what was asked for is still asked for
         key = answer.entity, answer.id
-        (stored,) = self._snapshots.get([key])
+        (stored,) = self._states.get([key])
         if not stored or fold != fingerprint:
             return
         before = snapshot.decode(stored)
@@ -275,14 +269,14 @@ class BucketFold(Handler):
         if applied is None:
             return
         self._hold(key, applied.held)
-        yield from self._changes(applier, fingerprint, key, applied, before.behind, before.deleted)
+        yield from self._changes(applier, fingerprint, key, applied, before.behind)
         self._save()
         if not applied.asks:
             done = refolding.request_of(*key, before).key
             yield _row(REFOLD_TOPIC, done, None)
 
     def _held_of(self, key: tuple[str, str]) -> list[EventRecord]:
-        (stored,) = self._held.get([key])
+        (stored,) = self._states.get([_held(key)])
         return [
             envelope.event_of(Position(*place), fields)
             for place, fields in orjson.loads(stored or b"[]")
@@ -291,25 +285,25 @@ class BucketFold(Handler):
     def _hold(self, key: tuple[str, str], records: Sequence[EventRecord]) -> None:
         if records:
             held = [(list(record.position), envelope.event_fields(record)) for record in records]
-            self._held.put({key: orjson.dumps(held)})
+            self._states.put({_held(key): orjson.dumps(held)})
         else:
-            self._held.remove([key])
+            self._states.remove([_held(key)])
 
-    def _bury(self, until_ms: int) -> Iterator[Outgoing]:
+    def _bury(self, now_ms: int) -> Iterator[Outgoing]:
         """A null for each that was deleted so long ago that nobody sends it again what it knows. By
         the arrival of events, for a fold has no clock."""
-        for key, ended_ms in list(self._deleted.items()):
-            if int(ended_ms) <= until_ms:
-                entity, entity_id = key
-                (stored,) = self._snapshots.get([key])
-                found = snapshot.decode(stored) if stored else None
-                if found is not None and found.asked:
-                    continue  # what it is folded anew for may bring it back
-                self._deleted.remove([key])
-                if found is not None and found.deleted:
-                    self._snapshots.remove([key])
-                    topic = self._appliers[entity][0].entity.topic
-                    yield _row(topic, entity_id.encode(), None)
+        for key, ended_ms in self._burials.due(now_ms):
+            (stored,) = self._states.get([key])
+            found = snapshot.decode(stored) if stored else None
+            if found is None or not found.deleted or found.ended_ms != ended_ms:
+                continue  # it has come back
+            if found.asked:
+                self._burials.add(key, ended_ms)  # what it is folded anew for may bring it back
+                continue
+            self._states.remove([key])
+            entity, entity_id = key
+            yield _row(self._appliers[entity][0].entity.topic, entity_id.encode(), None)
+        self._burials.write()
 
     def _event_row(self, record: EventRecord) -> Outgoing:
         return _row(
@@ -318,6 +312,12 @@ class BucketFold(Handler):
             envelope.event_value(record),
             envelope.event_headers(record),
         )
+
+
+def _held(key: Key) -> Key:
+    """What came for an entity while it is folded anew elsewhere: where it is kept. No entity has
+    such a name."""
+    return f"{key[0]} held", key[1]
 
 
 def _row(

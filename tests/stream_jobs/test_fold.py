@@ -38,17 +38,18 @@ class MapState(dict[Any, Any]):
 
 
 class Kept(MapState):
-    def __init__(self) -> None:
-        self.deleted = MapState()
-        self.held = MapState()
+    @property
+    def held(self) -> list[str]:
+        """Of which entities something is kept until they are folded anew."""
+        return [entity_id for entity, entity_id in self if entity == "device held"]
 
 
 class Handle:
     def __init__(self, states: Kept) -> None:
-        self._states = {"snapshots": states, "deleted": states.deleted, "held": states.held}
+        self._states = states
 
-    def getMapState(self, name: str, *_schema: object) -> dict[Any, Any]:  # noqa: N802
-        return self._states[name]
+    def getMapState(self, *_names: object) -> Kept:  # noqa: N802
+        return self._states
 
 
 def _fold(states: Kept, *batches: list[tuple[bytes | None, bytes, EventRecord]]) -> list[Outgoing]:
@@ -167,12 +168,33 @@ def test_a_deleted_entity_is_known_for_a_while_and_then_a_null() -> None:
         event_record(1 + after_ms, entity_id="device-0002")._replace(
             arrived_ms=gone.arrived_ms + after_ms
         )
-        for after_ms in (hour_ms - 1, hour_ms)
+        for after_ms in (hour_ms - 1, hour_ms + hour_ms // 64)
     ]
     assert [row.key for row in _fold(states, [_written(others[0])])] == [b"device-0002"]
     _, null = _fold(states, [_written(others[1])])
     assert (null.topic, null.key, null.value) == ("state.device.v1", b"device-0001", None)
     assert states.keys() == {("device", "device-0002")}
+
+
+def test_each_that_is_deleted_is_forgotten_in_its_own_time() -> None:
+    states, hour_ms = Kept(), 3600 * 1000
+    begin_ms = event_record(0).arrived_ms
+    ended_ms = {f"device-{n:04}": begin_ms + n * hour_ms // 10 for n in range(10)}
+    for n, (entity_id, at_ms) in enumerate(ended_ms.items()):
+        first = event_record(0, entity_id=entity_id)._replace(arrived_ms=begin_ms)
+        for record in (first, _retired(n, at_ms)._replace(entity_id=entity_id)):
+            _fold(states, [_written(record)])
+    forgotten: list[str] = []
+    for n in range(12, 25):
+        now_ms = begin_ms + n * hour_ms // 10
+        beat = event_record(n, entity_id="other")._replace(arrived_ms=now_ms)
+        _, *nulls = _fold(states, [_written(beat)])
+        assert [row.value for row in nulls] == [None] * len(nulls)
+        gone = [(row.key or b"").decode() for row in nulls]
+        assert all(ended_ms[entity_id] + hour_ms <= now_ms for entity_id in gone)
+        forgotten += gone
+    assert forgotten == list(ended_ms)
+    assert states.keys() == {("device", "other")}
 
 
 def test_an_entity_that_lives_again_is_not_forgotten() -> None:
@@ -294,7 +316,7 @@ def test_a_correction_is_taken_in_by_a_refold_and_what_comes_meanwhile_waits_alo
 
     (others,) = _fold(states, [_written(event_record(3, value=50.0)), _written(other)])
     assert others.key == b"device-0002"
-    assert list(states.held) == [("device", "device-0001")]
+    assert states.held == ["device-0001"]
 
     answer = _answered(request, log)
     state, done = _fold(states, [answer])
@@ -303,7 +325,7 @@ def test_a_correction_is_taken_in_by_a_refold_and_what_comes_meanwhile_waits_alo
     assert (found["count"], found["value"], found["max"]) == (3, 50.0, 50.0)
     assert found["_meta"]["version"] == 4
     assert "asked" not in found["_meta"]
-    assert states.held == {}
+    assert states.held == []
     assert _fold(states, [answer], [_written(log[2])]) == []
 
 
@@ -314,7 +336,7 @@ def test_what_cannot_be_held_any_more_is_asked_for_anew(monkeypatch: pytest.Monk
     rows = _fold(states, [_written(record) for record in log])
     (request,) = [row for row in rows if row.topic == "refold.fold.v1"]
     assert refolding.read_request(request.value).positions == {"event.reading.v1/0": 5}
-    assert states.held == {}
+    assert states.held == []
     assert _fold(states, [_written(log[-1])]) == []
     state, _ = _fold(states, [_answered(request, log)])
     assert orjson.loads(state.value)["count"] == 5
