@@ -32,7 +32,7 @@ class States:
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._line: Line | None = None
+        self._connection: Connection | None = None
 
     def of(self, name: str, *key: str) -> "ManyStates":
         """One whose keys have these parts."""
@@ -41,17 +41,17 @@ class States:
             schema.add(part, StringType())
         # a schema as text is sent to Spark first, to be read there
         state = self._handle.getMapState(name, schema, StructType().add("value", BinaryType()))
-        if type(state) is MapState and self._line is None:
-            self._line = Line(state._mapStateClient._stateful_processor_api_client)
-        return ManyStates(state, self._line)
+        if type(state) is MapState and self._connection is None:
+            self._connection = Connection(state._mapStateClient._stateful_processor_api_client)
+        return ManyStates(state, self._connection)
 
     def settle(self) -> None:
-        if self._line is not None:
-            self._line.settle()
+        if self._connection is not None:
+            self._connection.settle()
 
 
-class Line:
-    """The connection of a task's handler to Spark's state."""
+class Connection:
+    """Of a task's handler, to Spark's state."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -102,16 +102,17 @@ class _Round:
 class ManyStates:
     """A map state whose values are bytes."""
 
-    def __init__(self, state: MapState, line: Line | None) -> None:
+    def __init__(self, state: MapState, connection: Connection | None) -> None:
         self._state = state
-        self._line = line  # None: whatever else calls itself a map state is asked key by key
+        # None: whatever else calls itself a map state (a test's) is asked key by key
+        self._connection = connection
 
     def get(self, keys: Sequence[Key]) -> list[bytes | None]:
         return self.ask(keys)()
 
     def ask(self, keys: Sequence[Key]) -> Callable[[], list[bytes | None]]:
         """Spark looks for them at once. What is put before they are asked for is not in them."""
-        if self._line is None:
+        if self._connection is None:
             values = [self._state.getValue(key) for key in keys]
             return lambda: [bytes(value[0]) if value else None for value in values]
         request, call = self._call()
@@ -119,12 +120,12 @@ class ManyStates:
         for key in keys:
             call.getValue.userKey = pickle.dumps(key)
             questions.append(request.SerializeToString())
-        answers = self._line.ask(self._state._stateName, questions)
+        answers = self._connection.ask(self._state._stateName, questions)
         return lambda: [pickle.loads(raw)[0] if raw else None for raw in answers()]
 
     def put(self, values: Mapping[Key, bytes]) -> None:
         """Without a wait; a refusal is raised by a later call, at the latest by `settle`."""
-        if self._line is None:
+        if self._connection is None:
             for key, value in values.items():
                 self._state.updateValue(key, (value,))
             return
@@ -134,11 +135,11 @@ class ManyStates:
             call.updateValue.userKey = pickle.dumps(key)
             call.updateValue.value = pickle.dumps((value,))
             questions.append(request.SerializeToString())
-        self._line.ask(self._state._stateName, questions)
+        self._connection.ask(self._state._stateName, questions)
 
     def remove(self, keys: Sequence[Key]) -> None:
         """As `put`."""
-        if self._line is None:
+        if self._connection is None:
             for key in keys:
                 self._state.removeKey(key)
             return
@@ -147,11 +148,11 @@ class ManyStates:
         for key in keys:
             call.removeKey.userKey = pickle.dumps(key)
             questions.append(request.SerializeToString())
-        self._line.ask(self._state._stateName, questions)
+        self._connection.ask(self._state._stateName, questions)
 
     def items(self) -> Iterator[tuple[Key, bytes]]:
-        if self._line is not None:
-            self._line.settle()
+        if self._connection is not None:
+            self._connection.settle()
         for key, (value,) in self._state.iterator():
             yield tuple(key), bytes(value)
 
