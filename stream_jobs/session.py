@@ -3,12 +3,16 @@
 import os
 import shutil
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from shared.settings import JobSettings
 
+_START_WITHIN_S = 180.0
 _ROOT = Path(__file__).parent.parent
 _STREAMING = "spark.sql.streaming"
 _STATE = f"{_STREAMING}.stateStore"
@@ -76,7 +80,27 @@ def open_session(settings: JobSettings, application: str) -> SparkSession:
     builder = SparkSession.builder.master(settings.spark_master).appName(f"headrace-{application}")
     for name, value in config.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _ends_where_it_hangs():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _ends_where_it_hangs() -> Iterator[None]:
+    """Spark waits for ever for a JVM that cannot write down where it listens, as on a full disk.
+    Whoever keeps this process up starts both anew."""
+    watch = threading.Timer(_START_WITHIN_S, _end)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
+def _end() -> None:
+    told = f"Spark's JVM has not come up within {_START_WITHIN_S:g} s (is there room on the disk?)"
+    print(told, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def _choose_python() -> None:
