@@ -5,14 +5,15 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from shared.settings import JobSettings
 
-_START_WITHIN_S = 180.0
+# a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
+_STILL_S, _STILL_CORES = 20.0, 0.005
 _ROOT = Path(__file__).parent.parent
 _STREAMING = "spark.sql.streaming"
 _STATE = f"{_STREAMING}.stateStore"
@@ -86,21 +87,39 @@ def open_session(settings: JobSettings, application: str) -> SparkSession:
 
 @contextmanager
 def _ends_where_it_hangs() -> Iterator[None]:
-    """Spark waits for ever for a JVM that cannot write down where it listens, as on a full disk.
-    Whoever keeps this process up starts both anew."""
-    watch = threading.Timer(_START_WITHIN_S, _end)
-    watch.daemon = True
-    watch.start()
+    """Spark waits for ever for a JVM that could not write down where it listens, as on a full disk;
+    that one does nothing more, and does not end. Whoever keeps this process up starts both anew."""
+    is_up = threading.Event()
+    threading.Thread(target=_watch, args=(is_up,), daemon=True).start()
     try:
         yield
     finally:
-        watch.cancel()
+        is_up.set()
 
 
-def _end() -> None:
-    told = f"Spark's JVM has not come up within {_START_WITHIN_S:g} s (is there room on the disk?)"
-    print(told, file=sys.stderr, flush=True)
-    os._exit(1)
+def _watch(is_up: threading.Event) -> None:
+    used_s = 0.0
+    while not is_up.wait(_STILL_S):
+        before_s, used_s = used_s, _used_by_children_s()
+        if used_s - before_s < _STILL_S * _STILL_CORES:
+            print(
+                f"Spark's JVM has not come up and has done nothing for {_STILL_S:g} s "
+                "(is there room on the disk?)",
+                file=sys.stderr,
+                flush=True,
+            )
+            os._exit(1)
+
+
+def _used_by_children_s() -> float:
+    """Of the processor."""
+    used, ticks_a_s = 0, os.sysconf("SC_CLK_TCK")
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                used += int(fields[11]) + int(fields[12])
+    return used / ticks_a_s
 
 
 def _choose_python() -> None:
