@@ -3,9 +3,11 @@
 import os
 import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,6 +17,8 @@ from shared.settings import JobSettings
 # a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
 _STILL_S, _STILL_CORES = 20.0, 0.005
 _ROOT = Path(__file__).parent.parent
+# as much as a socket's path may have, less the name that Spark gives it
+_SOCKETS_FOLDER_BYTES_MAX = 60
 _STREAMING = "spark.sql.streaming"
 _STATE = f"{_STREAMING}.stateStore"
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -73,6 +77,7 @@ def open_session(settings: JobSettings, application: str) -> SparkSession:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(settings.state_partitions),
+        **_sockets_in(scratch, settings.spark_master),
         **settings.spark_conf,
     }
     if settings.spark_jars:
@@ -83,6 +88,26 @@ def open_session(settings: JobSettings, application: str) -> SparkSession:
         builder = builder.config(name, value)
     with _ends_where_it_hangs():
         return builder.getOrCreate()
+
+
+def _sockets_in(scratch: Path, master: str) -> dict[str, str]:
+    """Between the JVM and its Python processes, sockets that have a path. In a connection by TCP a
+    short message waits for the answer to the one before, and that for 40 ms, once a task."""
+    if not master.startswith("local"):
+        return {}  # the folder would have to be on all machines
+    folder = scratch / "sockets"
+    if len(os.fsencode(folder)) > _SOCKETS_FOLDER_BYTES_MAX:
+        own = sha256(os.fsencode(scratch)).hexdigest()[:16]
+        folder = Path(tempfile.gettempdir()) / f"headrace-{own}"
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:
+        return {}  # somebody else's: TCP does it, too
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(folder),
+    }
 
 
 @contextmanager

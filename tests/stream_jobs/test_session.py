@@ -1,9 +1,12 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from stream_jobs.session import _sockets_in
 
 # as Spark waits for a file that never comes, or comes
 _OPENS = """
@@ -51,3 +54,32 @@ def test_a_jvm_that_has_stopped_on_its_way_up_ends_the_process(
         os.killpg(run.pid, 9)
         run.stderr.close()
         run.wait()
+
+
+def test_sockets_lie_where_their_path_is_short_enough_and_nobody_else_gets_at_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        scratch = Path(temporary)
+        near, far = scratch, scratch / ("x" * 80)
+        far.mkdir()
+        found = [_folder(_sockets_in(where, "local[2]")) for where in (near, far)]
+        assert found[0] == scratch / "sockets"
+        assert found[1].parent == scratch
+        for folder in found:
+            assert folder.stat().st_mode & 0o777 == 0o700
+            # with a slash, a dot, a UUID and .sock
+            assert len(str(folder)) + 43 < 108
+        (found[1] / "left.sock").touch()  # by one that was killed
+        assert _folder(_sockets_in(far, "local[2]")) == found[1]
+        assert not list(found[1].iterdir())
+
+
+def test_where_there_is_no_folder_for_sockets_the_jobs_talk_by_tcp() -> None:
+    assert _sockets_in(Path("/tmp"), "spark://elsewhere:7077") == {}
+    assert _sockets_in(Path("/missing"), "local[2]") == {}
+
+
+def _folder(settings: dict[str, str]) -> Path:
+    return Path(settings["spark.python.unix.domain.socket.dir"])
