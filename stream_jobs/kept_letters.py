@@ -70,4 +70,4 @@ class KeptLetters:
 
 
 def _name(key: str, entry: Entry) -> Key:
-    return key, ident_text(entry)
+    return "letter", key, ident_text(entry)

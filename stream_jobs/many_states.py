@@ -150,12 +150,6 @@ class ManyStates:
             questions.append(request.SerializeToString())
         self._connection.ask(self._state._stateName, questions)
 
-    def items(self) -> Iterator[tuple[Key, bytes]]:
-        if self._connection is not None:
-            self._connection.settle()
-        for key, (value,) in self._state.iterator():
-            yield tuple(key), bytes(value)
-
     def _call(self) -> tuple[messages.StateRequest, messages.MapStateCall]:
         request = messages.StateRequest()
         call = request.stateVariableRequest.mapStateCall

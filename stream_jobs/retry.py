@@ -5,6 +5,7 @@ rows of master data that have come: a payload may wait for a row of any key. Eac
 served tells when its next look is due, by which the waker knows when to wake it.
 """
 
+import logging
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +31,9 @@ from shared.topology import (
     gate_topic,
     retry_topic,
 )
-from stream_jobs import enrichment, waiting
+from stream_jobs import enrichment, made_for, waiting
 from stream_jobs.buckets import bucket_of
-from stream_jobs.checkpoints import Offsets, offsets_of
+from stream_jobs.checkpoints import Offsets
 from stream_jobs.enrichment import Enrich, Outgoing, Payload, enricher
 from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.gate_view import RipenessView, first_needed
@@ -51,13 +52,15 @@ from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.kept_letters import KeptLetters
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, written_by_its_work
-from stream_jobs.many_states import States
+from stream_jobs.looks import Look, Looks
+from stream_jobs.many_states import Key, States
 from stream_jobs.master_view import MasterView
 from stream_jobs.messages import payload_of
 from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
 from stream_jobs.written import Handler, Written
 
+_log = logging.getLogger(__name__)
 STAGE = "retry"
 # all of them are told of each row that comes: few. Fixed for the life of a checkpoint
 BUCKETS = range(16)
@@ -136,9 +139,10 @@ class BucketOfLines(Handler):
         self._next_look_ms: int | None = None
 
     def init(self, states: States) -> None:
-        self._lines = states.of("lines", "key")
-        self._looks = states.of("looks", "key")
-        self._letters = KeptLetters(states.of("letters", "key", "ident"))
+        # one for all: each that is declared takes Spark many milliseconds of each task
+        self._states = states.of("kept", "kind", "key", "ident")
+        self._looks = Looks(self._states)
+        self._letters = KeptLetters(self._states)
 
     @cached_property
     def _event_topics(self) -> frozenset[str]:
@@ -151,6 +155,7 @@ class BucketOfLines(Handler):
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], times: Any
     ) -> Iterator[Outgoing | Row]:
+        self._looks.begin()
         woken: set[str] = set()
         lines: dict[str, Line] = {}
         for row in rows:
@@ -163,6 +168,7 @@ class BucketOfLines(Handler):
             made[outgoing.topic] += 1
             yield outgoing
         self._letters.write()
+        self._looks.write()
         yield Row(
             look_ms=self._next_look_ms,
             woken=sum(made[topic] for topic in self._event_topics),
@@ -187,14 +193,14 @@ class BucketOfLines(Handler):
 
     def _load(self, keys: Iterable[str], lines: dict[str, Line]) -> None:
         wanted = sorted(set(keys).difference(lines))
-        for key, raw in zip(wanted, self._lines.get([(key,) for key in wanted]), strict=True):
+        stored = self._states.get([_line(key) for key in wanted])
+        for key, raw in zip(wanted, stored, strict=True):
             lines[key] = waiting.decode(raw) if raw else Line()
 
     def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Outgoing]:
-        looks = {key: waiting.decode_look(raw) for (key,), raw in self._looks.items()}
         is_due = {
             key
-            for key, (at_ms, rows) in looks.items()
+            for key, (at_ms, rows) in self._looks.all().items()
             if waiting.EVERY_LINE in woken
             or (at_ms is not None and at_ms <= now_ms)
             or not woken.isdisjoint(rows)
@@ -212,8 +218,8 @@ class BucketOfLines(Handler):
             self._letters.look_ahead(served, batch)
             for key, line in served.items():
                 yield from self._serve_line(key, line, batch, worker)
-            looks |= self._keep(served)
-        due = [at_ms for at_ms, _ in looks.values() if at_ms is not None]
+            self._keep(served)
+        due = [look.at_ms for look in self._looks.all().values() if look.at_ms is not None]
         self._next_look_ms = min(due, default=None)
 
     def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Outgoing]:
@@ -239,18 +245,15 @@ class BucketOfLines(Handler):
                 case Close():
                     yield _gate(key, None)
 
-    def _keep(self, served: Mapping[str, Line]) -> dict[str, tuple[int | None, list[str]]]:
-        closed = [(key,) for key, line in served.items() if line.closed]
-        self._lines.remove(closed)
-        self._looks.remove(closed)
+    def _keep(self, served: Mapping[str, Line]) -> None:
+        closed = [key for key, line in served.items() if line.closed]
+        self._states.remove([_line(key) for key in closed])
+        for key in closed:
+            self._looks.remove(key)
         kept = {key: line for key, line in served.items() if not line.closed}
-        looks = {
-            key: (line.next_look(self._task.policy), sorted(line.rows()))
-            for key, line in kept.items()
-        }
-        self._lines.put({(key,): waiting.encode(line) for key, line in kept.items()})
-        self._looks.put({(key,): waiting.encode_look(*look) for key, look in looks.items()})
-        return looks | {key: (None, []) for (key,) in closed}
+        self._states.put({_line(key): waiting.encode(line) for key, line in kept.items()})
+        for key, line in kept.items():
+            self._looks.put(key, Look(line.next_look(self._task.policy), line.rows()))
 
     def _dead_letter(self, key: str, entry: Entry) -> Outgoing:
         payload = self._letters.payload(key, entry)
@@ -262,6 +265,10 @@ class BucketOfLines(Handler):
         tries = (envelope.TRIES, str(entry.tries).encode())
         topic = dead_letter_topic(enrichment.STAGE)
         return Outgoing(topic, payload.key, payload.value, [*headers, tries])
+
+
+def _line(key: str) -> Key:
+    return "line", key, ""
 
 
 def _gate(key: str, value: bytes | None) -> Outgoing:
@@ -341,8 +348,11 @@ def _observed() -> list[Column]:
 
 
 def start(settings: JobSettings) -> Offsets | None:
-    """Where a query without a checkpoint begins: with what is not done with of the lane."""
-    if offsets_of(settings.checkpoints / STAGE).planned:
+    """Where a query begins whose checkpoint is lost, or does not fit: with what is not done with of
+    the lane."""
+    checkpoint, identity = settings.checkpoints / STAGE, made_for.identity(settings, {})
+    why = made_for.why_not(checkpoint, identity)
+    if why is None:
         return None
     job = next(job for job in load_flow(settings.flow).jobs() if job.name == STAGE)
     group = GroupOffsets(settings, STAGE, job.ignited_by)
@@ -359,6 +369,9 @@ def start(settings: JobSettings) -> Offsets | None:
         else:
             at = its.end
         offsets.setdefault(topic, {})[partition] = at
+    if checkpoint.exists():
+        _log.info("retry begins with what waits in its lane: %s", why)
+    made_for.begin(checkpoint, identity)
     return offsets
 
 

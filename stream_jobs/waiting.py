@@ -131,16 +131,6 @@ def decode(raw: bytes) -> Line:
     return line
 
 
-def encode_look(at_ms: int | None, rows: Collection[str]) -> bytes:
-    """When a line is to be looked at, and with which rows."""
-    return orjson.dumps((at_ms, sorted(rows)))
-
-
-def decode_look(raw: bytes) -> tuple[int | None, list[str]]:
-    at_ms, rows = orjson.loads(raw)
-    return at_ms, rows
-
-
 # in a wake, in the place of a row: each line is to be looked at, for it may be kept by other rules
 # than those it was kept by
 EVERY_LINE = "*"

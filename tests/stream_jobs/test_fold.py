@@ -1,6 +1,5 @@
 """The handler alone, over a state of its own; Spark's part is in test_race."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -32,9 +31,6 @@ class MapState(dict[Any, Any]):
 
     def removeKey(self, key: tuple[str, str]) -> None:  # noqa: N802
         self.pop(key, None)
-
-    def iterator(self) -> Iterator[Any]:
-        return iter(self.items())
 
 
 class Kept(MapState):

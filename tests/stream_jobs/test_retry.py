@@ -1,6 +1,5 @@
 """The handler alone, over a state of its own; what decides is in test_gates."""
 
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -36,9 +35,6 @@ class MapState(dict[Any, Any]):
 
     def removeKey(self, key: Any) -> None:  # noqa: N802
         self.pop(key, None)
-
-    def iterator(self) -> Iterator[Any]:
-        return iter(list(self.items()))
 
 
 class Handle:

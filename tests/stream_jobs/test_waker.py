@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from local_stack.stack import Stack
 from shared.flow import FLOW
 from shared.settings import JobSettings
+from stream_jobs import retry
 from stream_jobs.gates import Told
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.log_follower import LogFollower
@@ -141,3 +142,25 @@ def test_many_rows_wake_in_parts(settings: JobSettings) -> None:
     _, *wakes = _wakes(settings)
     assert max(map(len, wakes)) == 1_000
     assert len({row for wake in wakes for row in wake}) == 2_500
+
+
+def test_retry_goes_on_from_a_checkpoint_that_fits_and_else_from_what_waits(
+    settings: JobSettings,
+) -> None:
+    _write(settings, GATE, "device-7", WAITS)
+    checkpoint = settings.checkpoints / "retry"
+    with_its_lane = retry.start(settings)
+    assert with_its_lane
+    assert not any(with_its_lane["retry.enrich.v1"].values())
+    commits = checkpoint / "commits"
+    commits.mkdir(parents=True)
+    (commits / "0").touch()
+    assert retry.start(settings) is None
+    more_partitions = settings.model_copy(update={"state_partitions": 5})
+    assert retry.start(more_partitions) == with_its_lane
+    assert not checkpoint.exists()
+    commits.mkdir(parents=True)
+    (commits / "0").touch()
+    assert retry.start(more_partitions) is None
+    checkpoint.with_name("retry.made-for.json").unlink()  # earlier versions wrote none
+    assert retry.start(more_partitions) == with_its_lane
