@@ -29,7 +29,7 @@ from stream_jobs.emptied import emptied
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lease import check_lease
-from stream_jobs.log_source import read_logs, written_by_its_work
+from stream_jobs.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.many_states import Key, States
 from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.publishing import publish
@@ -190,7 +190,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
     snapshots = read_logs(spark, settings, STAGE, flow.member_topics, pack, PACKED_DDL)
     totals = transform(snapshots.groupBy("bucket"), settings, _versions_before(settings, flow))
     # two groupings in one query are allowed in this mode only; here the modes do not differ
-    return written_by_its_work(totals, settings, STAGE).outputMode("append")
+    return written_by_its_work(totals, settings, STAGE, SELDOM_MS).outputMode("append")
 
 
 def _versions_before(settings: JobSettings, flow: Flow) -> int:

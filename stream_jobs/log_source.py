@@ -21,6 +21,8 @@ from stream_jobs.log_ends import LogEnds
 from stream_jobs.log_ranges import ranges, shared_out
 from stream_jobs.log_reader import LogReader, RangesReader, Source, Task
 
+# of a job behind the states: of a machine that is busy it leaves more to those before them
+SELDOM_MS = 500
 # what is done with a task's records; the rows that it yields are what Spark gets to see
 Work = Callable[[Iterator[list[Message]]], Iterator[Any]]
 
@@ -102,12 +104,14 @@ def _register(
     return its_name
 
 
-def written_by_its_work(frame: DataFrame, settings: JobSettings, job: str) -> DataStreamWriter:
+def written_by_its_work(
+    frame: DataFrame, settings: JobSettings, job: str, at_most_every_ms: int = 0
+) -> DataStreamWriter:
     """The work has written what there is to write: no row that is left goes anywhere."""
     return (
         frame.writeStream.format("noop")
         .queryName(job)
         .outputMode("update")
         .option("checkpointLocation", str(settings.checkpoints / job))
-        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+        .trigger(processingTime=f"{max(settings.trigger_ms, at_most_every_ms)} milliseconds")
     )

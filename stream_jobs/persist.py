@@ -24,7 +24,7 @@ from stream_jobs import store
 from stream_jobs.breaker import Breaker
 from stream_jobs.event_rows import LogRecord, Row, RowMaker
 from stream_jobs.event_store import EventStore, Written, chunks
-from stream_jobs.log_source import read_logs
+from stream_jobs.log_source import SELDOM_MS, read_logs
 from stream_jobs.messages import headers_of, position_of
 from stream_jobs.persist_lock import PersistLock
 from stream_jobs.status import Say
@@ -141,7 +141,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
         read_logs(spark, settings, STAGE, topics, task, _OUTCOME_DDL)
         .writeStream.queryName(STAGE)
         .option("checkpointLocation", str(settings.checkpoints / STAGE))
-        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+        .trigger(processingTime=f"{max(settings.trigger_ms, SELDOM_MS)} milliseconds")
         .foreachBatch(persist_batch)
     )
 

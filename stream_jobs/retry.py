@@ -69,7 +69,7 @@ _LINES_AT_ONCE = 16
 # what a batch observes: how many of them have told of their next look, and the first of these
 LOOKS, LOOK_MS = "looks", "look_ms"
 # an entity that sends while it waits would have a batch follow the other
-_TRIGGER = "1 second"
+_SELDOM_MS = 1000
 # of the jobs that have no task running Spark serves the first by name. By its own name this one, of
 # little work, would starve behind all others for as long as they have a backlog
 _POOL = "0-retry"
@@ -380,4 +380,4 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> 
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
     packed = read_logs(spark, settings, STAGE, job.ignited_by, pack, _PACKED_DDL, start(settings))
     told = transform(packed.groupBy("bucket"), settings).observe(STAGE, *_observed())
-    return written_by_its_work(told, settings, STAGE).trigger(processingTime=_TRIGGER)
+    return written_by_its_work(told, settings, STAGE, _SELDOM_MS)
