@@ -1,5 +1,6 @@
 """One Spark session, with the settings that the promises rest on written out."""
 
+import atexit
 import os
 import shutil
 import sys
@@ -90,15 +91,18 @@ def _sockets_in(scratch: Path, master: str) -> dict[str, str]:
     short message waits for the answer to the one before, and that for 40 ms, once a task."""
     if not master.startswith("local"):
         return {}  # the folder would have to be on all machines
-    folder = scratch / "sockets"
-    if len(os.fsencode(folder)) > _SOCKETS_FOLDER_BYTES_MAX:
-        own = sha256(os.fsencode(scratch)).hexdigest()[:16]
-        folder = Path(tempfile.gettempdir()) / f"headrace-{own}"
-        shutil.rmtree(folder, ignore_errors=True)
+    own = sha256(os.fsencode(scratch)).hexdigest()[:16]
+    folders = scratch / "sockets", Path(tempfile.gettempdir()) / f"headrace-{own}"
+    short = [one for one in folders if len(os.fsencode(one)) <= _SOCKETS_FOLDER_BYTES_MAX]
+    if not short:
+        return {}
+    folder = short[0]
+    shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.mkdir(mode=0o700)
     except OSError:
         return {}  # somebody else's: TCP does it, too
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(folder),

@@ -76,7 +76,11 @@ def test_sockets_lie_where_their_path_is_short_enough_and_nobody_else_gets_at_th
         assert not list(found[1].iterdir())
 
 
-def test_where_there_is_no_folder_for_sockets_the_jobs_talk_by_tcp() -> None:
+def test_where_there_is_no_folder_for_sockets_the_jobs_talk_by_tcp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "x" * 80)
+    assert _sockets_in(Path("/tmp/" + "y" * 80), "local[2]") == {}
     assert _sockets_in(Path("/tmp"), "spark://elsewhere:7077") == {}
     assert _sockets_in(Path("/missing"), "local[2]") == {}
 
