@@ -30,7 +30,7 @@ from stream_jobs import (
 from stream_jobs.beside import Beside
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
-from stream_jobs.session import open_session
+from stream_jobs.session import open_session, tidy_up
 from stream_jobs.status import Say, StatusReporter
 from stream_jobs.supervisor import JobRun, supervise
 from stream_jobs.waker import Waker
@@ -141,6 +141,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
     displaced = [run.other_copy for run in runs if run.other_copy]
     print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
+    tidy_up()
     os._exit(2 if displaced else 0)
 
 

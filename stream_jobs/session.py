@@ -20,6 +20,7 @@ _STILL_S, _STILL_CORES = 20.0, 0.005
 _ROOT = Path(__file__).parent.parent
 # as much as a socket's path may have, less the name that Spark gives it
 _SOCKETS_FOLDER_BYTES_MAX = 60
+_sockets_made: list[Path] = []
 _STREAMING = "spark.sql.streaming"
 _STATE = f"{_STREAMING}.stateStore"
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -86,6 +87,14 @@ def open_session(settings: JobSettings, application: str) -> SparkSession:
         return builder.getOrCreate()
 
 
+@atexit.register
+def tidy_up() -> None:
+    """Asked by whoever ends without more ado, too. What is left in its state folder a process finds
+    at its next start; its sockets may lie elsewhere."""
+    for folder in _sockets_made:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _sockets_in(scratch: Path, master: str) -> dict[str, str]:
     """Between the JVM and its Python processes, sockets that have a path. In a connection by TCP a
     short message waits for the answer to the one before, and that for 40 ms, once a task."""
@@ -102,7 +111,7 @@ def _sockets_in(scratch: Path, master: str) -> dict[str, str]:
         folder.mkdir(mode=0o700)
     except OSError:
         return {}  # somebody else's: TCP does it, too
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _sockets_made.append(folder)
     return {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(folder),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_jobs.session import _sockets_in
+from stream_jobs.session import _sockets_in, tidy_up
 
 # as Spark waits for a file that never comes, or comes
 _OPENS = """
@@ -74,6 +74,8 @@ def test_sockets_lie_where_their_path_is_short_enough_and_nobody_else_gets_at_th
         (found[1] / "left.sock").touch()  # by one that was killed
         assert _folder(_sockets_in(far, "local[2]")) == found[1]
         assert not list(found[1].iterdir())
+        tidy_up()
+        assert not any(folder.exists() for folder in found)
 
 
 def test_where_there_is_no_folder_for_sockets_the_jobs_talk_by_tcp(
