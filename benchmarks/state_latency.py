@@ -156,7 +156,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="counted")
     parser.add_argument("--warm-up", type=float, default=40, help="of load after the first state")
     parser.add_argument("--devices", type=int, default=10_000)
-    parser.add_argument("--asked-per-s", type=float, default=10)
+    parser.add_argument("--asked-per-s", type=float, default=2)
     options = parser.parse_args()
     os.environ["HEADRACE_FLOW"] = _FLOW
     with tempfile.TemporaryDirectory(prefix="headrace-latency-") as name:
