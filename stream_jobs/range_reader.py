@@ -31,6 +31,8 @@ class RangeReader:
                 # a fetch waits for no more than there is: what is asked for is known to be there
                 "fetch.wait.max.ms": 5,
                 "queued.max.messages.kbytes": 8 * 1024,
+                # once that is full, the client would fetch nothing more of the partition for 1 s
+                "fetch.queue.backoff.ms": 10,
                 "log_level": 2,
             }
         )
