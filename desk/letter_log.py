@@ -44,9 +44,7 @@ class LetterLog:
         self._bootstrap = settings.kafka_bootstrap
         self._consumer = Consumer(
             {
-                **settings.kafka.for_librdkafka(),
-                "group.id": _GROUP,
-                "enable.auto.commit": False,
+                **settings.kafka.for_reading(_GROUP),
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
                 "queued.max.messages.kbytes": 16 * 1024,

@@ -176,9 +176,7 @@ class TailFollower:
     def _reading(self) -> Consumer:
         return Consumer(
             {
-                **self._kafka.for_librdkafka(),
-                "group.id": "headrace-view",  # has to be there, is never joined
-                "enable.auto.commit": False,
+                **self._kafka.for_reading("headrace-view"),
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 50,

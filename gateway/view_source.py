@@ -49,9 +49,8 @@ class ViewSource:
         self._asking = asking_consumer(self._kafka)
         self._consumer = Consumer(
             {
+                **self._kafka.for_reading("headrace-view"),  # offsets stand in the view
                 **self._common,
-                "group.id": "headrace-view",  # asked for, never joined: offsets stand in the view
-                "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "check.crcs": True,

@@ -51,6 +51,17 @@ class KafkaAccess:
             }
         return config
 
+    def for_reading(self, group: str) -> dict[str, Any]:
+        """The group has to be named, and has no member: partitions are assigned."""
+        return {
+            **self.for_librdkafka(),
+            "group.id": group,
+            "enable.auto.commit": False,
+            # Once as much is fetched as may wait, the client would fetch no more of the partition
+            # for a whole second, in which most readers have long nothing left.
+            "fetch.queue.backoff.ms": 10,
+        }
+
     def for_aiokafka(self) -> dict[str, Any]:
         config: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap,

@@ -40,9 +40,7 @@ class GroupOffsets:
         self._answers: list[KafkaError | None] = []
         self._consumer = Consumer(
             {
-                **settings.kafka.for_librdkafka(),
-                "group.id": f"headrace-{job}",  # nothing is subscribed, so the group has no member
-                "enable.auto.commit": False,
+                **settings.kafka.for_reading(f"headrace-{job}"),
                 "on_commit": lambda error, _places: self._answers.append(error),
                 "log_level": 2,
             }

@@ -24,9 +24,7 @@ def last_word(kafka: KafkaAccess, job: str) -> dict[str, Any] | None:
     """KafkaException where the broker has no answer."""
     consumer = Consumer(
         {
-            **kafka.for_librdkafka(),
-            "group.id": "headrace-last-word",  # never joined: the partition is assigned
-            "enable.auto.commit": False,
+            **kafka.for_reading("headrace-last-word"),
             "enable.partition.eof": True,
             "log_level": 2,
         }

@@ -44,9 +44,7 @@ class LedgerLog:
         topics = {"enrich": self._payloads, **self._events}
         self._jobs = {job: GroupOffsets(settings, job, topics[job]) for job in topics}
         config = {
-            **settings.kafka.for_librdkafka(),
-            "group.id": _GROUP,
-            "enable.auto.commit": False,
+            **settings.kafka.for_reading(_GROUP),
             "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": 16 * 1024,
             "log_level": 0,

@@ -35,9 +35,7 @@ class LogEnds:
     def __init__(self, kafka: KafkaAccess, group: str, topics: Iterable[str]) -> None:
         self._consumer = Consumer(
             {
-                **kafka.for_librdkafka(),
-                "group.id": group,  # never joined
-                "enable.auto.commit": False,
+                **kafka.for_reading(group),
                 "log_level": 2,
             }
         )

@@ -27,9 +27,7 @@ class LogFollower:
 
     def __init__(self, kafka: KafkaAccess, group: str, topics: Iterable[str]) -> None:
         config = {
-            **kafka.for_librdkafka(),
-            "group.id": group,  # never joined: partitions are assigned
-            "enable.auto.commit": False,
+            **kafka.for_reading(group),
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 100,
@@ -105,9 +103,7 @@ class CommittedOffsets:
     def __init__(self, kafka: KafkaAccess, job: str, topics: Iterable[str]) -> None:
         self._consumer = Consumer(
             {
-                **kafka.for_librdkafka(),
-                "group.id": f"headrace-{job}",  # never joined
-                "enable.auto.commit": False,
+                **kafka.for_reading(f"headrace-{job}"),
                 "log_level": 2,
             }
         )

@@ -38,9 +38,7 @@ class MasterView:
         self._rows: dict[str, dict[str, bytes]] = {table: {} for table in tables}
         self._as_of_ms = dict.fromkeys(tables, 0)
         config = {
-            **kafka.for_librdkafka(),
-            "group.id": "headrace-master-view",  # never joined: partitions are assigned
-            "enable.auto.commit": False,
+            **kafka.for_reading("headrace-master-view"),
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 100,
             "log_level": 2,

@@ -20,9 +20,7 @@ class Origins:
     def __init__(self, kafka: KafkaAccess, group: str) -> None:
         self._consumer = Consumer(
             {
-                **kafka.for_librdkafka(),
-                "group.id": group,  # asked for; nothing is subscribed or committed
-                "enable.auto.commit": False,
+                **kafka.for_reading(group),
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "queued.max.messages.kbytes": 16 * 1024,

@@ -21,9 +21,7 @@ class RangeReader:
         self._job = job
         self._consumer = Consumer(
             {
-                **kafka.for_librdkafka(),
-                "group.id": f"headrace-{job}",  # never joined: partitions are assigned
-                "enable.auto.commit": False,
+                **kafka.for_reading(f"headrace-{job}"),
                 "enable.partition.eof": True,
                 # what is not there any more must not be passed over
                 "auto.offset.reset": "error",
@@ -31,8 +29,6 @@ class RangeReader:
                 # a fetch waits for no more than there is: what is asked for is known to be there
                 "fetch.wait.max.ms": 5,
                 "queued.max.messages.kbytes": 8 * 1024,
-                # once that is full, the client would fetch nothing more of the partition for 1 s
-                "fetch.queue.backoff.ms": 10,
                 "log_level": 2,
             }
         )

@@ -62,9 +62,7 @@ class Requests:
         self._open: dict[bytes, bytes] = {}
         self._consumer = Consumer(
             {
-                **settings.kafka.for_librdkafka(),
-                "group.id": _GROUP,  # asked for; nothing is subscribed or committed
-                "enable.auto.commit": False,
+                **settings.kafka.for_reading(_GROUP),
                 "auto.offset.reset": "earliest",
                 "log_level": 0,
             }

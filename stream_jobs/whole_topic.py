@@ -31,9 +31,7 @@ class WholeTopics:
         """`only`: partitions, each with the last offset of interest."""
         self._consumer = Consumer(
             {
-                **kafka.for_librdkafka(),
-                "group.id": group,  # asked for; nothing is subscribed or committed
-                "enable.auto.commit": False,
+                **kafka.for_reading(group),
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "log_level": 2,

@@ -44,6 +44,13 @@ def test_without_settings_nothing_is_secret_and_nobody_logs_in() -> None:
     assert set(kafka.for_librdkafka()) == {"bootstrap.servers", "security.protocol"}
 
 
+def test_a_reader_neither_commits_by_itself_nor_rests_once_its_queue_is_full() -> None:
+    reading = Settings().kafka.for_reading("test")
+    Consumer({**reading, "log_level": 0}).close()  # each of its names is known
+    assert (reading["group.id"], reading["enable.auto.commit"]) == ("test", False)
+    assert reading["fetch.queue.backoff.ms"] <= 50  # of itself, a second
+
+
 def test_a_login_is_told_in_the_words_of_each_library(monkeypatch: pytest.MonkeyPatch) -> None:
     password = 'a "quoted" \\ one'
     _set(monkeypatch, SECURITY="sasl_ssl", SASL_USERNAME="fold", SASL_PASSWORD=password)
