@@ -98,6 +98,13 @@ def test_a_correction_of_master_data_reaches_rows_completions_and_state_and_is_n
     bodies = [json.dumps({"value": n, "temp_f": 212, "at": at(n)}).encode() for n in range(6)]
     ids = [running.post(device, body).json()["id"] for body in bodies]
     running.eventually(lambda: running.rows_of({*ids}) == 6)
+
+    def is_drained() -> bool:
+        now = _verb("ledger", "--endpoint", "telemetry")
+        received = len(read_topic(running.stack.kafka_bootstrap, *INGEST))
+        return (now["received"], now["in_flight"], now["difference"]) == (received, 0, 0)
+
+    running.eventually(is_drained)
     ledger = _verb("ledger", "--endpoint", "telemetry")
 
     _verb("devices", "set", device, "--model", "thermo-f")
@@ -144,11 +151,6 @@ def test_a_correction_of_master_data_reaches_rows_completions_and_state_and_is_n
     query = "SELECT state->'max', version FROM headrace.entity_state WHERE id = %s"
     told = (state["max"], state["_meta"]["version"])
     running.eventually(lambda: running.rows(query, device) == [told])
-
-    def is_drained() -> bool:
-        now = _verb("ledger", "--endpoint", "telemetry")
-        received = len(read_topic(running.stack.kafka_bootstrap, *INGEST))
-        return (now["received"], now["in_flight"], now["difference"]) == (received, 0, 0)
 
     running.eventually(is_drained)
     assert _verb("ledger", "--endpoint", "telemetry")["duplicate"] == ledger["duplicate"]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from local_stack import cli
 from shared.ledger import TERMS
 from tests.end_to_end.conftest import Running
+from tests.kafka_log import read_topic
 
 pytestmark = pytest.mark.stack
 
@@ -34,7 +35,9 @@ def test_the_ledger_closes_and_goes_red_for_one_row(
         return {term: found[term] - before.get(term, 0) for term in TERMS}
 
     def is_drained() -> bool:
-        return shown()["in_flight"] == 0
+        """As it is, and not as the ledger saw it last."""
+        now, log = shown(), read_topic(running.stack.kafka_bootstrap, "ingest.telemetry.v1")
+        return (now["received"], now["in_flight"]) == (len(log), 0)
 
     before: dict[str, int] = {}
     running.eventually(is_drained)

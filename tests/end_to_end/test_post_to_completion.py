@@ -115,3 +115,8 @@ def test_a_payload_of_an_unknown_device_is_kept_in_the_retry_lane(running: Runni
 
     expected = (b'{"value": 1}', b"nobody-knows-me")
     running.eventually(lambda: waiting().get(receipt["id"]) == expected)
+
+    def gates() -> set[bytes | None]:
+        return {r.key for r in read_topic(running.stack.kafka_bootstrap, "gate.enrich.v1")}
+
+    running.eventually(lambda: b"nobody-knows-me" in gates())  # retry has it, and counts it

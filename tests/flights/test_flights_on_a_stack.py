@@ -54,8 +54,13 @@ def _post(stack: Stack, flight: str, message: dict[str, Any]) -> str:
 def test_the_life_of_a_flight_becomes_its_state_rows_and_completions(stack: Stack) -> None:
     ids = [_post(stack, "LH400", message) for message in LIFE]
     state = f"{stack.gateway_url}/state/flight/LH400"
-    eventually(lambda: httpx.get(state).json().get("version") == len(LIFE), within_s=240)
-    assert httpx.get(state).json()["state"] == LANDED
+
+    def shown() -> dict[str, Any]:
+        answer: dict[str, Any] = httpx.get(state, timeout=30).json()
+        return answer
+
+    eventually(lambda: shown().get("version") == len(LIFE), within_s=240)
+    assert shown()["state"] == LANDED
 
     def rows() -> dict[str, Any]:
         with psycopg.connect(stack.postgres_url) as connection:

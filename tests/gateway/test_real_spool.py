@@ -104,6 +104,11 @@ def _bodies_of(broker: Stack, entity_id: str) -> list[bytes]:
     return [body for _, (key, body) in sorted(records.items()) if key == entity_id.encode()]
 
 
+def _is_drained(gateway: GatewayProcess) -> bool:
+    depth = gateway.client.get("/health").json()["checks"]["spool:depth"][0]
+    return bool(depth["observedValue"] == 0)
+
+
 def test_through_freezes_and_restarts_of_the_broker_every_answer_is_a_receipt_that_holds(
     broker: Stack, gateway: GatewayProcess
 ) -> None:
@@ -126,6 +131,7 @@ def test_through_freezes_and_restarts_of_the_broker_every_answer_is_a_receipt_th
     finally:
         for client in clients:
             client.finish()
+    until(lambda: _is_drained(gateway), 30)
     bodies = _bodies(broker)
     of_spooled, of_the_rest = map(sum, zip(*(c.check(bodies) for c in clients), strict=True))
     assert {spooled for client in clients for _, spooled in client.told} == {False, True}
@@ -153,6 +159,7 @@ def test_two_gateways_of_one_node_keep_the_order_of_an_entity_that_uses_both(
         finally:
             for client in clients:
                 client.finish()
+        until(lambda: _is_drained(gateway), 30)  # by the one or the other
     bodies = _bodies(broker)
     for client in clients:
         client.check(bodies)
