@@ -62,6 +62,9 @@ _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 def open_session(settings: JobSettings, application: str) -> SparkSession:
     _choose_python()
+    # of the C library, for what is neither Java's heap nor Python's: each thread would keep memory
+    # of its own, which with a million states came to a quarter of the JVM's
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     scratch = settings.state_dir.absolute() / "spark" / application
     shutil.rmtree(scratch, ignore_errors=True)  # of a process that had no time to tidy up
     scratch.mkdir(parents=True)
