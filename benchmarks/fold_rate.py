@@ -22,7 +22,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.job_environment import job_environment
-from benchmarks.processes import cpu_s, rss_mib
+from benchmarks.processes import cpu_s, resident_mib
 from local_stack.stack import Stack
 from shared import snapshot
 from shared.applier import Applier, fold_fingerprint
@@ -39,6 +39,7 @@ SPILL = {
     # so that the shuffle has rows enough to spill
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
 }
+_LOOK_S = 3.0
 BLOB = "c3RhdGlj" * 14
 
 
@@ -156,10 +157,13 @@ def run_job(stack: Stack, folder: Path, arguments: argparse.Namespace) -> dict[s
             env=environment, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
         try:
+            resident, looked_s = 0.0, started_s
             while topic.take() < arguments.events:
+                if time.time() - looked_s > _LOOK_S:
+                    resident, looked_s = max(resident, resident_mib(job.pid)), time.time()
                 if job.poll() is not None or time.time() - started_s > arguments.timeout_s:
                     sys.exit(f"the job did not finish, see {log.name}")
-            used_s, resident = cpu_s(job.pid), rss_mib(job.pid)
+            used_s, resident = cpu_s(job.pid), max(resident, resident_mib(job.pid))
         finally:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
@@ -168,7 +172,7 @@ def run_job(stack: Stack, folder: Path, arguments: argparse.Namespace) -> dict[s
         "events_per_s": round(arguments.events / (topic.last_ms / 1000 - started_s)),
         "second_half_events_per_s": round(topic.second_half_rate(arguments.events)),
         "cpu_us_per_event": round(used_s * 1e6 / arguments.events, 1),
-        "peak_rss_mib": resident,
+        "peak_resident_mib": resident,
         "snapshots": topic.records,
         "bytes_per_snapshot": topic.bytes // topic.records,
         "ok": sum(topic.counts.values()) == arguments.events,

@@ -8,7 +8,7 @@ OTHER = "other"
 
 # a part of `class.method`; the first that fits counts, so what is within comes first
 JVM = (
-    ("state calls", ("TransformWithStateInPySparkStateServer", "TransformWithStateInPySparkDeser")),
+    ("state calls", ("TransformWithStateInPySparkDeser",)),
     ("state commit", ("RocksDB.commit", "RocksDB.load", "RocksDBFileManager", "Changelog",
                       "StateStore.commit", "RocksDBStateStore.commit", "AsyncLog")),
     ("plan of the logs", ("PythonMicroBatchStream", "PythonStreamingSourceRunner")),
@@ -49,7 +49,7 @@ PYTHON = (
     ("join", ("master_view.py:", "enrichment.py:find", "peer_flow.py:to_event")),
     ("snapshot as bytes", ("snapshot.py:decode", "snapshot.py:encode", "snapshot.py:_snapshot")),
     ("state calls", ("map_state_client.py:", "value_state_client.py:", "list_state_client.py:",
-                     "stateful_processor_api_client.py:", "entity_states.py:",
+                     "stateful_processor_api_client.py:", "many_states.py:",
                      "stateful_processor_util.py:_handle_data_rows")),
     ("applier", ("applier.py:", "snapshot.py:", "emissions.py:")),
     ("pack for the shuffle", ("packing.py:pack_by_bucket", "packing.py:unpack")),
@@ -70,6 +70,13 @@ def hop_of(stack: Iterable[str], hops: Sequence[tuple[str, Sequence[str]]]) -> s
             if any(name in frame for name in names):
                 return hop
     return OTHER
+
+
+def jvm_hop(stack: Sequence[str]) -> str:
+    """Whatever Spark's server of the state does is a state call, its rows' encoders too."""
+    if any("TransformWithStateInPySparkStateServer" in frame for frame in stack):
+        return "state calls"
+    return hop_of(stack, JVM)
 
 
 def jvm_works(stack: Sequence[str]) -> bool:

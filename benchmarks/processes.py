@@ -52,6 +52,17 @@ def threads_cpu_s(pid: int) -> dict[tuple[int, int, str], float]:
     return found
 
 
+def resident_mib(pid: int) -> float:
+    """Of the live tree, now; what processes share counts once."""
+    kib = 0
+    for member in tree(pid):
+        with suppress(OSError):
+            for line in Path(f"/proc/{member}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    kib += int(line.split()[1])
+    return round(kib / 1024, 1)
+
+
 def rss_mib(pid: int) -> float:
     """Peak resident memory, summed over the live tree."""
     kib = 0

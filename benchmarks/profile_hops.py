@@ -210,7 +210,7 @@ def profile(job: Job, arguments: argparse.Namespace) -> Profile:
     samples: dict[int, Counter[str]] = defaultdict(Counter)
     unnamed: Counter[str] = Counter()
     for thread, frames in job.recorded():
-        hop = hops.hop_of(frames, hops.JVM)
+        hop = hops.jvm_hop(frames)
         samples[thread][hop] += 1
         if hop == hops.OTHER:
             unnamed[f"JVM {' < '.join(frames[:4])}"] += 1
