@@ -54,21 +54,19 @@ def threads_cpu_s(pid: int) -> dict[tuple[int, int, str], float]:
 
 def resident_mib(pid: int) -> float:
     """Of the live tree, now; what processes share counts once."""
-    kib = 0
-    for member in tree(pid):
-        with suppress(OSError):
-            for line in Path(f"/proc/{member}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    kib += int(line.split()[1])
-    return round(kib / 1024, 1)
+    return _summed_mib(pid, "smaps_rollup", "Pss:")
 
 
 def rss_mib(pid: int) -> float:
     """Peak resident memory, summed over the live tree."""
+    return _summed_mib(pid, "status", "VmHWM:")
+
+
+def _summed_mib(pid: int, file: str, name: str) -> float:
     kib = 0
     for member in tree(pid):
         with suppress(OSError):
-            for line in Path(f"/proc/{member}/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
+            for line in Path(f"/proc/{member}/{file}").read_text().splitlines():
+                if line.startswith(name):
                     kib += int(line.split()[1])
     return round(kib / 1024, 1)
