@@ -8,7 +8,6 @@ OTHER = "other"
 
 # a part of `class.method`; the first that fits counts, so what is within comes first
 JVM = (
-    ("state calls", ("TransformWithStateInPySparkDeser",)),
     ("state commit", ("RocksDB.commit", "RocksDB.load", "RocksDBFileManager", "Changelog",
                       "StateStore.commit", "RocksDBStateStore.commit", "AsyncLog")),
     ("plan of the logs", ("PythonMicroBatchStream", "PythonStreamingSourceRunner")),

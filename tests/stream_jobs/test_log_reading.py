@@ -176,13 +176,13 @@ def test_no_record_passes_one_that_was_refused(parts: Stack) -> None:
 def test_what_a_log_does_not_have_any_more_is_not_waited_for(
     parts: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(range_reader, "STALLED_S", 5)
+    monkeypatch.setattr(range_reader, "STALLED_S", 1)
     topic = _topic(parts, "test.cut.v1", 1)
     _write(parts, topic, 20)
     reader = RangeReader(_kafka(parts), "test")
     with pytest.raises(LogCutError, match=r"test.cut.v1/0 ends at 20, it was planned to 40"):
         _read(reader, LogRange(topic, 0, 15, 40))
-    with pytest.raises(StalledError, match="has given nothing for 5 s"):
+    with pytest.raises(StalledError, match="has given nothing for 1 s"):
         _read(RangeReader(KafkaAccess("127.0.0.1:1"), "test"), LogRange(topic, 0, 0, 1))
     assert _read(reader, LogRange(topic, 0, 15, 20)) == {(topic, 0): list(range(15, 20))}
 

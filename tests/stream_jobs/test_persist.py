@@ -140,7 +140,7 @@ def test_a_stop_during_an_outage_ends_the_query_and_loses_nothing(
     time.sleep(3)
     stopping = threading.Thread(target=query.stop)
     stopping.start()
-    stopping.join(60)
+    stopping.join(10)
     assert not stopping.is_alive() and not query.isActive
     assert query.exception() is None
     parts.release("postgres")

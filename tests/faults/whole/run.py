@@ -20,8 +20,7 @@ from tests.faults.whole.watcher import Watcher
 
 _FAULTS_IN_A_ROW = 3  # then all has to be well again
 _DRAINED_WITHIN_S = 600.0  # a lost checkpoint may have brought the whole log again
-# by all who show it; what has just been registered was waiting, and is not counted as on its way
-_SEEN_WITHIN_S = 240.0
+_SEEN_WITHIN_S = 60.0  # by all who show it
 
 
 class Report(NamedTuple):
