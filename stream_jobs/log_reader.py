@@ -27,6 +27,7 @@ from stream_jobs.log_ranges import (
     shared_out,
 )
 from stream_jobs.range_reader import range_reader
+from stream_jobs.turns import Turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,11 @@ class Source:
     tasks_max: int
     # pickled: it imports what those that only plan have no use for
     work: bytes = field(repr=False)
+    turns: Path | None = None  # with other jobs, where the cores are few
+
+
+# more take so long that what they wait for makes no difference, and fill the cores by themselves
+_LITTLE = 10_000
 
 
 class Task(InputPartition):
@@ -59,6 +65,7 @@ class LogReader(DataSourceStreamReader):
     def __init__(self, source: Source) -> None:
         self._source = source
         self._ends: LogEnds | None = None
+        self._turn: Turn | None = None
         self._away_since_s = 0.0
 
     def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
@@ -75,14 +82,28 @@ class LogReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict, _limit: ReadLimit) -> dict:  # type: ignore[type-arg]  # noqa: N802
         try:
-            ends = self._log_ends().ends()
+            end = self._next(from_json(start))
         except KafkaException:
             self._away_since_s = self._away_since_s or time.monotonic()
             if time.monotonic() - self._away_since_s > STALLED_S:
                 raise  # or a partition that is away alone would stop the job without a word
             return start  # nobody knows of more; where all is away, the driver's breaker says so
         self._away_since_s = 0.0
-        return as_json(planned(from_json(start), ends, self._source.records_max))
+        return as_json(end)
+
+    def _next(self, start: Offsets) -> Offsets:
+        if self._source.turns is None:
+            return self._planned(start)
+        self._turn = self._turn or Turn(self._source.turns)
+        self._turn.end()  # Spark asks for a batch when the one before is done
+        end = self._planned(start)
+        if 0 < sum(one.records for one in ranges(start, end)) <= _LITTLE:
+            self._turn.wait()
+            end = self._planned(start)
+        return end
+
+    def _planned(self, start: Offsets) -> Offsets:
+        return planned(start, self._log_ends().ends(), self._source.records_max)
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
         its = ranges(from_json(start), from_json(end))

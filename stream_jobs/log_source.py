@@ -7,6 +7,7 @@ as what is done with it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message
@@ -35,9 +36,12 @@ def read_logs(
     work: Work,
     ddl: str,
     begins_at: Offsets | None = None,
+    *,
+    takes_turns: bool = True,
 ) -> DataFrame:
     """What `work` yields for the records of these topics."""
-    source = _source(settings, job, topics, work, begins_at)
+    turns = _turns(spark, settings) if takes_turns else None
+    source = _source(settings, job, topics, work, begins_at, turns)
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
     return spark.readStream.format(logs).load()
 
@@ -68,6 +72,7 @@ def _source(
     topics: Iterable[str],
     work: Work,
     begins_at: Offsets | None = None,
+    turns: Path | None = None,
 ) -> Source:
     return Source(
         job,
@@ -78,7 +83,18 @@ def _source(
         settings.batch_records_max,
         settings.state_partitions,
         cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
+        turns,
     )
+
+
+def _turns(spark: SparkSession, settings: JobSettings) -> Path | None:
+    """Of the jobs in this process, where the tasks of two do not fit beside each other."""
+    if not settings.spark_master.startswith("local"):
+        return None  # they are done on several machines
+    context = spark.sparkContext
+    is_narrow = context.defaultParallelism < 2 * settings.state_partitions
+    file = settings.state_dir.absolute() / "spark" / f"{context.appName}.turns"
+    return file if is_narrow else None
 
 
 def _register(

@@ -137,9 +137,10 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
         say("running", "", Breaker())
 
     topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.with_state]
+    # its batches wait for PostgreSQL, and none of the other jobs should
+    logs = read_logs(spark, settings, STAGE, topics, task, _OUTCOME_DDL, takes_turns=False)
     return (
-        read_logs(spark, settings, STAGE, topics, task, _OUTCOME_DDL)
-        .writeStream.queryName(STAGE)
+        logs.writeStream.queryName(STAGE)
         .option("checkpointLocation", str(settings.checkpoints / STAGE))
         .trigger(processingTime=f"{max(settings.trigger_ms, SELDOM_MS)} milliseconds")
         .foreachBatch(persist_batch)

@@ -1,6 +1,7 @@
 """Reading and writing as a worker does it, on a real broker."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,3 +222,22 @@ def test_batches_are_planned_up_to_the_end_and_no_broker_means_no_more(
     assert reader.partitions(end, end) == []
     cut_off = LogReader(_source(parts, tmp_path, topic, KafkaAccess("127.0.0.1:1")))
     assert cut_off.latestOffset(half, limit) == half
+
+
+def test_a_batch_has_what_came_while_its_job_waited_for_its_turn(
+    parts: Stack, tmp_path: Path
+) -> None:
+    topic = _topic(parts, "test.turns.v1", 1)
+    _write(parts, topic, 10)
+    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
+    one, other = LogReader(source), LogReader(source)
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    assert one.latestOffset(start, limit) == {topic: {"0": 10}}
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        _write(parts, topic, 5)
+        # the batch is done, and with nothing new it is nobody's turn
+        assert one.latestOffset({topic: {"0": 15}}, limit) == {topic: {"0": 15}}
+        assert waiting.result(20) == {topic: {"0": 15}}

@@ -1,0 +1,84 @@
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from stream_jobs import turns
+from stream_jobs.turns import Turn
+
+_ENDLESS_S = 3600.0
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(turns, "_TURN_S_MAX", _ENDLESS_S)
+    return tmp_path / "made" / "turns"
+
+
+def test_a_job_waits_until_the_others_turn_ends(file: Path) -> None:
+    one, other = Turn(file), Turn(file)
+    one.wait()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.wait)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        one.end()
+        waiting.result(20)
+        again = pool.submit(one.wait)
+        with pytest.raises(TimeoutError):
+            again.result(0.1)
+        other.end()
+        again.result(20)
+
+
+def test_whoever_has_waited_is_before_whoever_had_the_last_turn(file: Path) -> None:
+    one, other = Turn(file), Turn(file)
+    had: list[str] = []
+
+    def has_some(turn: Turn, name: str) -> None:
+        for _ in range(5):
+            turn.wait()
+            had.append(name)
+            time.sleep(0.05)  # the other one waits by now
+            turn.end()
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(has_some, (one, other), ("one", "other")))
+    assert had in (["one", "other"] * 5, ["other", "one"] * 5)
+
+
+def test_a_turn_that_takes_too_long_is_waited_for_no_more(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Turn(file), Turn(file)
+    one.wait()
+    time.sleep(0.2)
+    monkeypatch.setattr(turns, "_TURN_S_MAX", 0.2)
+    other.wait()
+    other.end()  # what it has not got
+    monkeypatch.setattr(turns, "_TURN_S_MAX", _ENDLESS_S)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.wait)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        one.end()
+        waiting.result(20)
+
+
+def test_a_process_that_ends_has_no_turn_any_more(file: Path) -> None:
+    turn = (
+        "import sys, time; from pathlib import Path; from stream_jobs.turns import Turn;"
+        "turn = Turn(Path(sys.argv[1])); turn.wait(); print('has it', flush=True); time.sleep(3600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", turn, file], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"has it\n"
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(Turn(file).wait)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.1)
+            process.kill()
+            waiting.result(20)
