@@ -187,10 +187,18 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             publish(settings, emptied(settings, flow))
         made_for.begin(checkpoint, identity)
     pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions, _BUCKETS))
-    snapshots = read_logs(spark, settings, STAGE, flow.member_topics, pack, PACKED_DDL)
+    snapshots = read_logs(
+        spark,
+        settings,
+        STAGE,
+        flow.member_topics,
+        pack,
+        PACKED_DDL,
+        at_most_every_ms=SELDOM_MS,
+    )
     totals = transform(snapshots.groupBy("bucket"), settings, _versions_before(settings, flow))
     # two groupings in one query are allowed in this mode only; here the modes do not differ
-    return written_by_its_work(totals, settings, STAGE, SELDOM_MS).outputMode("append")
+    return written_by_its_work(totals, settings, STAGE).outputMode("append")
 
 
 def _versions_before(settings: JobSettings, flow: Flow) -> int:

@@ -46,11 +46,8 @@ class Source:
     tasks_max: int
     # pickled: it imports what those that only plan have no use for
     work: bytes = field(repr=False)
+    looks_every_s: float = 0.0
     turns: Path | None = None  # with other jobs, where the cores are few
-
-
-# more take so long that what they wait for makes no difference, and fill the cores by themselves
-_LITTLE = 10_000
 
 
 class Task(InputPartition):
@@ -66,6 +63,7 @@ class LogReader(DataSourceStreamReader):
         self._source = source
         self._ends: LogEnds | None = None
         self._turn: Turn | None = None
+        self._looks_again_s = 0.0
         self._away_since_s = 0.0
 
     def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
@@ -92,15 +90,22 @@ class LogReader(DataSourceStreamReader):
         return as_json(end)
 
     def _next(self, start: Offsets) -> Offsets:
+        """Spark asks as soon as the batch before is done: a trigger of its own would let a turn
+        that has ended last until its next time."""
         if self._source.turns is None:
+            self._pause()
             return self._planned(start)
         self._turn = self._turn or Turn(self._source.turns)
-        self._turn.end()  # Spark asks for a batch when the one before is done
-        end = self._planned(start)
-        if 0 < sum(one.records for one in ranges(start, end)) <= _LITTLE:
-            self._turn.wait()
-            end = self._planned(start)
-        return end
+        self._turn.end()
+        self._pause()
+        if self._planned(start) == start:
+            return start
+        self._turn.wait()
+        return self._planned(start)
+
+    def _pause(self) -> None:
+        time.sleep(max(0.0, self._looks_again_s - time.monotonic()))
+        self._looks_again_s = time.monotonic() + self._source.looks_every_s
 
     def _planned(self, start: Offsets) -> Offsets:
         return planned(start, self._log_ends().ends(), self._source.records_max)

@@ -7,6 +7,7 @@ as what is done with it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,15 @@ def read_logs(
     ddl: str,
     begins_at: Offsets | None = None,
     *,
+    at_most_every_ms: int = 0,
     takes_turns: bool = True,
 ) -> DataFrame:
     """What `work` yields for the records of these topics."""
-    turns = _turns(spark, settings) if takes_turns else None
-    source = _source(settings, job, topics, work, begins_at, turns)
+    source = replace(
+        _source(settings, job, topics, work, begins_at),
+        looks_every_s=max(settings.trigger_ms, at_most_every_ms) / 1000,
+        turns=_turns(spark, settings) if takes_turns else None,
+    )
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
     return spark.readStream.format(logs).load()
 
@@ -72,7 +77,6 @@ def _source(
     topics: Iterable[str],
     work: Work,
     begins_at: Offsets | None = None,
-    turns: Path | None = None,
 ) -> Source:
     return Source(
         job,
@@ -83,7 +87,6 @@ def _source(
         settings.batch_records_max,
         settings.state_partitions,
         cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
-        turns,
     )
 
 
@@ -120,14 +123,11 @@ def _register(
     return its_name
 
 
-def written_by_its_work(
-    frame: DataFrame, settings: JobSettings, job: str, at_most_every_ms: int = 0
-) -> DataStreamWriter:
+def written_by_its_work(frame: DataFrame, settings: JobSettings, job: str) -> DataStreamWriter:
     """The work has written what there is to write: no row that is left goes anywhere."""
     return (
         frame.writeStream.format("noop")
         .queryName(job)
         .outputMode("update")
         .option("checkpointLocation", str(settings.checkpoints / job))
-        .trigger(processingTime=f"{max(settings.trigger_ms, at_most_every_ms)} milliseconds")
     )

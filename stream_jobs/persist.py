@@ -137,12 +137,19 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
         say("running", "", Breaker())
 
     topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.with_state]
-    # its batches wait for PostgreSQL, and none of the other jobs should
-    logs = read_logs(spark, settings, STAGE, topics, task, _OUTCOME_DDL, takes_turns=False)
     return (
-        logs.writeStream.queryName(STAGE)
+        read_logs(
+            spark,
+            settings,
+            STAGE,
+            topics,
+            task,
+            _OUTCOME_DDL,
+            at_most_every_ms=SELDOM_MS,
+            takes_turns=False,  # its batches wait for PostgreSQL, and none of the others should
+        )
+        .writeStream.queryName(STAGE)
         .option("checkpointLocation", str(settings.checkpoints / STAGE))
-        .trigger(processingTime=f"{max(settings.trigger_ms, SELDOM_MS)} milliseconds")
         .foreachBatch(persist_batch)
     )
 

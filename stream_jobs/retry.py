@@ -378,6 +378,15 @@ def start(settings: JobSettings) -> Offsets | None:
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
     job = next(job for job in flow.jobs() if job.name == STAGE)
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
-    packed = read_logs(spark, settings, STAGE, job.ignited_by, pack, _PACKED_DDL, start(settings))
+    packed = read_logs(
+        spark,
+        settings,
+        STAGE,
+        job.ignited_by,
+        pack,
+        _PACKED_DDL,
+        start(settings),
+        at_most_every_ms=_SELDOM_MS,
+    )
     told = transform(packed.groupBy("bucket"), settings).observe(STAGE, *_observed())
-    return written_by_its_work(told, settings, STAGE, _SELDOM_MS)
+    return written_by_its_work(told, settings, STAGE)

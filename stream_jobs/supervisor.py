@@ -238,7 +238,8 @@ class JobRun:
             return
         self._batch_id = progress["batchId"]
         self._numbers["batch_id"] = self._batch_id
-        took_s = max(progress["durationMs"]["triggerExecution"], 1) / 1000
+        spent_ms = progress["durationMs"]
+        took_s = max(spent_ms["triggerExecution"] - spent_ms.get("latestOffset", 0), 1) / 1000
         self._numbers["rows_per_s"] = round(records / took_s, 1)
 
     def _news(self) -> Any:
