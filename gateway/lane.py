@@ -94,6 +94,7 @@ class Writer:
         self._find = find
         self._ready: dict[Lane, None] = {}  # those with something to write, in their order
         self._task: asyncio.Task[None] | None = None
+        self._payloads = 0  # of the last request
 
     def wake(self, lane: Lane) -> None:
         self._ready[lane] = None
@@ -104,6 +105,10 @@ class Writer:
     async def _write(self) -> None:
         try:
             while self._ready:
+                if self._payloads > 1:
+                    # more are near: with another turn of the loop they travel together, since a
+                    # request costs as much as several payloads, here and at the broker
+                    await asyncio.sleep(0)
                 lanes, self._ready = self._ready, {}
                 producer = self._keeper.producer()
                 if producer is None:
@@ -138,6 +143,7 @@ class Writer:
                     under_way[written] = lane, taken
                 if lane.waiting:
                     self._ready[lane] = None
+            self._payloads = sum(len(taken) for _, taken in under_way.values())
             await self._await_all(producer, under_way)
         except Exception as error:  # a fault here must leave nobody waiting for ever
             log.exception("a fault in writing to Kafka")

@@ -193,6 +193,19 @@ def test_an_ack_without_a_place_is_no_receipt(place: dict[str, int]) -> None:
     _with_log(body)
 
 
+def test_where_several_come_the_next_turn_of_the_loop_brings_some_that_travel_together() -> None:
+    async def body(log: RawLog) -> None:
+        await append_all(log, [(TOPIC, RECORD)] * 2)
+        told: list[Outcome] = []
+        loop = asyncio.get_running_loop()
+        log.put(TOPIC, RECORD._replace(value=b"0"), told.append)
+        loop.call_soon(log.put, TOPIC, RECORD._replace(value=b"1"), told.append)
+        await _until(lambda: len(told) == 2)
+        assert _last().batches[1:] == [[b"0", b"1"]]
+
+    _with_log(body)
+
+
 def test_a_missing_topic_is_definite_and_costs_no_producer() -> None:
     async def body(log: RawLog) -> None:
         _last().topics.clear()
