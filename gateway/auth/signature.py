@@ -15,8 +15,11 @@ import re
 import secrets
 import string
 from functools import lru_cache
-from hmac import compare_digest, digest
+from hmac import compare_digest
 from typing import NamedTuple
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from gateway.auth.caller import Caller, Signed
 from gateway.auth.credentials import NOBODY, Credentials
@@ -35,7 +38,7 @@ _FORM = re.compile(
 # those of the scheme's name and of a value in this form, in either case, and no others
 FORM_BYTES = (string.ascii_letters + string.digits + "_-=, ").encode()
 _NOBODY_ID = b"nobody"
-_OPENED_MOST = 10_000
+_READY_MOST = 10_000
 
 
 class SigningKey(NamedTuple):
@@ -60,14 +63,21 @@ def signature_of(
     idempotency_key: bytes = b"",
 ) -> bytes:
     lines = (method.encode(), target, ts, nonce, body_sha256, content_type, idempotency_key)
-    return digest(secret, b"\n".join(lines), "sha256").hex().encode()
+    return _signed(lines, HMAC(secret, SHA256()))
+
+
+def _signed(lines: tuple[bytes, ...], key: HMAC) -> bytes:
+    signing = key.copy()
+    signing.update(b"\n".join(lines))
+    return signing.finalize().hex().encode()
 
 
 class Signatures:
     def __init__(self, credentials: Credentials, box: SecretBox, nonces: Nonces) -> None:
         self._credentials = credentials
-        # an opened secret is kept: to open it takes longer than all else here
-        self._open = lru_cache(_OPENED_MOST)(box.open)
+        self._box = box
+        # a key that is ready to sign is kept: to open its secret takes longer than all else here
+        self._key = lru_cache(_READY_MOST)(self._open)
         self._nonces = nonces
         self._told: set[bytes] = set()
         self._of_nobody = box.seal(_NOBODY_ID, secrets.token_hex(32).encode())
@@ -85,26 +95,19 @@ class Signatures:
         key_id, ts, nonce, body_sha256, signature = form.groups() if form else _FORMLESS
         known = self._credentials.find("hmac", key_id)
         place = (_NOBODY_ID, self._of_nobody) if known is NOBODY else (key_id, known.proof)
-        secret = self._open(*place)
-        right = signature_of(
-            secret or _NOBODY_ID,
-            method,
-            target,
-            ts,
-            nonce,
-            body_sha256,
-            headers.get(b"content-type", b""),
-            headers.get(b"idempotency-key", b""),
-        )
-        is_it = compare_digest(right, signature)
-        if secret is None and key_id not in self._told:
+        key = self._key(*place)
+        content_type = headers.get(b"content-type", b"")
+        idempotency_key = headers.get(b"idempotency-key", b"")
+        lines = (method.encode(), target, ts, nonce, body_sha256, content_type, idempotency_key)
+        is_it = compare_digest(_signed(lines, key or _KEY_OF_NOBODY), signature)
+        if key is None and key_id not in self._told:
             self._told.add(key_id)
             log.error(
                 "credential %s was not sealed with this gateway's HEADRACE_CREDENTIALS_KEY: it "
                 "lets nobody in; add another one with this key",
                 key_id.decode(),
             )
-        if not is_it or secret is None:
+        if not is_it or key is None:
             return None
         if not known.holds(now_ms) or abs(now_ms - int(ts) * 1000) > SKEW_MAX_S * 1000:
             return None
@@ -113,5 +116,10 @@ class Signatures:
         signed = Signed(key_id.decode(), nonce.decode(), body_sha256.decode())
         return known.caller.who_signed(signed)
 
+    def _open(self, key_id: bytes, sealed: bytes) -> HMAC | None:
+        secret = self._box.open(key_id, sealed)
+        return None if secret is None else HMAC(secret, SHA256())
 
+
+_KEY_OF_NOBODY = HMAC(_NOBODY_ID, SHA256())
 _FORMLESS = (b"", b"0", b"", b"0" * 64, b"0" * 64)

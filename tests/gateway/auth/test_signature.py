@@ -3,6 +3,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import pytest
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from gateway.auth import signature
 from gateway.auth.caller import Caller
@@ -157,15 +158,15 @@ def test_what_has_not_the_form_is_refused(given: bytes) -> None:
 
 def test_the_same_is_done_for_whatever_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, int]] = []
-    box, real = SecretBox(b"\x07" * 32), signature.digest
+    box, real = SecretBox(b"\x07" * 32), signature._signed
 
     def opened(key_id: bytes, sealed: bytes) -> bytes | None:
         done.append(("open", len(sealed)))
         return SecretBox.open(box, key_id, sealed)
 
-    def signed(secret: bytes, lines: bytes, name: str) -> bytes:
-        done.append(("sign", len(secret) + len(lines)))
-        return real(secret, lines, name)
+    def signed(lines: tuple[bytes, ...], key: HMAC) -> bytes:
+        done.append(("sign", sum(map(len, lines))))
+        return real(lines, key)
 
     def compared(one: bytes, other: bytes) -> bool:
         done.append(("compare", len(one) + len(other)))
@@ -175,7 +176,7 @@ def test_the_same_is_done_for_whatever_is_wrong(monkeypatch: pytest.MonkeyPatch)
     known = signatures(KEY, box=box)
     request, unknown = Request(), make_signing_key(box)
     bad = request.given()[:-64] + b"0" * 64
-    monkeypatch.setattr(signature, "digest", signed)
+    monkeypatch.setattr(signature, "_signed", signed)
     monkeypatch.setattr(signature, "compare_digest", compared)
     for first in (True, False):  # an opened secret is kept, that of nobody, too
         for given in (request.given(unknown), bad):
