@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
 class Answer(NamedTuple):
     status: int
-    headers: list[tuple[bytes, bytes]]
+    lines: bytes  # its own headers, as they are written
     body: bytes
     ends_connection: bool = False
 
@@ -49,9 +49,9 @@ class Answer(NamedTuple):
 def refusal(problem: Problem, target: bytes) -> Answer:
     # percent-encoded as it was sent, so nothing in it can break a log line
     instance = target[:256].partition(b"?")[0].decode("ascii", errors="replace")
-    headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
-    headers.append((b"content-type", MEDIA_TYPE.encode()))
-    return Answer(problem.status, headers, problem.body(instance), problem.ends_connection)
+    headers = {**problem.headers, "content-type": MEDIA_TYPE}
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
+    return Answer(problem.status, lines, problem.body(instance), problem.ends_connection)
 
 
 class _Common(NamedTuple):
@@ -75,13 +75,14 @@ def written(
     if _common.headers is not headers or _common.number != len(headers):
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         _common = _Common(headers, len(headers), lines, (b"connection", b"close") in headers)
-    parts = [STATUS_LINE[answer.status], _common.lines]
-    for name, value in answer.headers:
-        parts += (name, b": ", value, b"\r\n")
-    is_last = answer.ends_connection or not keep_alive or _common.is_last
-    if is_last and not _common.is_last:
-        parts.append(b"connection: close\r\n")
-    parts.append(b"content-length: %d\r\n\r\n" % len(answer.body))
-    if method != "HEAD":
-        parts.append(answer.body)
-    return b"".join(parts), is_last
+    status, lines, body, ends_connection = answer
+    is_last = ends_connection or not keep_alive or _common.is_last
+    raw = b"%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
+        STATUS_LINE[status],
+        _common.lines,
+        lines,
+        b"connection: close\r\n" if is_last and not _common.is_last else b"",
+        len(body),
+        b"" if method == "HEAD" else body,
+    )
+    return raw, is_last

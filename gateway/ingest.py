@@ -161,7 +161,7 @@ class Ingest:
             self._counts.accepted(endpoint.name, outcome)
             reception.span.accepted()
             receipt = orjson.dumps({"id": event_id, **outcome.told(), "received_at": received_at})
-            tell(Answer(202, [_JSON, (b"location", b"/state/" + entity_id.encode())], receipt))
+            tell(Answer(202, b"%blocation: /state/%b\r\n" % (_JSON, entity_id.encode()), receipt))
 
         try:
             self._log.put(endpoint.topic, record, told)
@@ -207,7 +207,7 @@ class Ingest:
                 tell(problem)
                 return
             reception.span.accepted(len(items) - items.count(None))
-            tell(Answer(207, [_JSON], answer))
+            tell(Answer(207, _JSON, answer))
 
         try:
             put_all(self._log, [(endpoint.topic, record) for _, record in made], told)
@@ -239,5 +239,5 @@ def _refused(status: int, code: str, detail: str) -> Problem:
     return Problem(status, code, detail, outcome="definite")
 
 
-_JSON = (b"content-type", b"application/json")
+_JSON = b"content-type: application/json\r\n"
 _ALLOW = {"allow": "POST"}
