@@ -11,6 +11,8 @@ from random import Random
 # ids have to differ, not to be secret: seeded once, it takes a third of the time of asking the
 # system each time
 _random = Random()
+# the two bits of a UUID's variant, before two of a random digit's
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 os.register_at_fork(after_in_child=_random.seed)
 
 ENTITY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
@@ -43,9 +45,8 @@ def full_id_within(tenant: str, given: str) -> str:
 def fresh_event_id() -> str:
     """A UUIDv7: 48 bits of time, 74 random bits."""
     digits = f"{_random.getrandbits(74):019x}"
-    variant = "89ab"[int(digits[0], 16) & 3]
     begin = _begin(time.time_ns() // 1_000_000)
-    return f"{begin}-7{digits[1:4]}-{variant}{digits[4:7]}-{digits[7:]}"
+    return f"{begin}-7{digits[1:4]}-{_VARIANT[digits[0]]}{digits[4:7]}-{digits[7:]}"
 
 
 def derived_event_id(*parts: str) -> str:
@@ -54,7 +55,7 @@ def derived_event_id(*parts: str) -> str:
     joined = b"".join([len(raw).to_bytes(4) + raw for raw in map(str.encode, parts)])
     digits = sha256(joined).hexdigest()
     # by hand: the class of the standard library takes four times as long, at each POST
-    variant = "89ab"[int(digits[16], 16) & 3]
+    variant = _VARIANT[digits[16]]
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
 

@@ -21,7 +21,7 @@ def refuse_other_body(caller: Caller, body_sha256: str) -> None:
 def item_of(caller: Caller, item: Item, number: int = 0) -> Item:
     """A signed request that comes twice is one event, also without an Idempotency-Key."""
     if item.key is None and caller.signed is not None:
-        return item._replace(key=caller.signed.key(number))
+        return Item(item.entity_id, item.payload, caller.signed.key(number))
     return item
 
 
