@@ -94,6 +94,15 @@ class _Answers:
 
 
 class GatewayProtocol(HttpToolsProtocol):
+    # with uvicorn's own ones there would be more than Python keeps the places of: each would then
+    # be looked for
+    __slots__ = (
+        *("_answers", "_arrived_bytes", "_body_bytes", "_certified", "_chunks", "_connections"),
+        *("_ends_at_s", "_expects_continue", "_framing_bytes", "_heads_read", "_ingest"),
+        *("_known_heads", "_limits", "_read_at_s", "_receiving", "_refusal", "_since_s"),
+        *("_unanswered", "_unread_bytes", "_write_paused_at_s", "address"),
+    )
+
     def __init__(
         self,
         limits: Limits,
@@ -117,7 +126,6 @@ class GatewayProtocol(HttpToolsProtocol):
         self._since_s = self._read_at_s = time.monotonic()
         self._ends_at_s: float | None = None
         self._write_paused_at_s = 0.0
-        self._answers: _Answers
         self._unanswered = 0
         self._refusal: Problem | None = None
         self._expects_continue = False
@@ -185,9 +193,9 @@ class GatewayProtocol(HttpToolsProtocol):
         self._receiving = _BODY
         self._since_s = self._read_at_s
         self._expects_continue = False
-        self._begin(Post(cast(Ingest, self._ingest), request, self, True, False))
-        self.on_body(data[body_at:])
-        self.on_message_complete()
+        self.cycle = post = Post(cast(Ingest, self._ingest), request, self, True, False)  # type: ignore[assignment]
+        post.take_all(data[body_at:])
+        self._receiving = _NEXT
         return True
 
     def _learn(self, data: bytes) -> None:

@@ -30,6 +30,11 @@ class Connection(Protocol):
 
 
 class Post:
+    __slots__ = (
+        *("_connection", "_early", "_expects_continue", "_ingest", "_is_started", "_is_whole"),
+        *("_reception", "disconnected", "is_refused", "keep_alive", "request"),
+        *("response_complete", "response_started", "waiting_for_100_continue"),
+    )
     message_event = asyncio.Event()  # uvicorn sets it when a connection ends; nobody waits for it
 
     def __init__(
@@ -63,6 +68,16 @@ class Post:
                 self._reception.body.take(chunk)
             if self._is_whole:
                 self._ingest.accept(self._reception, self._tell)
+        except Exception as error:
+            self._fail(error)
+
+    def take_all(self, body: bytes) -> None:
+        """`start`, `take` and `end` at once, where the whole body came with the head."""
+        self._is_started = self._is_whole = True
+        try:
+            self._reception = reception = self._ingest.admit(self.request)
+            reception.body.take(body)
+            self._ingest.accept(reception, self._tell)
         except Exception as error:
             self._fail(error)
 

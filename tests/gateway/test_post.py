@@ -123,6 +123,22 @@ def test_what_comes_before_its_turn_waits_for_it(parts: Parts) -> None:
     assert parts.log.waiting[0][0].value == b"the body"
 
 
+def test_what_comes_at_once_is_taken_as_what_comes_in_parts(parts: Parts) -> None:
+    parts.post().take_all(b"the body")
+    assert (parts.admission.bytes, parts.admission.payloads) == (8, 1)
+    assert parts.log.waiting[0][0].value == b"the body"
+    parts.log.tell()
+    assert parts.connection.written.startswith(b"HTTP/1.1 202 ")
+    assert parts.is_idle()
+
+
+def test_a_body_at_once_has_the_declared_length_or_is_refused(parts: Parts) -> None:
+    parts.post().take_all(b"half")
+    assert parts.connection.written.startswith(b"HTTP/1.1 400 ")
+    assert parts.log.waiting == []
+    assert parts.is_idle()
+
+
 def test_a_client_that_waits_is_told_to_go_on_and_not_when_it_is_refused(parts: Parts) -> None:
     parts.post(waits=True).start()
     assert parts.connection.written == b"HTTP/1.1 100 Continue\r\n\r\n"
