@@ -33,13 +33,13 @@ class Counts:
         self._endpoints: dict[str, _Places] = {}
 
     def accepted(self, endpoint: str, outcome: Receipt | Spooled) -> None:
-        places = self._places(endpoint)
+        places = self._endpoints.get(endpoint) or self._places(endpoint)
         spooled = isinstance(outcome, Spooled)
         self.row.values[places.into_spool if spooled else places.into_kafka] += 1
 
     def produced(self, endpoint: str, took_s: float) -> None:
         """The outcome of a POST's payloads is known."""
-        places, values = self._places(endpoint), self.row.values
+        places, values = self._endpoints.get(endpoint) or self._places(endpoint), self.row.values
         values[places.produce_s] += took_s
         values[places.buckets[bisect_left(_BOUNDS_S, took_s)]] += 1
 
@@ -68,12 +68,11 @@ class Counts:
                 self.accepted(endpoint, outcome)
 
     def _places(self, endpoint: str) -> _Places:
-        places = self._endpoints.get(endpoint)
-        if places is None:
-            places = self._endpoints[endpoint] = _Places(
-                self.row.place((ACCEPTED, endpoint, "kafka")),
-                self.row.place((ACCEPTED, endpoint, "spool")),
-                self.row.place((PRODUCE_S, endpoint)),
-                tuple(self.row.place((PRODUCE_BUCKET, endpoint, le)) for le in BOUNDS),
-            )
+        """To be looked for once."""
+        places = self._endpoints[endpoint] = _Places(
+            self.row.place((ACCEPTED, endpoint, "kafka")),
+            self.row.place((ACCEPTED, endpoint, "spool")),
+            self.row.place((PRODUCE_S, endpoint)),
+            tuple(self.row.place((PRODUCE_BUCKET, endpoint, le)) for le in BOUNDS),
+        )
         return places

@@ -193,7 +193,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._receiving = _BODY
         self._since_s = self._read_at_s
         self._expects_continue = False
-        self.cycle = post = Post(cast(Ingest, self._ingest), request, self, True, False)  # type: ignore[assignment]
+        assert self._ingest is not None  # whose heads they are
+        self.cycle = post = Post(self._ingest, request, self, True, False)  # type: ignore[assignment]
         post.take_all(data[body_at:])
         self._receiving = _NEXT
         return True

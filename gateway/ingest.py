@@ -6,6 +6,7 @@ costs more than all that is done here.
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -143,7 +144,7 @@ class Ingest:
         writing.refuse_other_body(caller, payload_sha256)
         if not payload:
             raise _refused(400, "empty_body", "an empty body is no payload")
-        received_at = to_rfc3339(time.time_ns() // 1_000_000)
+        received_at = _received_at(time.time_ns() // 1_000_000)
         key = None if head.idempotency_key is None else (head.idempotency_key,)
         item = writing.item_of(caller, Item(entity_id, payload, key))
         event_id, record = record_of(
@@ -179,7 +180,7 @@ class Ingest:
         items = writing.items_of(caller, items)
         if reception.limit is not None:
             items = [_within(reception.limit, item) for item in items]
-        received_at = to_rfc3339(time.time_ns() // 1_000_000)
+        received_at = _received_at(time.time_ns() // 1_000_000)
         kept = batch.kept_headers(entity_id, head)
         made = [
             record_of(
@@ -229,6 +230,10 @@ class Ingest:
 
 def _within(limit: DeviceLimit, item: Item | Problem | None) -> Item | Problem | None:
     return (limit(item.entity_id) if isinstance(item, Item) else None) or item
+
+
+# many come in the same millisecond
+_received_at = lru_cache(4)(to_rfc3339)
 
 
 def _name(request: Request) -> str:

@@ -52,8 +52,11 @@ def fresh_event_id() -> str:
 def derived_event_id(*parts: str) -> str:
     """The same parts give the same id at whichever gateway or job: a UUIDv8 from a hash."""
     # each part goes in with its length, so that no two lists of parts run together
-    joined = b"".join([len(raw).to_bytes(4) + raw for raw in map(str.encode, parts)])
-    digits = sha256(joined).hexdigest()
+    framed: list[bytes] = []
+    for raw in map(str.encode, parts):
+        framed.append(len(raw).to_bytes(4))
+        framed.append(raw)
+    digits = sha256(b"".join(framed)).hexdigest()
     # by hand: the class of the standard library takes four times as long, at each POST
     variant = _VARIANT[digits[16]]
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"

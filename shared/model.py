@@ -3,6 +3,7 @@ entities add up to aggregates. A row of each kind stands in the flow (`shared/fl
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 Fields = dict[str, Any]
@@ -104,7 +105,7 @@ class Endpoint:
     example: Example | None = None
     topic_name: str | None = None
 
-    @property
+    @cached_property
     def topic(self) -> str:
         return self.topic_name or f"ingest.{self.name}.v1"
 
