@@ -10,6 +10,7 @@ import fcntl
 import os
 import struct
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _LOOK_EVERY_S = 0.002
@@ -40,7 +41,8 @@ class Turn:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        os.pwrite(self._file, _SECONDS.pack(time.monotonic()), 0)
+        with suppress(OSError):  # a full disk is not for this to tell
+            os.pwrite(self._file, _SECONDS.pack(time.monotonic()), 0)
         return True
 
     def _began_s(self) -> float:
