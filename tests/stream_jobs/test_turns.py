@@ -34,20 +34,23 @@ def test_a_job_waits_until_the_others_turn_ends(file: Path) -> None:
         again.result(20)
 
 
-def test_whoever_has_waited_is_before_whoever_had_the_last_turn(file: Path) -> None:
+def test_whoever_has_waited_is_before_whoever_had_the_last_turn(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_LOOK_EVERY_S", 0.1)  # a busy machine must not decide it
     one, other = Turn(file), Turn(file)
     had: list[str] = []
 
     def has_some(turn: Turn, name: str) -> None:
-        for _ in range(5):
+        for _ in range(3):
             turn.wait()
             had.append(name)
-            time.sleep(0.05)  # the other one waits by now
+            time.sleep(0.3)  # the other one waits by now
             turn.end()
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(has_some, (one, other), ("one", "other")))
-    assert had in (["one", "other"] * 5, ["other", "one"] * 5)
+    assert had in (["one", "other"] * 3, ["other", "one"] * 3)
 
 
 def test_a_turn_that_takes_too_long_is_waited_for_no_more(
