@@ -1,7 +1,7 @@
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,18 +18,21 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "made" / "turns"
 
 
+def _waits(pool: ThreadPoolExecutor, turn: Turn) -> "Future[None]":
+    waiting = pool.submit(turn.wait)
+    with pytest.raises(TimeoutError):
+        waiting.result(0.1)
+    return waiting
+
+
 def test_a_job_waits_until_the_others_turn_ends(file: Path) -> None:
     one, other = Turn(file), Turn(file)
     one.wait()
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(other.wait)
-        with pytest.raises(TimeoutError):
-            waiting.result(0.1)
+        waiting = _waits(pool, other)
         one.end()
         waiting.result(20)
-        again = pool.submit(one.wait)
-        with pytest.raises(TimeoutError):
-            again.result(0.1)
+        again = _waits(pool, one)
         other.end()
         again.result(20)
 
@@ -64,9 +67,7 @@ def test_a_turn_that_takes_too_long_is_waited_for_no_more(
     other.end()  # what it has not got
     monkeypatch.setattr(turns, "_TURN_S_MAX", _ENDLESS_S)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(other.wait)
-        with pytest.raises(TimeoutError):
-            waiting.result(0.1)
+        waiting = _waits(pool, other)
         one.end()
         waiting.result(20)
 
@@ -80,8 +81,6 @@ def test_a_process_that_ends_has_no_turn_any_more(file: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"has it\n"
         with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(Turn(file).wait)
-            with pytest.raises(TimeoutError):
-                waiting.result(0.1)
+            waiting = _waits(pool, Turn(file))
             process.kill()
             waiting.result(20)
