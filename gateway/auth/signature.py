@@ -62,13 +62,13 @@ def signature_of(
     content_type: bytes = b"",
     idempotency_key: bytes = b"",
 ) -> bytes:
-    lines = (method.encode(), target, ts, nonce, body_sha256, content_type, idempotency_key)
-    return _signed(lines, HMAC(secret, SHA256()))
+    key = HMAC(secret, SHA256())
+    return _signed(key, method, target, ts, nonce, body_sha256, content_type, idempotency_key)
 
 
-def _signed(lines: tuple[bytes, ...], key: HMAC) -> bytes:
+def _signed(key: HMAC, method: str, *lines: bytes) -> bytes:
     signing = key.copy()
-    signing.update(b"\n".join(lines))
+    signing.update(b"\n".join((method.encode(), *lines)))
     return signing.finalize().hex().encode()
 
 
@@ -96,10 +96,17 @@ class Signatures:
         known = self._credentials.find("hmac", key_id)
         place = (_NOBODY_ID, self._of_nobody) if known is NOBODY else (key_id, known.proof)
         key = self._key(*place)
-        content_type = headers.get(b"content-type", b"")
-        idempotency_key = headers.get(b"idempotency-key", b"")
-        lines = (method.encode(), target, ts, nonce, body_sha256, content_type, idempotency_key)
-        is_it = compare_digest(_signed(lines, key or _KEY_OF_NOBODY), signature)
+        right = _signed(
+            key or _KEY_OF_NOBODY,
+            method,
+            target,
+            ts,
+            nonce,
+            body_sha256,
+            headers.get(b"content-type", b""),
+            headers.get(b"idempotency-key", b""),
+        )
+        is_it = compare_digest(right, signature)
         if key is None and key_id not in self._told:
             self._told.add(key_id)
             log.error(

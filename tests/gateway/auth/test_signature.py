@@ -164,9 +164,9 @@ def test_the_same_is_done_for_whatever_is_wrong(monkeypatch: pytest.MonkeyPatch)
         done.append(("open", len(sealed)))
         return SecretBox.open(box, key_id, sealed)
 
-    def signed(lines: tuple[bytes, ...], key: HMAC) -> bytes:
-        done.append(("sign", sum(map(len, lines))))
-        return real(lines, key)
+    def signed(key: HMAC, *parts: Any) -> bytes:
+        done.append(("sign", sum(map(len, parts))))
+        return real(key, *parts)
 
     def compared(one: bytes, other: bytes) -> bool:
         done.append(("compare", len(one) + len(other)))
