@@ -1,4 +1,4 @@
-"""Jobs that share few cores take turns at planning and doing their little batches.
+"""Jobs that share few cores take turns at planning and doing their batches.
 
 What is in a batch is settled when it is planned. One that is planned while another job's batch has
 the cores waits for those, and what comes meanwhile waits for the batch after it. So a job waits

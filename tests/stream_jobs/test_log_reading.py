@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from local_stack.stack import Stack
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
-from stream_jobs import range_reader
+from stream_jobs import range_reader, turns
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import Lease, LeaseEndedError
 from stream_jobs.log_ends import LogEnds
@@ -225,8 +225,9 @@ def test_batches_are_planned_up_to_the_end_and_no_broker_means_no_more(
 
 
 def test_a_batch_has_what_came_while_its_job_waited_for_its_turn(
-    parts: Stack, tmp_path: Path
+    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(turns, "_TURN_S_MAX", 3600.0)
     topic = _topic(parts, "test.turns.v1", 1)
     _write(parts, topic, 10)
     source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
