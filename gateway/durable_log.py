@@ -7,6 +7,7 @@ payload of its entity.
 import asyncio
 import logging
 import time
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gateway.outcomes import (
@@ -32,9 +33,14 @@ _GATE_LOOK_S = 0.005
 
 class _Waiting(NamedTuple):
     topic: str
-    record: Record
+    records: Sequence[Record]
     tell: Tell
-    kafka: Outcome | None  # what it has said, where it was asked
+    kafka: list[Outcome] | None  # what it has said, where it was asked
+
+    def unwritten(self) -> Iterator[Record]:
+        for number, record in enumerate(self.records):
+            if self.kafka is None or not _is_the_last_word(self.kafka[number]):
+                yield record
 
 
 class DurableLog:
@@ -47,23 +53,21 @@ class DurableLog:
     def is_healthy(self) -> bool:
         return self._kafka.is_healthy() or self._spool.has_room()
 
-    def put(self, topic: str, record: Record, tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
         if self._spool.is_empty():
-            self._put_into_kafka(topic, record, tell)
+            self._put_into_kafka(topic, records, tell)
         else:
-            self._put_into_spool(_Waiting(topic, record, tell, None))
+            self._put_into_spool(_Waiting(topic, records, tell, None))
 
-    def _put_into_kafka(self, topic: str, record: Record, tell: Tell) -> None:
-        def judge(outcome: Outcome) -> None:
-            if isinstance(outcome, Receipt) or (
-                isinstance(outcome, NotWritten) and outcome.code in WRONG
-            ):
-                tell(outcome)
+    def _put_into_kafka(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        def judge(outcomes: list[Outcome]) -> None:
+            if all(map(_is_the_last_word, outcomes)):
+                tell(outcomes)
             else:
                 # it may land twice, under the same event id: that has one effect
-                self._put_into_spool(_Waiting(topic, record, tell, outcome))
+                self._put_into_spool(_Waiting(topic, records, tell, outcomes))
 
-        self._kafka.put(topic, record, judge)
+        self._kafka.put(topic, records, judge)
 
     def _put_into_spool(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
@@ -79,9 +83,9 @@ class DurableLog:
                     continue
                 group, self._waiting = self._waiting, []
                 if self._spool.is_empty() and self._kafka.is_healthy():
-                    for topic, record, tell, kafka in group:
+                    for topic, records, tell, kafka in group:
                         if kafka is None:
-                            self._put_into_kafka(topic, record, tell)
+                            self._put_into_kafka(topic, records, tell)
                     group = [waiting for waiting in group if waiting.kafka is not None]
                 if group:
                     await self._write_into_spool(group)
@@ -90,16 +94,35 @@ class DurableLog:
 
     async def _write_into_spool(self, group: list[_Waiting]) -> None:
         now_ms = time.time_ns() // 1_000_000
-        frames = [Frame(waiting.topic, waiting.record, now_ms) for waiting in group]
+        frames = [
+            Frame(waiting.topic, record, now_ms)
+            for waiting in group
+            for record in waiting.unwritten()
+        ]
         rest: Outcome = FULL
         try:
             written = await asyncio.to_thread(self._spool.append, frames)
         except OSError as error:
             log.error("the spool's disk has failed: %s", error)
             written, rest = 0, OutcomeUnknown()
-        for number, waiting in enumerate(group):
-            if number < written:
-                waiting.tell(Spooled(waiting.topic))
-            else:
-                # nothing on the disk says nothing of what Kafka may still do
-                waiting.tell(waiting.kafka if isinstance(waiting.kafka, OutcomeUnknown) else rest)
+        left = iter(range(written))
+        for waiting in group:
+            said = waiting.kafka or [rest] * len(waiting.records)
+            waiting.tell([_outcome(one, waiting.topic, left, rest) for one in said])
+
+
+def _outcome(said: Outcome, topic: str, left: Iterator[int], rest: Outcome) -> Outcome:
+    """Of a record, after the spool has taken the first ones of those that are not written."""
+    if _is_the_last_word(said):
+        return said
+    if next(left, None) is not None:
+        return Spooled(topic)
+    # nothing on the disk says nothing of what Kafka may still do
+    return said if isinstance(said, OutcomeUnknown) else rest
+
+
+def _is_the_last_word(outcome: Outcome) -> bool:
+    """What the spool would not change."""
+    return isinstance(outcome, Receipt) or (
+        isinstance(outcome, NotWritten) and outcome.code in WRONG
+    )

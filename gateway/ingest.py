@@ -153,7 +153,8 @@ class Ingest:
         self._enter(1)
         begun_s = time.perf_counter()
 
-        def told(outcome: Outcome) -> None:
+        def told(outcomes: list[Outcome]) -> None:
+            (outcome,) = outcomes
             self._admission.leave()
             self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
             if isinstance(outcome, Exception):
@@ -165,7 +166,7 @@ class Ingest:
             tell(Answer(202, b"%blocation: /state/%b\r\n" % (_JSON, entity_id.encode()), receipt))
 
         try:
-            self._log.put(endpoint.topic, record, told)
+            self._log.put(endpoint.topic, [record], told)
         except BaseException:
             self._admission.leave()
             raise

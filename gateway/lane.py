@@ -8,7 +8,8 @@ because of what was never handed over one can say for certain that it was not wr
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
@@ -25,10 +26,35 @@ _FORMLESS = NotWritten("record_formless", "the gateway cannot write it down: a f
 _TOO_LARGE = NotWritten("record_too_large", "Kafka's max.message.bytes is below this body's size")
 
 
-class Waiting(NamedTuple):
-    record: Record
-    tell: Tell
-    until_s: float  # by the loop's clock
+class Parcel:
+    """Records of one entity that came together: all on one lane, though maybe not in one batch."""
+
+    __slots__ = ("_left", "_outcomes", "_tell", "at", "records", "until_s")
+
+    def __init__(self, records: Sequence[Record], tell: Tell, until_s: float) -> None:
+        self.records = records
+        self.until_s = until_s  # by the loop's clock
+        self.at = 0  # the first that is in no batch yet
+        self._tell = tell
+        self._outcomes: list[Any] = [None] * len(records)
+        self._left = len(records)
+
+    def tell(self, begin: int, outcomes: list[Outcome]) -> None:
+        self._outcomes[begin : begin + len(outcomes)] = outcomes
+        self._left -= len(outcomes)
+        if self._left == 0 and outcomes:
+            try:
+                self._tell(self._outcomes)
+            except Exception:  # whoever cannot hear it must not keep the others from it
+                log.exception("an outcome could not be told")
+
+
+class Part(NamedTuple):
+    """What one batch has of a parcel."""
+
+    parcel: Parcel
+    begin: int
+    records: int
 
 
 class Lane:
@@ -37,55 +63,76 @@ class Lane:
     def __init__(self, topic: str, partition: int, writer: "Writer") -> None:
         self.place = TopicPartition(topic, partition)
         self.writer = writer
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[Parcel] = deque()
 
-    def put(self, waiting: Waiting) -> None:
-        self.waiting.append(waiting)
+    def put(self, parcel: Parcel) -> None:
+        self.waiting.append(parcel)
         self.writer.wake(self)
 
-    def next_batch(self, producer: Any) -> tuple[Any, list[Waiting]]:
+    def next_batch(self, producer: Any) -> tuple[Any, list[Part]]:
         """A batch takes its first record whatever its size."""
         batch = producer.create_batch()
-        taken: list[Waiting] = []
-        while self.waiting:
-            record = self.waiting[0].record
-            try:
-                fits = batch.append(
-                    timestamp=None, key=record.key, value=record.value, headers=record.headers
-                )
-            except Exception:  # first in its lane, it would stop all that comes behind it
-                log.exception("a record has no form in Kafka")
-                _tell(self.waiting.popleft(), _FORMLESS)
-                continue
-            if fits is None:
-                break
-            taken.append(self.waiting.popleft())
+        taken: list[Part] = []
+        is_full = False
+        while self.waiting and not is_full:
+            parcel = self.waiting[0]
+            begin = parcel.at
+            is_full = _fill(batch, parcel)
+            if parcel.at > begin:
+                taken.append(Part(parcel, begin, parcel.at - begin))
+            if not is_full:
+                self._step_over_formless(parcel)
         batch.close()
         return batch, taken
 
-    def tell(self, taken: list[Waiting], outcome: int | Outcome) -> None:
+    def _step_over_formless(self, parcel: Parcel) -> None:
+        """First in its lane, it would stop all that comes behind it."""
+        if parcel.at < len(parcel.records):
+            parcel.at += 1
+            parcel.tell(parcel.at - 1, [_FORMLESS])
+        if parcel.at == len(parcel.records):
+            self.waiting.popleft()
+
+    def tell(self, taken: list[Part], outcome: int | Outcome) -> None:
         """`outcome`: the offset of the first one, or what became of all."""
         if isinstance(outcome, int):
             topic, partition = self.place
-            for number, waiting in enumerate(taken):
-                _tell(waiting, Receipt(topic, partition, outcome + number))
+            first = outcome
+            for parcel, begin, count in taken:
+                offsets = range(first, first + count)
+                parcel.tell(begin, [Receipt(topic, partition, offset) for offset in offsets])
+                first += count
             return
-        for waiting in taken:
-            _tell(waiting, outcome)
+        for parcel, begin, count in taken:
+            parcel.tell(begin, [outcome] * count)
         # what came later goes with a new producer or none: it must not overtake what failed
         self.refuse(_BUSY)
 
     def refuse(self, why: NotWritten) -> None:
         refused, self.waiting = self.waiting, deque()
-        for waiting in refused:
-            _tell(waiting, why)
+        for parcel in refused:
+            parcel.tell(parcel.at, [why] * (len(parcel.records) - parcel.at))
 
 
-def _tell(waiting: Waiting, outcome: Outcome) -> None:
-    try:
-        waiting.tell(outcome)
-    except Exception:  # whoever cannot hear it must not keep the others from it
-        log.exception("an outcome could not be told")
+def _until_s(taken: list[Part]) -> float:
+    """The oldest waits first, so its deadline is the nearest."""
+    return taken[0].parcel.until_s
+
+
+def _fill(batch: Any, parcel: Parcel) -> bool:
+    """Whether the batch is full; it stops before a record that has no form in Kafka, too."""
+    for record in islice(parcel.records, parcel.at, None):
+        try:
+            fits = batch.append(
+                timestamp=None, key=record.key, value=record.value, headers=record.headers
+            )
+        except Exception:
+            log.exception("a record has no form in Kafka")
+            return False
+        if fits is None:
+            return True
+        parcel.at += 1
+    return False
 
 
 class Writer:
@@ -129,21 +176,20 @@ class Writer:
 
     async def _write_together(self, producer: Any, lanes: list[Lane]) -> None:
         self._keeper.in_flight += 1
-        under_way: dict[asyncio.Future[Any], tuple[Lane, list[Waiting]]] = {}
+        under_way: dict[asyncio.Future[Any], tuple[Lane, list[Part]]] = {}
         try:
             for lane in lanes:
                 batch, taken = lane.next_batch(producer)
                 if not taken:
                     continue
-                # the oldest waits first, so its deadline is the nearest
-                written = await self._hand_over(producer, lane, batch, taken[0].until_s)
+                written = await self._hand_over(producer, lane, batch, _until_s(taken))
                 if written is None:
                     lane.tell(taken, AWAY)
                 else:
                     under_way[written] = lane, taken
                 if lane.waiting:
                     self._ready[lane] = None
-            self._payloads = sum(len(taken) for _, taken in under_way.values())
+            self._payloads = sum(part.records for _, taken in under_way.values() for part in taken)
             await self._await_all(producer, under_way)
         except Exception as error:  # a fault here must leave nobody waiting for ever
             log.exception("a fault in writing to Kafka")
@@ -170,16 +216,16 @@ class Writer:
             return None
 
     async def _await_all(
-        self, producer: Any, under_way: "dict[asyncio.Future[Any], tuple[Lane, list[Waiting]]]"
+        self, producer: Any, under_way: "dict[asyncio.Future[Any], tuple[Lane, list[Part]]]"
     ) -> None:
         now_s = asyncio.get_running_loop().time
         while under_way:
-            until_s = min(taken[0].until_s for _, taken in under_way.values())
+            until_s = min(_until_s(taken) for _, taken in under_way.values())
             # unlike wait_for, `wait` leaves the futures alone: giving up does not undo the write
             done, _ = await asyncio.wait(
                 under_way, timeout=until_s - now_s(), return_when=asyncio.FIRST_COMPLETED
             )
-            late = [one for one, (_, taken) in under_way.items() if taken[0].until_s <= now_s()]
+            late = [one for one, (_, taken) in under_way.items() if _until_s(taken) <= now_s()]
             for one in done or late:
                 lane, taken = under_way.pop(one)
                 lane.tell(taken, self._outcome(producer, lane.place.topic, one))

@@ -42,7 +42,7 @@ class OutcomeUnknown(Exception):  # noqa: N818 - an outcome
 
 
 Outcome = Receipt | Spooled | NotWritten | OutcomeUnknown
-Tell = Callable[[Outcome], None]
+Tell = Callable[[list[Outcome]], None]
 
 
 class Record(NamedTuple):
@@ -52,27 +52,29 @@ class Record(NamedTuple):
 
 
 class Log(Protocol):
-    def put(self, topic: str, record: Record, tell: Tell) -> None:
-        """`tell` is called once, at the deadline at the latest. Records of one entity stay in the
-        order in which they were put."""
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        """Records of one entity, that come together. `tell` is called once, with what became of
+        each, at the deadline at the latest. An entity's records stay in the order in which they
+        were put."""
 
     def is_healthy(self) -> bool:
         """Whether a record that is put now has a chance."""
 
 
-def put_all(
-    log: Log, records: Sequence[tuple[str, Record]], tell: Callable[[list[Outcome]], None]
-) -> None:
+def put_all(log: Log, records: Sequence[tuple[str, Record]], tell: Tell) -> None:
     """Tells the outcome of each, when the last one is known."""
+    numbers_of: dict[tuple[str, bytes], list[int]] = {}
+    for number, (topic, record) in enumerate(records):
+        numbers_of.setdefault((topic, record.key), []).append(number)
     told: dict[int, Outcome] = {}
 
-    def keep(number: int, outcome: Outcome) -> None:
-        told[number] = outcome
+    def keep(numbers: list[int], outcomes: list[Outcome]) -> None:
+        told.update(zip(numbers, outcomes, strict=True))
         if len(told) == len(records):
             tell([told[number] for number in range(len(records))])
 
-    for number, (topic, record) in enumerate(records):
-        log.put(topic, record, partial(keep, number))
+    for (topic, _), numbers in numbers_of.items():
+        log.put(topic, [records[number][1] for number in numbers], partial(keep, numbers))
     if not records:
         tell([])
 

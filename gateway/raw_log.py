@@ -7,14 +7,14 @@ into it is trusted to return, and after any outcome that is not clear it is repl
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.partitioner import murmur2
 
-from gateway.lane import AWAY, Lane, Waiting, Writer
+from gateway.lane import AWAY, Lane, Parcel, Writer
 from gateway.outcomes import NotWritten, Record, Tell
 from gateway.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 from shared.settings import GatewaySettings
@@ -57,32 +57,33 @@ class RawLog:
     def replacements(self) -> int:
         return self._keeper.replacements
 
-    def put(self, topic: str, record: Record, tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
         """Receipt only when all in-sync replicas have the record; else NotWritten or
         OutcomeUnknown, at the deadline at the latest."""
         if self._keeper.producer() is None:
-            tell(self._why_none())
+            tell([self._why_none()] * len(records))
             return
-        waiting = Waiting(record, tell, self._now_s() + self._deadline_s)
+        parcel = Parcel(records, tell, self._now_s() + self._deadline_s)
         lanes = self._lanes.get(topic)
         if lanes is None:
-            look = asyncio.create_task(self._put_on_new_lanes(topic, waiting))
+            look = asyncio.create_task(self._put_on_new_lanes(topic, parcel))
             self._looks.add(look)
             look.add_done_callback(self._looks.discard)
         else:
-            lanes[self._hash(record.key) % len(lanes)].put(waiting)
+            lanes[self._hash(records[0].key) % len(lanes)].put(parcel)
 
-    async def _put_on_new_lanes(self, topic: str, waiting: Waiting) -> None:
+    async def _put_on_new_lanes(self, topic: str, parcel: Parcel) -> None:
         producer = self._keeper.producer()
         count = await _partitions(producer, topic) if producer else 0
         if not count:
-            waiting.tell(self._why_unknown(producer, topic) if producer else self._why_none())
+            why = self._why_unknown(producer, topic) if producer else self._why_none()
+            parcel.tell(0, [why] * len(parcel.records))
             return
         # they stay as they are: more partitions would move keys, and break their order
         if topic not in self._lanes:
             self._lanes[topic] = [Lane(topic, p, self._writer(None)) for p in range(count)]
         lanes = self._lanes[topic]
-        lanes[self._hash(waiting.record.key) % len(lanes)].put(waiting)
+        lanes[self._hash(parcel.records[0].key) % len(lanes)].put(parcel)
 
     def refusal(self) -> str:
         """What Kafka does not let the gateway do; of a topic only while somebody goes on trying."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
@@ -46,18 +46,19 @@ class FakeLog:
         self.pause_s = 0.0
         self.asked = 0
 
-    def put(self, topic: str, record: outcomes.Record, tell: Tell) -> None:
-        self.asked += 1
+    def put(self, topic: str, records: Sequence[outcomes.Record], tell: Tell) -> None:
+        self.asked += len(records)
         if isinstance(self.failure, Exception) and not isinstance(self.failure, Outcome):
             raise self.failure
-        asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, record, tell)
+        asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, records, tell)
 
-    def _put(self, topic: str, record: outcomes.Record, tell: Tell) -> None:
+    def _put(self, topic: str, records: Sequence[outcomes.Record], tell: Tell) -> None:
         if self.failure is not None:
-            tell(self.failure)  # type: ignore[arg-type]
+            tell([self.failure] * len(records))  # type: ignore[list-item]
             return
-        self.records.append(Record(topic, record.key, record.value, dict(record.headers)))
-        tell(Receipt(topic, 0, len(self.records) - 1))
+        begin = len(self.records)
+        self.records += [Record(topic, r.key, r.value, dict(r.headers)) for r in records]
+        tell([Receipt(topic, 0, offset) for offset in range(begin, len(self.records))])
 
     def is_healthy(self) -> bool:
         return self.healthy

@@ -1,7 +1,7 @@
 """Kafka or the spool, and back, without one payload overtaking another of its entity."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,20 @@ class FakeKafka:
     def is_healthy(self) -> bool:
         return not self.away
 
-    def put(self, topic: str, record: Record, tell: Tell) -> None:
-        if self.away:
-            tell(NotWritten("kafka_unreachable", "Kafka is away"))
-        elif self.outcomes:
-            tell(self.outcomes.pop(0))
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        told = [self._outcome(topic, record) for record in records]
+        if all(isinstance(outcome, Receipt) for outcome in told):
+            asyncio.get_running_loop().call_later(self.pause_s, tell, told)
         else:
-            self.values.append(record.value)
-            place = Receipt(topic, 0, len(self.values) - 1)
-            asyncio.get_running_loop().call_later(self.pause_s, tell, place)
+            tell(told)
+
+    def _outcome(self, topic: str, record: Record) -> Outcome:
+        if self.away:
+            return NotWritten("kafka_unreachable", "Kafka is away")
+        if self.outcomes:
+            return self.outcomes.pop(0)
+        self.values.append(record.value)
+        return Receipt(topic, 0, len(self.values) - 1)
 
 
 class Parts:

@@ -1,5 +1,7 @@
 """A POST on a connection that ends, or is told something else, in the middle."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from gateway.admission import Admission
@@ -44,15 +46,15 @@ class SlowLog:
     def __init__(self) -> None:
         self.waiting: list[tuple[Record, Tell]] = []
 
-    def put(self, topic: str, record: Record, tell: Tell) -> None:  # noqa: ARG002
-        self.waiting.append((record, tell))
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:  # noqa: ARG002
+        self.waiting.append((records[0], tell))
 
     def is_healthy(self) -> bool:
         return True
 
     def tell(self) -> None:
         _, tell = self.waiting.pop(0)
-        tell(Receipt("t", 0, 1))
+        tell([Receipt("t", 0, 1)])
 
 
 class Parts:

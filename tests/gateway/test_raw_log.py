@@ -198,8 +198,8 @@ def test_where_several_come_the_next_turn_of_the_loop_brings_some_that_travel_to
         await append_all(log, [(TOPIC, RECORD)] * 2)
         told: list[Outcome] = []
         loop = asyncio.get_running_loop()
-        log.put(TOPIC, RECORD._replace(value=b"0"), told.append)
-        loop.call_soon(log.put, TOPIC, RECORD._replace(value=b"1"), told.append)
+        log.put(TOPIC, [RECORD._replace(value=b"0")], told.extend)
+        loop.call_soon(log.put, TOPIC, [RECORD._replace(value=b"1")], told.extend)
         await _until(lambda: len(told) == 2)
         assert _last().batches[1:] == [[b"0", b"1"]]
 
@@ -355,11 +355,11 @@ def test_whoever_cannot_hear_an_outcome_keeps_it_from_nobody_else() -> None:
     async def body(log: RawLog) -> None:
         heard: list[Outcome] = []
 
-        def deaf(_: Outcome) -> None:
+        def deaf(_: list[Outcome]) -> None:
             raise RuntimeError
 
-        for tell in (deaf, heard.append):
-            log.put(TOPIC, RECORD, tell)
+        for tell in (deaf, heard.extend):
+            log.put(TOPIC, [RECORD], tell)
         await append_all(log, [(TOPIC, RECORD)])
         assert [type(outcome) for outcome in heard] == [Receipt]
 
