@@ -80,18 +80,14 @@ class Lane:
             is_full = _fill(batch, parcel)
             if parcel.at > begin:
                 taken.append(Part(parcel, begin, parcel.at - begin))
-            if not is_full:
-                self._step_over_formless(parcel)
+            if not is_full and parcel.at < len(parcel.records):
+                # first in its lane, it would stop all that comes behind it
+                parcel.at += 1
+                parcel.tell(parcel.at - 1, [_FORMLESS])
+            if parcel.at == len(parcel.records):
+                self.waiting.popleft()
         batch.close()
         return batch, taken
-
-    def _step_over_formless(self, parcel: Parcel) -> None:
-        """First in its lane, it would stop all that comes behind it."""
-        if parcel.at < len(parcel.records):
-            parcel.at += 1
-            parcel.tell(parcel.at - 1, [_FORMLESS])
-        if parcel.at == len(parcel.records):
-            self.waiting.popleft()
 
     def tell(self, taken: list[Part], outcome: int | Outcome) -> None:
         """`outcome`: the offset of the first one, or what became of all."""

@@ -9,7 +9,8 @@ import pytest
 
 from gateway import spool as spool_module
 from gateway import spool_drain
-from gateway.durable_log import DurableLog
+from gateway.durable_log import FULL, DurableLog
+from gateway.lane import AWAY
 from gateway.outcomes import (
     NotWritten,
     Outcome,
@@ -252,5 +253,35 @@ def test_a_batch_of_one_entity_keeps_its_order_through_the_spool(tmp_path: Path)
         assert await append_all(parts.log, records) == [Spooled(TOPIC)] * 3
         await parts.drained()
         assert parts.kafka.values == [b"0", b"1", b"2"]
+
+    _run(parts, body)
+
+
+def test_of_a_batch_only_what_kafka_has_not_taken_is_spooled(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    too_large = NotWritten("record_too_large", "")
+
+    async def body() -> None:
+        taken = Receipt(TOPIC, 0, 5)
+        parts.kafka.outcomes = [taken, too_large, OutcomeUnknown(), AWAY]
+        records = [(TOPIC, _record(b"%d" % number)) for number in range(4)]
+        outcomes = await append_all(parts.log, records)
+        assert outcomes == [taken, too_large, Spooled(TOPIC), Spooled(TOPIC)]
+        await parts.drained()
+        assert parts.kafka.values == [b"2", b"3"]
+
+    _run(parts, body)
+
+
+def test_of_a_batch_the_spool_takes_the_first_for_which_it_has_room(tmp_path: Path) -> None:
+    parts = Parts(tmp_path, bytes_max=4096)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        records = [(TOPIC, _record(b"%d" % n * 1000)) for n in range(8)]
+        outcomes = await append_all(parts.log, records)
+        spooled = outcomes.count(Spooled(TOPIC))
+        assert 0 < spooled < 8
+        assert outcomes == [Spooled(TOPIC)] * spooled + [FULL] * (8 - spooled)
 
     _run(parts, body)
