@@ -9,8 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedError
@@ -29,32 +28,31 @@ _TOO_LARGE = NotWritten("record_too_large", "Kafka's max.message.bytes is below 
 class Parcel:
     """Records of one entity that came together: all on one lane, though maybe not in one batch."""
 
-    __slots__ = ("_left", "_outcomes", "_tell", "at", "records", "until_s")
+    __slots__ = ("_tell", "_told", "at", "records", "until_s")
 
     def __init__(self, records: Sequence[Record], tell: Tell, until_s: float) -> None:
         self.records = records
         self.until_s = until_s  # by the loop's clock
         self.at = 0  # the first that is in no batch yet
         self._tell = tell
-        self._outcomes: list[Any] = [None] * len(records)
-        self._left = len(records)
+        self._told: dict[int, Outcome] | None = None  # where not all is told at once
 
     def tell(self, begin: int, outcomes: list[Outcome]) -> None:
-        self._outcomes[begin : begin + len(outcomes)] = outcomes
-        self._left -= len(outcomes)
-        if self._left == 0 and outcomes:
-            try:
-                self._tell(self._outcomes)
-            except Exception:  # whoever cannot hear it must not keep the others from it
-                log.exception("an outcome could not be told")
+        if len(outcomes) < len(self.records):
+            self._told = self._told or {}
+            self._told.update(enumerate(outcomes, begin))
+            if len(self._told) < len(self.records):
+                return
+            outcomes = [self._told[number] for number in range(len(self.records))]
+        try:
+            self._tell(outcomes)
+        except Exception:  # whoever cannot hear it must not keep the others from it
+            log.exception("an outcome could not be told")
 
 
-class Part(NamedTuple):
-    """What one batch has of a parcel."""
-
-    parcel: Parcel
-    begin: int
-    records: int
+# what one batch has of a parcel: where that begins, and how many records; a plain tuple, because a
+# named one takes ten times as long to make
+Part = tuple[Parcel, int, int]
 
 
 class Lane:
@@ -79,7 +77,7 @@ class Lane:
             begin = parcel.at
             is_full = _fill(batch, parcel)
             if parcel.at > begin:
-                taken.append(Part(parcel, begin, parcel.at - begin))
+                taken.append((parcel, begin, parcel.at - begin))
             if not is_full and parcel.at < len(parcel.records):
                 # first in its lane, it would stop all that comes behind it
                 parcel.at += 1
@@ -95,9 +93,9 @@ class Lane:
             topic, partition = self.place
             first = outcome
             for parcel, begin, count in taken:
-                offsets = range(first, first + count)
-                parcel.tell(begin, [Receipt(topic, partition, offset) for offset in offsets])
-                first += count
+                after = first + count
+                parcel.tell(begin, [Receipt(topic, partition, at) for at in range(first, after)])
+                first = after
             return
         for parcel, begin, count in taken:
             parcel.tell(begin, [outcome] * count)
@@ -112,14 +110,15 @@ class Lane:
 
 def _until_s(taken: list[Part]) -> float:
     """The oldest waits first, so its deadline is the nearest."""
-    return taken[0].parcel.until_s
+    return taken[0][0].until_s
 
 
 def _fill(batch: Any, parcel: Parcel) -> bool:
     """Whether the batch is full; it stops before a record that has no form in Kafka, too."""
-    for record in islice(parcel.records, parcel.at, None):
+    append = batch.append
+    for record in parcel.records[parcel.at :] if parcel.at else parcel.records:
         try:
-            fits = batch.append(
+            fits = append(
                 timestamp=None, key=record.key, value=record.value, headers=record.headers
             )
         except Exception:
@@ -185,7 +184,7 @@ class Writer:
                     under_way[written] = lane, taken
                 if lane.waiting:
                     self._ready[lane] = None
-            self._payloads = sum(part.records for _, taken in under_way.values() for part in taken)
+            self._payloads = sum(count for _, taken in under_way.values() for _, _, count in taken)
             await self._await_all(producer, under_way)
         except Exception as error:  # a fault here must leave nobody waiting for ever
             log.exception("a fault in writing to Kafka")
