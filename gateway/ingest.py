@@ -21,12 +21,19 @@ from gateway.batch_answer import batch_answer
 from gateway.body import Body, Limit
 from gateway.counts import Counts
 from gateway.exchange import Answer, Request
-from gateway.ingest_record import Item, RequestHead, read_head, record_of
-from gateway.outcomes import Log, Outcome, put_all
+from gateway.ingest_record import (
+    Item,
+    RequestHead,
+    common_headers,
+    event_id_of,
+    read_head,
+    record_of,
+)
+from gateway.outcomes import Log, Outcome, Record, put_all
 from gateway.problems import Problem, problem_of, retry_after
 from gateway.rate_limits import DeviceLimit, RateLimits
 from gateway.tracing import PostSpan, Tracing
-from shared.ids import ENTITY_ID, ENTITY_ID_RULE
+from shared.ids import ENTITY_ID, ENTITY_ID_RULE, fresh_event_ids
 from shared.model import Endpoint
 from shared.settings import GatewaySettings
 from shared.timestamps import to_rfc3339
@@ -147,9 +154,9 @@ class Ingest:
         received_at = _received_at(time.time_ns() // 1_000_000)
         key = None if head.idempotency_key is None else (head.idempotency_key,)
         item = writing.item_of(caller, Item(entity_id, payload, key))
-        event_id, record = record_of(
-            item, endpoint.name, received_at, head.kept, caller.tenant, payload_sha256
-        )
+        event_id = event_id_of(item, endpoint.name, caller.tenant)
+        common = common_headers(endpoint.name, received_at, head.kept, caller.tenant)
+        record = record_of(item, event_id, common, caller.tenant, payload_sha256)
         self._enter(1)
         begun_s = time.perf_counter()
 
@@ -183,28 +190,26 @@ class Ingest:
             items = [_within(reception.limit, item) for item in items]
         received_at = _received_at(time.time_ns() // 1_000_000)
         kept = batch.kept_headers(entity_id, head)
-        made = [
-            record_of(
-                item,
-                endpoint.name,
-                received_at,
-                kept,
-                caller.tenant,
-                sha256(item.payload).hexdigest(),
-            )
-            for item in items
-            if isinstance(item, Item)
-        ]
-        self._enter(len(made))
+        common = common_headers(endpoint.name, received_at, kept, caller.tenant)
+        fresh = fresh_event_ids().__next__
+        event_ids: list[str] = []
+        records: list[tuple[str, Record]] = []
+        for item in items:
+            if isinstance(item, Item):
+                event_id = event_id_of(item, endpoint.name, caller.tenant, fresh)
+                digest = sha256(item.payload).hexdigest()
+                record = record_of(item, event_id, common, caller.tenant, digest)
+                event_ids.append(event_id)
+                records.append((endpoint.topic, record))
+        self._enter(len(event_ids))
         begun_s = time.perf_counter()
 
         def told(outcomes: list[Outcome]) -> None:
-            self._admission.leave(len(made))
+            self._admission.leave(len(event_ids))
             self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
             self._counts.batch(endpoint.name, items, outcomes)
-            ids = [event_id for event_id, _ in made]
             try:
-                answer = batch_answer(items, ids, outcomes, received_at)
+                answer = batch_answer(items, event_ids, outcomes, received_at)
             except Problem as problem:
                 tell(problem)
                 return
@@ -212,9 +217,9 @@ class Ingest:
             tell(Answer(207, _JSON, answer))
 
         try:
-            put_all(self._log, [(endpoint.topic, record) for _, record in made], told)
+            put_all(self._log, records, told)
         except BaseException:
-            self._admission.leave(len(made))
+            self._admission.leave(len(event_ids))
             raise
 
     def _enter(self, payloads: int) -> None:

@@ -1,6 +1,7 @@
 """What travels beside a payload: a POST's headers -> its record's headers."""
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -69,30 +70,29 @@ class Item(NamedTuple):
     key: tuple[str, ...] | None
 
 
-def record_of(
-    item: Item,
-    endpoint: str,
-    received_at: str,
-    kept: list[Header],
-    tenant: str,
-    payload_sha256: str,
-) -> tuple[str, Record]:
-    """Event id and record."""
-    event_id = (
-        fresh_event_id()
-        if item.key is None
-        else derived_event_id(tenant, endpoint, item.entity_id, *item.key)
-    )
-    headers = [
-        *_of_all(endpoint),
-        (ID, event_id.encode()),
-        (TIME, received_at.encode()),
-        (PAYLOAD_SHA256, payload_sha256.encode()),
-        *kept,
-    ]
+def event_id_of(
+    item: Item, endpoint: str, tenant: str, fresh: Callable[[], str] = fresh_event_id
+) -> str:
+    if item.key is None:
+        return fresh()
+    return derived_event_id(tenant, endpoint, item.entity_id, *item.key)
+
+
+def common_headers(
+    endpoint: str, received_at: str, kept: list[Header], tenant: str
+) -> list[Header]:
+    """What the records of all payloads of a request say."""
+    headers = [*_of_all(endpoint), (TIME, received_at.encode()), *kept]
     if tenant:
         headers.append((TENANT, tenant.encode()))
-    return event_id, Record(full_id(tenant, item.entity_id).encode(), item.payload, headers)
+    return headers
+
+
+def record_of(
+    item: Item, event_id: str, common: list[Header], tenant: str, payload_sha256: str
+) -> Record:
+    own = (ID, event_id.encode()), (PAYLOAD_SHA256, payload_sha256.encode())
+    return Record(full_id(tenant, item.entity_id).encode(), item.payload, [*common, *own])
 
 
 @lru_cache

@@ -67,11 +67,12 @@ def put_all(log: Log, records: Sequence[tuple[str, Record]], tell: Tell) -> None
     for number, (topic, record) in enumerate(records):
         numbers_of.setdefault((topic, record.key), []).append(number)
     told: dict[int, Outcome] = {}
+    count = len(records)
 
     def keep(numbers: list[int], outcomes: list[Outcome]) -> None:
         told.update(zip(numbers, outcomes, strict=True))
-        if len(told) == len(records):
-            tell([told[number] for number in range(len(records))])
+        if len(told) == count:
+            tell([told[number] for number in range(count)])
 
     for (topic, _), numbers in numbers_of.items():
         log.put(topic, [records[number][1] for number in numbers], partial(keep, numbers))

@@ -1,8 +1,16 @@
-from uuid import UUID
+from itertools import islice
+from uuid import RFC_4122, UUID
 
 import pytest
 
-from shared.ids import FULL_ID, derived_event_id, fresh_event_id, full_id, tenant_of
+from shared.ids import (
+    FULL_ID,
+    derived_event_id,
+    fresh_event_id,
+    fresh_event_ids,
+    full_id,
+    tenant_of,
+)
 
 
 def test_fresh_ids_are_version_7_distinct_and_sorted_by_time() -> None:
@@ -10,6 +18,16 @@ def test_fresh_ids_are_version_7_distinct_and_sorted_by_time() -> None:
     assert len(set(ids)) == 1000
     assert {UUID(i).version for i in ids} == {7}
     assert [i[:8] for i in ids] == sorted(i[:8] for i in ids)
+
+
+def test_fresh_ids_of_what_comes_together_are_sorted_as_it_came_and_differ() -> None:
+    """More of them than one counter counts."""
+    ids = [*islice(fresh_event_ids(), 4096)]
+    assert ids == sorted(ids)
+    ids += islice(fresh_event_ids(), 10_000)
+    assert len(set(ids)) == len(ids)
+    assert {UUID(i).version for i in ids} == {7}
+    assert {UUID(i).variant for i in ids} == {RFC_4122}
 
 
 def test_derived_ids_are_the_same_for_the_same_parts_only() -> None:

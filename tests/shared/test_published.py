@@ -10,12 +10,12 @@ from typing_extensions import TypedDict
 
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, to_record
-from gateway.ingest_record import Item, read_head, record_of
+from gateway.ingest_record import Item, common_headers, read_head, record_of
 from shared import again, envelope, snapshot
 from shared.applier import Applier
 from shared.envelope import Header, Position
 from shared.flow import FLOW
-from shared.ids import full_id
+from shared.ids import fresh_event_id, full_id
 from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published import Message, messages, of_contract
 from shared.topology import Flow
@@ -49,7 +49,8 @@ def gateway_headers(body: bytes, tenant: str = "") -> list[Header]:
     item = Item("device-0001", body, None)
     digest = sha256(body).hexdigest()
     received_at = "2023-11-14T22:13:20.000Z"
-    return record_of(item, "telemetry", received_at, head.kept, tenant, digest)[1].headers
+    common = common_headers("telemetry", received_at, head.kept, tenant)
+    return record_of(item, fresh_event_id(), common, tenant, digest).headers
 
 
 def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}', tenant: str = "") -> Outgoing:
