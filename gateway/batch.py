@@ -7,7 +7,7 @@ any bytes of any entity:
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import islice
 
@@ -21,7 +21,7 @@ FRAMES = b"application/vnd.headrace.frames"
 _HEAD_BYTES_MAX = 512
 
 
-Items = list[Item | Problem | None]  # None: a blank line
+Items = Iterable[Item | Problem | None]  # None: a blank line
 
 
 def is_batch(entity_id: str, head: RequestHead) -> bool:
@@ -77,8 +77,8 @@ def split(
     if entity_id:
         if body.count(b"\n") + (not body.endswith(b"\n")) > payloads_max:
             raise _too_long(f"{payloads_max} lines here, blank ones included")
-        return list(ndjson(body, entity_id, head.idempotency_key, bytes_max))
-    items: Items = list(islice(frames(body, bytes_max), payloads_max + 1))
+        return ndjson(body, entity_id, head.idempotency_key, bytes_max)
+    items = list(islice(frames(body, bytes_max), payloads_max + 1))
     if len(items) > payloads_max:
         raise _too_long(f"{payloads_max} frames here")
     return items

@@ -5,33 +5,31 @@ from typing import Any
 
 import orjson
 
-from gateway.ingest_record import Item
 from gateway.outcomes import Outcome
 from gateway.problems import Problem, problem_of
 
 # a line alone is known under the batch's key only as long as no other line equals it
 _AGAIN = "send it again: with its whole batch where an Idempotency-Key stands for that, else alone"
 
+# of a batch's line: the id of its event, or why it was refused at once; None: it is blank
+Line = str | Problem | None
 
-def batch_answer(
-    items: Sequence[Item | Problem | None],
-    event_ids: Sequence[str],
-    outcomes: Sequence[Outcome],
-    received_at: str,
-) -> bytes:
+
+def batch_answer(lines: Sequence[Line], outcomes: Sequence[Outcome], received_at: str) -> bytes:
     """The body of a 207. Raises Problem where nothing at all was accepted: many a client looks at
     the status alone, and 207 would tell it that all went well."""
     receipts: list[dict[str, Any]] = []
     problems: list[Problem] = []
-    ends = iter(zip(event_ids, outcomes, strict=True))
-    for number, item in enumerate(items):
-        if item is None:
+    ends = iter(outcomes)
+    for number, line in enumerate(lines):
+        if line is None:
             continue
-        problem = item if isinstance(item, Problem) else None
-        if problem is None:
-            event_id, outcome = next(ends)
+        if isinstance(line, Problem):
+            problem = line
+        else:
+            outcome = next(ends)
             if not isinstance(outcome, Exception):
-                receipts.append({"line": number, "status": 202, "id": event_id, **outcome.told()})
+                receipts.append({"line": number, "status": 202, "id": line, **outcome.told()})
                 continue
             problem = problem_of(outcome, _AGAIN)
         problems.append(problem)

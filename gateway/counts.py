@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.ingest_record import Item
+from gateway.batch_answer import Line
 from gateway.node_numbers import Row
 from gateway.outcomes import NotWritten, Outcome, OutcomeUnknown, Receipt, Spooled
 from gateway.problems import UNKNOWN_OUTCOME, Problem
@@ -53,12 +53,12 @@ class Counts:
     def batch(
         self,
         endpoint: str,
-        items: Sequence[Item | Problem | None],
+        lines: Sequence[Line],
         outcomes: Sequence[Outcome],
     ) -> None:
-        for item in items:
-            if isinstance(item, Problem):
-                self.refused(endpoint, item.code)
+        for line in lines:
+            if isinstance(line, Problem):
+                self.refused(endpoint, line.code)
         for outcome in outcomes:
             if isinstance(outcome, NotWritten):
                 self.refused(endpoint, outcome.code)

@@ -61,11 +61,12 @@ class DurableLog:
 
     def _put_into_kafka(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
         def judge(outcomes: list[Outcome]) -> None:
-            if all(map(_is_the_last_word, outcomes)):
-                tell(outcomes)
-            else:
-                # it may land twice, under the same event id: that has one effect
-                self._put_into_spool(_Waiting(topic, records, tell, outcomes))
+            for outcome in outcomes:
+                if not _is_the_last_word(outcome):
+                    # it may land twice, under the same event id: that has one effect
+                    self._put_into_spool(_Waiting(topic, records, tell, outcomes))
+                    return
+            tell(outcomes)
 
         self._kafka.put(topic, records, judge)
 

@@ -17,7 +17,7 @@ from gateway.admission import Admission
 from gateway.auth import writing
 from gateway.auth.caller import Caller
 from gateway.auth.who import Who
-from gateway.batch_answer import batch_answer
+from gateway.batch_answer import Line, batch_answer
 from gateway.body import Body, Limit
 from gateway.counts import Counts
 from gateway.exchange import Answer, Request
@@ -187,39 +187,42 @@ class Ingest:
         )
         items = writing.items_of(caller, items)
         if reception.limit is not None:
-            items = [_within(reception.limit, item) for item in items]
+            items = (_within(reception.limit, item) for item in items)
         received_at = _received_at(time.time_ns() // 1_000_000)
         kept = batch.kept_headers(entity_id, head)
         common = common_headers(endpoint.name, received_at, kept, caller.tenant)
         fresh = fresh_event_ids().__next__
-        event_ids: list[str] = []
+        lines: list[Line] = []
         records: list[tuple[str, Record]] = []
         for item in items:
-            if isinstance(item, Item):
-                event_id = event_id_of(item, endpoint.name, caller.tenant, fresh)
-                digest = sha256(item.payload).hexdigest()
-                record = record_of(item, event_id, common, caller.tenant, digest)
-                event_ids.append(event_id)
-                records.append((endpoint.topic, record))
-        self._enter(len(event_ids))
+            if not isinstance(item, Item):
+                lines.append(item)
+                continue
+            event_id = event_id_of(item, endpoint.name, caller.tenant, fresh)
+            digest = sha256(item.payload).hexdigest()
+            record = record_of(item, event_id, common, caller.tenant, digest)
+            lines.append(event_id)
+            records.append((endpoint.topic, record))
+        count = len(records)
+        self._enter(count)
         begun_s = time.perf_counter()
 
         def told(outcomes: list[Outcome]) -> None:
-            self._admission.leave(len(event_ids))
+            self._admission.leave(count)
             self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
-            self._counts.batch(endpoint.name, items, outcomes)
+            self._counts.batch(endpoint.name, lines, outcomes)
             try:
-                answer = batch_answer(items, event_ids, outcomes, received_at)
+                answer = batch_answer(lines, outcomes, received_at)
             except Problem as problem:
                 tell(problem)
                 return
-            reception.span.accepted(len(items) - items.count(None))
+            reception.span.accepted(len(lines) - lines.count(None))
             tell(Answer(207, _JSON, answer))
 
         try:
             put_all(self._log, records, told)
         except BaseException:
-            self._admission.leave(len(event_ids))
+            self._admission.leave(count)
             raise
 
     def _enter(self, payloads: int) -> None:

@@ -74,6 +74,9 @@ def put_all(log: Log, records: Sequence[tuple[str, Record]], tell: Tell) -> None
         if len(told) == count:
             tell([told[number] for number in range(count)])
 
+    if len(numbers_of) == 1:
+        log.put(records[0][0], [record for _, record in records], tell)
+        return
     for (topic, _), numbers in numbers_of.items():
         log.put(topic, [records[number][1] for number in numbers], partial(keep, numbers))
     if not records:

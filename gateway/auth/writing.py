@@ -27,12 +27,10 @@ def item_of(caller: Caller, item: Item, number: int = 0) -> Item:
 
 def items_of(caller: Caller, items: Items) -> Items:
     """Of a batch, each payload judged alone."""
-    judged: Items = []
     for number, item in enumerate(items):
         if not isinstance(item, Item):
-            judged.append(item)
+            yield item
         elif caller.is_own(item.entity_id):
-            judged.append(item_of(caller, item, number))
+            yield item_of(caller, item, number)
         else:
-            judged.append(not_your_id(caller))
-    return judged
+            yield not_your_id(caller)
