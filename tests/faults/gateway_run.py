@@ -25,6 +25,7 @@ from tests.faults.rig import Rig
 class Report(NamedTuple):
     seed: int
     posts: int
+    payloads: int
     told: Counter[Told]
     fired: Counter[str]
     doubled: int
@@ -35,7 +36,8 @@ class Report(NamedTuple):
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(self.told.items()))
         fired = ", ".join(f"{name} {count}" for name, count in sorted(self.fired.items()))
         return (
-            f"seed {self.seed}: {self.posts} POSTs ({told}); {self.fired.total()} faults of "
+            f"seed {self.seed}: {self.posts} POSTs of {self.payloads} payloads ({told}); "
+            f"{self.fired.total()} faults of "
             f"{len(self.fired)} kinds ({fired}); {self.doubled} records doubled, "
             f"{self.resident_mib:.0f} MiB resident at most, {len(self.violations)} violations"
         )
@@ -82,7 +84,7 @@ async def run(
     sent = list(ledger.sent.values())
     told = Counter(one.told for one in sent)
     found = violations(sent, topic)
-    return Report(seed, len(sent), told, fired, doubled(topic), found, most_mib)
+    return Report(seed, load.answered, len(sent), told, fired, doubled(topic), found, most_mib)
 
 
 def say(line: str) -> None:

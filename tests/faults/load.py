@@ -1,15 +1,32 @@
-"""Devices that POST one payload after the other, each waiting for its answer."""
+"""Clients that POST one payload after the other, or batches, each waiting for its answer."""
 
 import asyncio
 import contextlib
 import json
 import random
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from gateway.batch import FRAMES, NDJSON
 from tests.faults.ledger import Ledger, Told
+from tests.faults.oracles import Place
 
 CLIENTS = 32
 TOPIC = "ingest.telemetry.v1"
 _ANSWER_S = 20.0
+
+
+class Payload(NamedTuple):
+    entity: str
+    number: int
+    body: bytes
+
+
+class Post(NamedTuple):
+    path: str
+    media_type: bytes
+    body: bytes
+    payloads: Sequence[Payload]
 
 
 class Load:
@@ -37,22 +54,22 @@ class Load:
         while not self.over:
             await asyncio.sleep(next_s - loop.time())
             next_s = max(next_s + CLIENTS / self._per_s, loop.time())
-            entity = entities[number % len(entities)]
-            padding = chance.randbytes(chance.choice((10, 100, 250, 2000)))
-            body = f"{entity} {number} ".encode() + padding
-            self._ledger.before(entity, number, body)
-            told, place = Told.UNKNOWN, None
+            post = _next_post(chance, entities, number)
+            for payload in post.payloads:
+                self._ledger.before(*payload)
+            told: list[tuple[Told, Place | None]] = [(Told.UNKNOWN, None)] * len(post.payloads)
             try:
                 if stream is None:
                     stream = await asyncio.open_connection("127.0.0.1", self._port)
                 async with asyncio.timeout(_ANSWER_S):
-                    told, place = await _post(*stream, entity, body)
+                    told = await _told(*stream, post)
             except (OSError, EOFError, ValueError, TimeoutError):
                 if stream is not None:
                     stream[1].transport.abort()
                     stream = None
-            self._ledger.after(entity, number, told, place)
-            number += 1
+            for (entity, its_number, _), outcome in zip(post.payloads, told, strict=True):
+                self._ledger.after(entity, its_number, *outcome)
+            number += len(post.payloads)
             self.answered += 1
         if stream is not None:
             stream[1].close()
@@ -60,24 +77,58 @@ class Load:
                 await stream[1].wait_closed()
 
 
-async def _post(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entity: str, body: bytes
-) -> tuple[Told, tuple[int, int] | None]:
+def _next_post(chance: random.Random, entities: Sequence[str], number: int) -> Post:
+    """One payload mostly; or lines of one entity, now and then more than travel together; or frames
+    of all entities."""
+    (form,) = chance.choices(("one", "lines", "frames"), (8, 1, 1))
+    (count,) = (1,) if form == "one" else chance.choices((2, 5, 20, 900), (40, 40, 19, 1))
+    entity = entities[number % len(entities)]
+    payloads = []
+    for own in range(number, number + count):
+        of = entities[own % len(entities)] if form == "frames" else entity
+        padding = chance.randbytes(chance.choice((10, 100, 250, 2000)))
+        if form == "lines":
+            padding = padding.replace(b"\n", b" ")
+        payloads.append(Payload(of, own, f"{of} {own} ".encode() + padding))
+    match form:
+        case "lines":
+            body = b"\n".join(payload.body for payload in payloads)
+            return Post(f"/v1/telemetry/{entity}", NDJSON, body, payloads)
+        case "frames":
+            body = b"".join(
+                f"{of} {len(framed)}\n".encode() + framed + b"\n" for of, _, framed in payloads
+            )
+            return Post("/v1/telemetry", FRAMES, body, payloads)
+        case _:
+            body = payloads[0].body
+            return Post(f"/v1/telemetry/{entity}", b"application/octet-stream", body, payloads)
+
+
+async def _told(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, post: Post
+) -> list[tuple[Told, Place | None]]:
+    """Of each payload."""
     head = [
-        f"POST /v1/telemetry/{entity} HTTP/1.1",
+        f"POST {post.path} HTTP/1.1",
         "Host: gateway",
-        f"Content-Length: {len(body)}",
+        f"Content-Type: {post.media_type.decode()}",
+        f"Content-Length: {len(post.body)}",
     ]
-    writer.write("\r\n".join([*head, "", ""]).encode() + body)
+    writer.write("\r\n".join([*head, "", ""]).encode() + post.body)
     lines = (await reader.readuntil(b"\r\n\r\n")).decode("ascii").lower().split("\r\n")
     status = int(lines[0].split(" ")[1])
     length = next(int(line.split(":")[1]) for line in lines if line.startswith("content-length:"))
     answer = json.loads(await reader.readexactly(length))
     if "connection: close" in lines:
         writer.close()
-    if status != 202:
-        return Told(answer["outcome"]), None
-    if "spooled" in answer:
+    receipts = answer["receipts"] if status == 207 else [answer] * len(post.payloads)
+    return [_outcome(receipt) for receipt in receipts]
+
+
+def _outcome(receipt: Mapping[str, Any]) -> tuple[Told, Place | None]:
+    if "outcome" in receipt:
+        return Told(receipt["outcome"]), None
+    if "spooled" in receipt:
         return Told.SPOOLED, None
-    assert answer["topic"] == TOPIC
-    return Told.WRITTEN, (answer["partition"], answer["offset"])
+    assert receipt["topic"] == TOPIC
+    return Told.WRITTEN, (receipt["partition"], receipt["offset"])
