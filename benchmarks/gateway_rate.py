@@ -135,6 +135,7 @@ def _measure(kind: Kind, bootstrap: str, seconds: int, connections: int) -> Meas
             load.write(file, kind.requests(bootstrap))
         with _running(kind, bootstrap, Path(folder), requests) as (pid, url):
             _wrk(url, warm_up, 3, connections)
+            time.sleep(1)  # until what it left behind is no longer in flight
             begin_cpu_s, begin_end = cpu_s(pid), _end(bootstrap, kind.topic)
             told = _wrk(url, requests, seconds, connections)
             spent_s = cpu_s(pid) - begin_cpu_s
