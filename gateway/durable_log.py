@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from gateway.outcomes import (
@@ -108,13 +109,18 @@ class DurableLog:
             written, rest = 0, OutcomeUnknown()
         left = iter(range(written))
         for waiting in group:
-            said = waiting.kafka or [rest] * len(waiting.records)
-            waiting.tell([_outcome(one, waiting.topic, left, rest) for one in said])
+            said = waiting.kafka or repeat(None, len(waiting.records))
+            outcomes = [_outcome(one, waiting.topic, left, rest) for one in said]
+            try:
+                waiting.tell(outcomes)
+            except Exception:  # whoever cannot hear it must not keep the others from it
+                log.exception("an outcome could not be told")
 
 
-def _outcome(said: Outcome, topic: str, left: Iterator[int], rest: Outcome) -> Outcome:
-    """Of a record, after the spool has taken the first ones of those that are not written."""
-    if _is_the_last_word(said):
+def _outcome(said: Outcome | None, topic: str, left: Iterator[int], rest: Outcome) -> Outcome:
+    """Of a record of which Kafka has `said` something or was not asked, after the spool has taken
+    the first ones of those that are not written."""
+    if said is not None and _is_the_last_word(said):
         return said
     if next(left, None) is not None:
         return Spooled(topic)

@@ -7,6 +7,7 @@ because of what was never handed over one can say for certain that it was not wr
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +34,7 @@ class Parcel:
     def __init__(self, records: Sequence[Record], tell: Tell, until_s: float) -> None:
         self.records = records
         self.until_s = until_s  # by the loop's clock
-        self.at = 0  # the first that is in no batch yet
+        self.at = 0  # the first that no batch has been asked to take
         self._tell = tell
         self._told: dict[int, Outcome] | None = None  # where not all is told at once
 
@@ -62,6 +63,7 @@ class Lane:
         self.place = TopicPartition(topic, partition)
         self.writer = writer
         self.waiting: deque[Parcel] = deque()
+        self._together_max = sys.maxsize  # less once so many were too large for the topic
 
     def put(self, parcel: Parcel) -> None:
         self.waiting.append(parcel)
@@ -71,13 +73,14 @@ class Lane:
         """A batch takes its first record whatever its size."""
         batch = producer.create_batch()
         taken: list[Part] = []
-        is_full = False
+        room, is_full = self._together_max, False
         while self.waiting and not is_full:
             parcel = self.waiting[0]
             begin = parcel.at
-            is_full = _fill(batch, parcel)
-            if parcel.at > begin:
-                taken.append((parcel, begin, parcel.at - begin))
+            is_full = _fill(batch, parcel, room)
+            if count := parcel.at - begin:
+                taken.append((parcel, begin, count))
+                room -= count
             if not is_full and parcel.at < len(parcel.records):
                 # first in its lane, it would stop all that comes behind it
                 parcel.at += 1
@@ -97,6 +100,10 @@ class Lane:
                 parcel.tell(begin, [Receipt(topic, partition, at) for at in range(first, after)])
                 first = after
             return
+        together = sum(count for _, _, count in taken)
+        if outcome is _TOO_LARGE and together > 1:
+            # which of them is, if any, is seen when fewer travel together
+            self._together_max, outcome = together // 2, _BUSY
         for parcel, begin, count in taken:
             parcel.tell(begin, [outcome] * count)
         # what came later goes with a new producer or none: it must not overtake what failed
@@ -113,10 +120,11 @@ def _until_s(taken: list[Part]) -> float:
     return taken[0][0].until_s
 
 
-def _fill(batch: Any, parcel: Parcel) -> bool:
+def _fill(batch: Any, parcel: Parcel, room: int) -> bool:
     """Whether the batch is full; it stops before a record that has no form in Kafka, too."""
     append = batch.append
-    for record in parcel.records[parcel.at :] if parcel.at else parcel.records:
+    end = parcel.at + room
+    for record in parcel.records[parcel.at : end]:
         try:
             fits = append(
                 timestamp=None, key=record.key, value=record.value, headers=record.headers
@@ -127,7 +135,7 @@ def _fill(batch: Any, parcel: Parcel) -> bool:
         if fits is None:
             return True
         parcel.at += 1
-    return False
+    return parcel.at == end
 
 
 class Writer:

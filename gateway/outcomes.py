@@ -53,9 +53,9 @@ class Record(NamedTuple):
 
 class Log(Protocol):
     def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
-        """Records of one entity, that come together. `tell` is called once, with what became of
-        each, at the deadline at the latest. An entity's records stay in the order in which they
-        were put."""
+        """One or more records of one entity, that come together. `tell` is called once, with what
+        became of each, at the deadline at the latest. An entity's records stay in the order in
+        which they were put."""
 
     def is_healthy(self) -> bool:
         """Whether a record that is put now has a chance."""
@@ -66,21 +66,21 @@ def put_all(log: Log, records: Sequence[tuple[str, Record]], tell: Tell) -> None
     numbers_of: dict[tuple[str, bytes], list[int]] = {}
     for number, (topic, record) in enumerate(records):
         numbers_of.setdefault((topic, record.key), []).append(number)
-    told: dict[int, Outcome] = {}
-    count = len(records)
-
-    def keep(numbers: list[int], outcomes: list[Outcome]) -> None:
-        told.update(zip(numbers, outcomes, strict=True))
-        if len(told) == count:
-            tell([told[number] for number in range(count)])
-
-    if len(numbers_of) == 1:
-        log.put(records[0][0], [record for _, record in records], tell)
-        return
-    for (topic, _), numbers in numbers_of.items():
-        log.put(topic, [records[number][1] for number in numbers], partial(keep, numbers))
     if not records:
         tell([])
+    elif len(numbers_of) == 1:
+        log.put(records[0][0], [record for _, record in records], tell)
+    else:
+        told: dict[int, Outcome] = {}
+        count = len(records)
+
+        def keep(numbers: list[int], outcomes: list[Outcome]) -> None:
+            told.update(zip(numbers, outcomes, strict=True))
+            if len(told) == count:
+                tell([told[number] for number in range(count)])
+
+        for (topic, _), numbers in numbers_of.items():
+            log.put(topic, [records[number][1] for number in numbers], partial(keep, numbers))
 
 
 async def append_all(log: Log, records: Sequence[tuple[str, Record]]) -> list[Outcome]:

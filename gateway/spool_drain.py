@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.1
 _AGAIN_S = 0.5
-_NEVER = "record_too_large"
+_NEVER = {"record_too_large", "record_formless"}
 
 
 class SpoolDrain:
@@ -60,22 +60,26 @@ class SpoolDrain:
             await asyncio.sleep(asyncio.get_running_loop().time() - begun_s)
 
     async def _bring(self, frames: list[Frame]) -> None:
-        """Until each of them is in Kafka, or is known to be one that Kafka will never take."""
+        """Until each of them is in Kafka, or is known to be one that Kafka will never take. Where
+        none gets there fewer go at once: over a slow way all of them may take longer than they may.
+        """
+        at_once = len(frames)
         while frames:
-            records = [(frame.topic, frame.record) for frame in frames]
-            outcomes = await append_all(self._kafka, records)
+            some, later = frames[:at_once], frames[at_once:]
+            outcomes = await append_all(self._kafka, [(one.topic, one.record) for one in some])
             again: list[Frame] = []
-            for frame, outcome in zip(frames, outcomes, strict=True):
+            for frame, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, Receipt):
                     continue
-                if isinstance(outcome, NotWritten) and outcome.code == _NEVER:
+                if isinstance(outcome, NotWritten) and outcome.code in _NEVER:
                     log.error("set aside, because Kafka will never take it: %s", outcome)
                     self._spool.set_aside(frame)
                     continue
                 self._complain(outcome)
                 again.append(frame)
-            frames = again
-            if frames:
+            at_once = max(1, at_once // 2 if len(again) == len(some) else at_once * 2)
+            frames = [*again, *later]
+            if again:
                 await asyncio.sleep(_AGAIN_S)
 
     def _complain(self, outcome: Outcome) -> None:

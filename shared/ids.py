@@ -53,9 +53,11 @@ def fresh_event_id() -> str:
 def fresh_event_ids() -> Iterator[str]:
     """For what comes together, without end: UUIDv7s that sort as they were taken. 48 bits of time,
     12 that count, and 62 random bits, which all that are counted have in common."""
+    time_ms = 0
     while True:
         digits = f"{_random.getrandbits(62):016x}"
-        begin = _begin(time.time_ns() // 1_000_000)
+        time_ms = max(time.time_ns() // 1_000_000, time_ms + 1)
+        begin = _begin(time_ms)
         end = f"{_VARIANT[digits[0]]}{digits[1:4]}-{digits[4:]}"
         for count in range(4096):
             yield f"{begin}-7{count:03x}-{end}"

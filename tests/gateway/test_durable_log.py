@@ -33,11 +33,15 @@ class FakeKafka:
         self.away = False
         self.outcomes: list[Outcome] = []  # of the next ones, before all goes well again
         self.pause_s = 0.0
+        self.together_max = 1_000_000  # more do not arrive in time
 
     def is_healthy(self) -> bool:
         return not self.away
 
     def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        if len(records) > self.together_max:
+            tell([OutcomeUnknown()] * len(records))
+            return
         told = [self._outcome(topic, record) for record in records]
         if all(isinstance(outcome, Receipt) for outcome in told):
             asyncio.get_running_loop().call_later(self.pause_s, tell, told)
@@ -167,7 +171,10 @@ def test_a_failing_disk_is_no_receipt(tmp_path: Path, monkeypatch: pytest.Monkey
     _run(parts, body)
 
 
-def test_one_that_kafka_will_never_take_does_not_hold_the_others_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", ["record_too_large", "record_formless"])
+def test_one_that_kafka_will_never_take_does_not_hold_the_others_up(
+    tmp_path: Path, code: str
+) -> None:
     parts = Parts(tmp_path)
 
     async def body() -> None:
@@ -175,7 +182,7 @@ def test_one_that_kafka_will_never_take_does_not_hold_the_others_up(tmp_path: Pa
         for value in (b"1", b"2", b"3"):
             await parts.append(value)
         parts.kafka.away = False
-        parts.kafka.outcomes = [NotWritten("record_too_large", "")]
+        parts.kafka.outcomes = [NotWritten(code, "")]
         await parts.drained()
         assert parts.kafka.values == [b"2", b"3"]
         assert b"device-00011" in (tmp_path / "set-aside" / "refused.frames").read_bytes()
@@ -200,6 +207,43 @@ def test_a_drain_that_fails_in_the_middle_goes_on_where_it_failed(
         # what was sent again kept its order behind what it had failed with
         assert sorted(parts.kafka.values) == [b"%d" % number for number in range(6)]
         assert parts.kafka.values == sorted(parts.kafka.values[:3]) + sorted(parts.kafka.values[3:])
+
+    _run(parts, body)
+
+
+def test_over_a_slow_way_the_drain_brings_fewer_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_drain, "_AGAIN_S", 0.01)
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        for number in range(10):
+            await parts.append(b"%d" % number)
+        parts.kafka.away, parts.kafka.together_max = False, 3
+        await parts.drained()
+        assert parts.kafka.values == [b"%d" % number for number in range(10)]
+
+    _run(parts, body)
+
+
+def test_whoever_cannot_hear_that_it_was_spooled_keeps_it_from_nobody_else(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        heard: list[Outcome] = []
+
+        def deaf(_: list[Outcome]) -> None:
+            raise RuntimeError
+
+        for tell in (deaf, heard.extend):
+            parts.log.put(TOPIC, [_record(b"1")], tell)
+        async with asyncio.timeout(10):
+            while not heard:
+                await asyncio.sleep(0.01)
+        assert heard == [Spooled(TOPIC)]
 
     _run(parts, body)
 

@@ -56,6 +56,7 @@ class FakeBatch:
 class FakeProducer:
     made: list["FakeProducer"]
     starts_fail = 0
+    together_max = BATCH_RECORDS_MAX  # more are too large for the topic
     why: type[Exception] = KafkaConnectionError
 
     def __init__(self, **_: object) -> None:
@@ -103,7 +104,9 @@ class FakeProducer:
         if self.send_hangs:
             await asyncio.Event().wait()
         future = asyncio.get_running_loop().create_future()
-        if isinstance(self.answer, BaseException):
+        if len(batch.values) > self.together_max:
+            future.set_exception(MessageSizeTooLargeError())
+        elif isinstance(self.answer, BaseException):
             future.set_exception(self.answer)
         elif self.answer is not None:
             future.set_result(self.answer)
@@ -319,6 +322,24 @@ def test_records_that_come_at_once_travel_together_and_in_their_order() -> None:
         outcomes = await append_all(log, [(TOPIC, record) for record in records])
         assert _last().batches == [[b"0", b"1", b"2"], [b"3", b"4"]]
         assert outcomes == [Receipt(TOPIC, 1, offset) for offset in (7, 8, 9, 7, 8)]
+
+    _with_log(body)
+
+
+def test_what_is_too_large_only_together_travels_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeProducer, "together_max", 1)
+
+    async def body(log: RawLog) -> None:
+        for outcome in await append_all(log, [(TOPIC, RECORD)] * 3):
+            assert isinstance(outcome, NotWritten)
+            assert outcome.code == "kafka_unreachable"  # to be sent again, or spooled
+        await _until(log.is_healthy)
+        outcomes = await append_all(log, [(TOPIC, RECORD)] * 3)
+        assert outcomes == [Receipt(TOPIC, 1, 7)] * 3
+        monkeypatch.setattr(FakeProducer, "together_max", 0)
+        (outcome,) = await append_all(log, [(TOPIC, RECORD)])
+        assert isinstance(outcome, NotWritten)
+        assert outcome.code == "record_too_large"
 
     _with_log(body)
 

@@ -22,9 +22,9 @@ def test_fresh_ids_are_version_7_distinct_and_sorted_by_time() -> None:
 
 def test_fresh_ids_of_what_comes_together_are_sorted_as_it_came_and_differ() -> None:
     """More of them than one counter counts."""
-    ids = [*islice(fresh_event_ids(), 4096)]
+    ids = [*islice(fresh_event_ids(), 20_000)]
     assert ids == sorted(ids)
-    ids += islice(fresh_event_ids(), 10_000)
+    ids += islice(fresh_event_ids(), 20_000)
     assert len(set(ids)) == len(ids)
     assert {UUID(i).version for i in ids} == {7}
     assert {UUID(i).variant for i in ids} == {RFC_4122}
