@@ -3,6 +3,7 @@
 It is imported by three processes for each query as they start: it imports little.
 """
 
+import math
 import pickle
 import time
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ from stream_jobs.turns import Turn
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_WAKES_EVERY_S = 0.005
+
 
 @dataclass(frozen=True)
 class Source:
@@ -47,6 +50,7 @@ class Source:
     # pickled: it imports what those that only plan have no use for
     work: bytes = field(repr=False)
     looks_every_s: float = 0.0
+    at_most_every_s: float = 0.0
     turns: Path | None = None  # with other jobs, where the cores are few
 
 
@@ -63,7 +67,7 @@ class LogReader(DataSourceStreamReader):
         self._source = source
         self._ends: LogEnds | None = None
         self._turn: Turn | None = None
-        self._looks_again_s = 0.0
+        self._looked_s = -math.inf
         self._away_since_s = 0.0
 
     def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
@@ -101,11 +105,19 @@ class LogReader(DataSourceStreamReader):
         if self._planned(start) == start:
             return start
         self._turn.wait()
+        self._looked_s = time.monotonic()
         return self._planned(start)
 
     def _pause(self) -> None:
-        time.sleep(max(0.0, self._looks_again_s - time.monotonic()))
-        self._looks_again_s = time.monotonic() + self._source.looks_every_s
+        soonest_s = self._looked_s + self._source.at_most_every_s
+        latest_s = self._looked_s + max(self._source.looks_every_s, self._source.at_most_every_s)
+        time.sleep(max(0.0, soonest_s - time.monotonic()))
+        while (left_s := latest_s - time.monotonic()) > 0 and not self._may_have_been_left_some():
+            time.sleep(min(left_s, _WAKES_EVERY_S))
+        self._looked_s = time.monotonic()
+
+    def _may_have_been_left_some(self) -> bool:
+        return self._turn is not None and self._turn.another_has_ended_since(self._looked_s)
 
     def _planned(self, start: Offsets) -> Offsets:
         return planned(start, self._log_ends().ends(), self._source.records_max)

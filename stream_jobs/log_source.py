@@ -44,7 +44,8 @@ def read_logs(
     """What `work` yields for the records of these topics."""
     source = replace(
         _source(settings, job, topics, work, begins_at),
-        looks_every_s=max(settings.trigger_ms, at_most_every_ms) / 1000,
+        looks_every_s=settings.trigger_ms / 1000,
+        at_most_every_s=at_most_every_ms / 1000,
         turns=_turns(spark, settings) if takes_turns else None,
     )
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))

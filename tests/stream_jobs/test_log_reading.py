@@ -242,3 +242,47 @@ def test_a_batch_has_what_came_while_its_job_waited_for_its_turn(
         # the batch is done, and with nothing new it is nobody's turn
         assert one.latestOffset({topic: {"0": 15}}, limit) == {topic: {"0": 15}}
         assert waiting.result(20) == {topic: {"0": 15}}
+
+
+@pytest.mark.parametrize("at_most_every_s", [0.0, 1.0])
+def test_a_job_that_found_nothing_looks_again_when_anothers_turn_has_ended(
+    parts: Stack, tmp_path: Path, at_most_every_s: float
+) -> None:
+    topic = _topic(parts, f"test.woken{at_most_every_s:g}.v1", 1)
+    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
+    one = LogReader(source)
+    other = LogReader(replace(source, looks_every_s=3600.0, at_most_every_s=at_most_every_s))
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    begun_s = time.monotonic()
+    assert other.latestOffset(start, limit) == start
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        _write(parts, topic, 5)
+        assert one.latestOffset(start, limit) == {topic: {"0": 5}}
+        assert not waiting.done()
+        # the batch is done: its turn ends
+        assert one.latestOffset({topic: {"0": 5}}, limit) == {topic: {"0": 5}}
+        assert waiting.result(20) == {topic: {"0": 5}}
+    assert time.monotonic() - begun_s >= at_most_every_s
+
+
+def test_the_pause_of_a_job_that_had_a_turn_begins_with_it(
+    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who has waited long has two turns at a time, and the others wait for both."""
+    monkeypatch.setattr(turns, "_TURN_S_MAX", 3600.0)
+    topic = _topic(parts, "test.pause.v1", 1)
+    _write(parts, topic, 5)
+    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
+    one, other = LogReader(source), LogReader(replace(source, looks_every_s=0.5))
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    assert one.latestOffset(start, limit) != start
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        with pytest.raises(TimeoutError):
+            waiting.result(1.0)
+        its_turn_s = time.monotonic()
+        one.latestOffset({topic: {"0": 5}}, limit)
+        waiting.result(20)
+        other.latestOffset({topic: {"0": 5}}, limit)
+    assert time.monotonic() - its_turn_s >= 0.5
