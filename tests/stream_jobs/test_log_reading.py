@@ -251,7 +251,7 @@ def test_a_job_that_found_nothing_looks_again_when_anothers_turn_has_ended(
     topic = _topic(parts, f"test.woken{at_most_every_s:g}.v1", 1)
     source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
     one = LogReader(source)
-    other = LogReader(replace(source, looks_every_s=3600.0, at_most_every_s=at_most_every_s))
+    other = LogReader(replace(source, looks_every_s=30.0, at_most_every_s=at_most_every_s))
     start, limit = one.initialOffset(), one.getDefaultReadLimit()
     begun_s = time.monotonic()
     assert other.latestOffset(start, limit) == start
