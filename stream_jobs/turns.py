@@ -46,7 +46,8 @@ class Turn:
 
     def another_has_ended_since(self, since_s: float) -> bool:
         ended_s = self._times()[1]
-        return ended_s > since_s and ended_s != self._ended_s
+        # a file may be older than the machine's start, with which its clock begins anew
+        return since_s < ended_s <= time.monotonic() and ended_s != self._ended_s
 
     def _is_taken(self) -> bool:
         try:

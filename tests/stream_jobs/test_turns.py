@@ -1,3 +1,4 @@
+import struct
 import subprocess
 import sys
 import time
@@ -84,3 +85,14 @@ def test_a_process_that_ends_has_no_turn_any_more(file: Path) -> None:
             waiting = _waits(pool, Turn(file))
             process.kill()
             waiting.result(20)
+
+
+def test_a_turn_of_before_the_machines_start_has_not_just_ended(file: Path) -> None:
+    one, other = Turn(file), Turn(file)
+    since_s = time.monotonic()
+    one.wait()
+    one.end()
+    assert other.another_has_ended_since(since_s)
+    assert not one.another_has_ended_since(since_s)
+    file.write_bytes(struct.pack("dd", since_s, since_s + _ENDLESS_S))
+    assert not other.another_has_ended_since(since_s)
