@@ -42,7 +42,7 @@ def pipeline() -> NoReturn:
         KAFKA_BOOTSTRAP=_given("BOOTSTRAP"),
         STATE_DIR=_given("WORKDIR"),
         PARTITIONS=_given("PARTITIONS"),
-        SPARK_MASTER=f"local[{threads}]",
+        SPARK_MASTER=f"local[{int(threads) + 1}]",  # one more, for a task that waits for payloads
         STATE_PARTITIONS=threads,
         TRIGGER_MS=_given("COMMIT_MS"),  # a micro-batch ends with its commit
     )

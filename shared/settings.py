@@ -261,7 +261,7 @@ class GatewaySettings(Settings):
 
 class JobSettings(Settings):
     spark_jars: Path | None = None
-    spark_master: str = "local[2]"
+    spark_master: str = "local[3]"
     spark_memory: str = "1g"
     spark_conf: dict[str, str] = Field(
         default_factory=dict, description="further Spark configuration, as JSON"
@@ -271,6 +271,12 @@ class JobSettings(Settings):
         2, ge=1, description="another number: fold starts from its snapshots"
     )
     trigger_ms: int = Field(100, ge=0)
+    stays_s: float = Field(
+        10.0,
+        ge=0,
+        le=600,
+        description="enrich at its topics, after a small batch; 0: never",
+    )
     batch_records_max: int = Field(200_000, ge=1)
     deleted_kept_s: float = Field(
         7 * 86_400.0, ge=0, description="a deleted entity is known as such, then forgotten"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # Spark starts processes that import this, and have no use fo
 
 Offsets = dict[str, dict[int, int]]
 _BEGINS_AT = "begins_at.json"
+_AHEAD = "ahead.json"
 
 
 class Read(NamedTuple):
@@ -47,7 +48,7 @@ def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
     checkpoint.mkdir(parents=True, exist_ok=True)
     new = checkpoint / "begins_at.new"
     with new.open("wb") as file:
-        file.write(orjson.dumps(offsets, option=orjson.OPT_NON_STR_KEYS))
+        file.write(_told(offsets))
         file.flush()
         os.fsync(file.fileno())
     new.replace(checkpoint / _BEGINS_AT)
@@ -60,6 +61,30 @@ def begins_at(checkpoint: Path) -> Offsets | None:
         return None
 
 
+def remember_ahead(checkpoint: Path, offsets: Offsets) -> None:
+    """What a job has done that no batch of Spark's has in its plan. It lasts as Spark's own files
+    do: what a machine that fails forgets of it is done again."""
+    new = checkpoint / f"ahead.{os.getpid()}.new"
+    new.write_bytes(_told(further(ahead_at(checkpoint), offsets)))
+    new.replace(checkpoint / _AHEAD)
+
+
+def ahead_at(checkpoint: Path) -> Offsets:
+    try:
+        return _as_offsets((checkpoint / _AHEAD).read_bytes())
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def further(one: Offsets, other: Offsets) -> Offsets:
+    found = {topic: dict(partitions) for topic, partitions in one.items()}
+    for topic, partitions in other.items():
+        its = found.setdefault(topic, {})
+        for partition, offset in partitions.items():
+            its[partition] = max(offset, its.get(partition, 0))
+    return found
+
+
 def _batches(log: Path) -> list[int]:
     return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]
 
@@ -70,6 +95,10 @@ def _offsets(checkpoint: Path, batch: int) -> Offsets:
         return _as_offsets((checkpoint / "offsets" / str(batch)).read_bytes().splitlines()[-1])
     except (OSError, ValueError, IndexError, AttributeError):
         return {}
+
+
+def _told(offsets: Offsets) -> bytes:
+    return orjson.dumps(offsets, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _as_offsets(told: bytes) -> Offsets:

@@ -23,7 +23,7 @@ from shared.topology import Flow
 from stream_jobs.enrichment import STAGE, Enrich, InTurn, as_first_come, enricher
 from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.gate_view import GateView
-from stream_jobs.gates import Gates, Turns
+from stream_jobs.gates import Gates
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, written_by_its_work
 from stream_jobs.master_view import MasterView
@@ -49,9 +49,9 @@ class EnrichTask:
 
     def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         if load_flow(self.flow).master_tables:
-            enrich = InTurn(_enricher(self.flow), Turns(_gates(self)), self.when_parked)
+            enrich = InTurn(_enricher(self.flow), _gates(self), self.when_parked)
         else:  # nothing is waited for, and no job would take it from the lane
-            enrich = InTurn(_enricher(self.flow), Turns(Gates()), "go_on")
+            enrich = InTurn(_enricher(self.flow), Gates(), "go_on")
         master = _master_view(self)
         fresh = _fresh_fields(self)
         topics = {endpoint.topic for endpoint in load_flow(self.flow).endpoints}
@@ -77,8 +77,8 @@ def _enricher(flow: str) -> Enrich:
 
 
 def _gates(task: EnrichTask) -> Gates:
-    """As they were when the micro-batch's first task came to this process: what the one before sent
-    to the lane is in them, and what a task itself sends there, it knows."""
+    """As they were when the micro-batch's first task came to this process, or lately: what the one
+    before sent to the lane is in them, and what a task itself sends there, it knows."""
     context, view = TaskContext.get(), _gate_view(task)
     batch = context.getLocalProperty(_BATCH_ID) if context else None
     run = context.getLocalProperty(_RUN_ID) if context else None
@@ -114,5 +114,7 @@ def task(settings: JobSettings) -> EnrichTask:
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
     job = next(job for job in flow.jobs() if job.name == STAGE)
-    nothing = read_logs(spark, settings, STAGE, job.ignited_by, task(settings), "nothing int")
+    nothing = read_logs(
+        spark, settings, STAGE, job.ignited_by, task(settings), "nothing int", may_stay=True
+    )
     return written_by_its_work(nothing, settings, STAGE)

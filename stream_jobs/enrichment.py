@@ -24,7 +24,7 @@ from shared.model import (
 from shared.retry_policy import WhenParked
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 from shared.user_code import told
-from stream_jobs.gates import Turns
+from stream_jobs.gates import Gates
 
 STAGE = "enrich"
 BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
@@ -100,27 +100,27 @@ class InTurn:
     """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
     its entity waits (see `gates`)."""
 
-    def __init__(self, enrich: Enrich, turns: Turns, when_parked: WhenParked) -> None:
+    def __init__(self, enrich: Enrich, gates: Gates, when_parked: WhenParked) -> None:
         self._enrich = enrich
-        self._turns = turns
+        self._gates = gates
         self._holds_what_is_parked = when_parked == "wait"
 
     def __call__(self, payload: Payload, read_at: Position, master: MasterData) -> Outgoing | None:
         """None: it was discarded, and nobody keeps it."""
         key = _key(payload)
         discarded = envelope.find(payload.headers, envelope.DISCARDED) is not None
-        if discarded and (key is None or not self._turns.must_wait(key)):
+        if discarded and (key is None or not self._gates.hold(key)):
             return None
         if key is None:
             return self._enrich(payload, master)
-        if self._turns.must_wait(key):
+        if self._gates.hold(key):
             detail = f"an earlier payload of {key} waits"
             return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
         outgoing = self._enrich(payload, master)
         is_parked = outgoing.topic == _DEAD_LETTERS and self._holds_what_is_parked
         if outgoing.topic != _LANE and not is_parked:
             return outgoing
-        self._turns.sent_to_lane(key)
+        self._gates.sent_to_lane(key)
         return _waits(outgoing, payload, read_at)
 
 

@@ -17,6 +17,8 @@ from stream_jobs.log_follower import CommittedOffsets, LogFollower
 from stream_jobs.waiting import gate_told
 
 _ANSWER_S = 3.0
+# as long as somebody is held: of a batch that lasts
+_HEARS_EVERY_S = 0.1
 
 
 class GateView:
@@ -28,10 +30,12 @@ class GateView:
         self._log = LogFollower(kafka, "headrace-gates", [self._lane, self._gate])
         self._gates = Gates()
         self._batch = ""
+        self._heard_s = 0.0
 
     def of_batch(self, batch: str) -> Gates:
-        """As its first task saw them."""
-        if batch != self._batch:
+        """For a task, or a round of it: all that those before it sent to the lane is there."""
+        is_long_ago = time.monotonic() - self._heard_s > _HEARS_EVERY_S
+        if batch != self._batch or (is_long_ago and self._gates.hold_any()):
             self.refresh()
             self._batch = batch
         return self._gates
@@ -46,6 +50,8 @@ class GateView:
                 self._gates.hear_gate(key, message.value())
             else:
                 self._gates.hear_lane(message.partition() or 0, message.offset() or 0, key)
+        self._gates.heard_all()
+        self._heard_s = time.monotonic()
         return self._gates
 
 

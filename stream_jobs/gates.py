@@ -9,8 +9,15 @@ offsets, written when all that a batch wrote is acknowledged.
 
 enrich, at the start of a micro-batch, reads `passed`, then the gates and the lane, to their ends.
 A key is held where its gate is open, where the lane has a record of it that is not passed, or where
-this batch has sent one of its payloads to the lane. A held key's payload goes to the lane untried.
-So does, where those behind a parked one wait, what enrich would park: it holds its key, too.
+enrich has sent one of its payloads to the lane since it read. A held key's payload goes to the lane
+untried. So does, where those behind a parked one wait, what enrich would park: it holds its key,
+too.
+
+Where enrich stays at its topics, a batch has rounds. Each ends as a batch does: when all that it
+wrote is acknowledged it is remembered to be done, and a batch that runs again begins behind it. In
+the rules a round is a batch, but for one thing: it need not read anew. Who is held has come from
+enrich alone, so who was not when it read is held by nobody but itself; and who is held stays so
+until it reads again, which is between two rounds.
 
 retry tries the payloads of a line in order, by the same function as enrich, and writes the events
 itself, so nothing has to be brought back in turn. In its rules "later" is a later micro-batch: it
@@ -59,6 +66,7 @@ class Gates:
         self._open: dict[str, bytes] = {}
         self._in_lane: dict[str, tuple[int, int]] = {}  # key -> partition, offset of the last one
         self._passed: dict[int, int] = {}
+        self._sent: set[str] = set()
 
     def hear_passed(self, passed: Mapping[int, int]) -> None:
         """First: what the gates and the lane say is heard later than this was true."""
@@ -75,25 +83,21 @@ class Gates:
         if not self._is_passed(partition, offset):
             self._in_lane[key] = partition, offset
 
+    def heard_all(self) -> None:
+        """Of the lane, too, up to an end behind all that was sent there."""
+        self._sent.clear()
+
+    def sent_to_lane(self, key: str) -> None:
+        self._sent.add(key)
+
     def hold(self, key: str) -> bool:
-        return key in self._open or key in self._in_lane
+        return key in self._sent or key in self._open or key in self._in_lane
+
+    def hold_any(self) -> bool:
+        return bool(self._sent or self._open or self._in_lane)
 
     def _is_passed(self, partition: int, offset: int) -> bool:
         return offset < self._passed.get(partition, 0)
-
-
-class Turns:
-    """Of one task of a micro-batch of enrich: who has to wait behind others of its key."""
-
-    def __init__(self, gates: Gates) -> None:
-        self._gates = gates
-        self._sent_to_lane: set[str] = set()
-
-    def must_wait(self, key: str) -> bool:
-        return key in self._sent_to_lane or self._gates.hold(key)
-
-    def sent_to_lane(self, key: str) -> None:
-        self._sent_to_lane.add(key)
 
 
 class Look(NamedTuple):

@@ -34,6 +34,11 @@ class Lease:
         with self._path.open("r+b", buffering=0) as file:
             file.write(_FORMAT.pack(asked_s + LEASE_S))
 
+    def end(self) -> None:
+        """Before a query is stopped: a worker process outlives its task, for a while."""
+        if self._path.exists():
+            self._path.write_bytes(_FORMAT.pack(0.0))
+
 
 def check_lease(job: str) -> None:
     """In a worker process, before each piece of work; 15 microseconds."""

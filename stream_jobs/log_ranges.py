@@ -59,6 +59,15 @@ def ranges(start: Offsets, end: Offsets) -> list[LogRange]:
     return found
 
 
+def left_of(start: Offsets, end: Offsets, ahead: Offsets) -> list[LogRange]:
+    """Of a batch, what was not done ahead of it."""
+    return [
+        one._replace(start=begin)
+        for one in ranges(start, end)
+        if (begin := max(one.start, ahead.get(one.topic, {}).get(one.partition, 0))) < one.end
+    ]
+
+
 def planned(start: Offsets, ends: Offsets, records_max: int) -> Offsets:
     """Where the next batch ends: everywhere the same part of what is there, where it is too much.
     What is not there any more stays where it was."""

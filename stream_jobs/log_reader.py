@@ -16,24 +16,35 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from shared.kafka_access import KafkaAccess
-from stream_jobs.checkpoints import Offsets, begins_at, remember_begin
+from stream_jobs.checkpoints import (
+    Offsets,
+    ahead_at,
+    begins_at,
+    further,
+    remember_ahead,
+    remember_begin,
+)
+from stream_jobs.lease import check_lease
 from stream_jobs.log_ends import LogEnds
 from stream_jobs.log_ranges import (
     STALLED_S,
     LogRange,
     as_json,
     from_json,
+    left_of,
     planned,
-    ranges,
     shared_out,
 )
 from stream_jobs.range_reader import range_reader
-from stream_jobs.turns import Turn
+from stream_jobs.tail_reader import tail_reader
+from stream_jobs.turns import Turn, turn_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _WAKES_EVERY_S = 0.005
+# who stays at its logs may be done with these in one task, beside other jobs
+_FEW = 2_000
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,14 @@ class Source:
     looks_every_s: float = 0.0
     at_most_every_s: float = 0.0
     turns: Path | None = None  # with other jobs, where the cores are few
+    stays_s: float = 0.0  # at the ends of its logs, after a batch of few records
 
 
 class Task(InputPartition):
-    def __init__(self, its: Sequence[LogRange]) -> None:
+    def __init__(self, its: Sequence[LogRange], stays_from: Offsets | None = None) -> None:
         super().__init__(None)
         self.ranges = tuple(its)
+        self.stays_from = stays_from
 
 
 class LogReader(DataSourceStreamReader):
@@ -102,8 +115,9 @@ class LogReader(DataSourceStreamReader):
         self._turn = self._turn or Turn(self._source.turns)
         self._turn.end()
         self._pause()
-        if self._planned(start) == start:
-            return start
+        end = self._planned(start)
+        if end == start or self._stays_after(self._left_of(start, end)):
+            return end
         self._turn.wait()
         self._looked_s = time.monotonic()
         return self._planned(start)
@@ -120,11 +134,22 @@ class LogReader(DataSourceStreamReader):
         return self._turn is not None and self._turn.another_has_ended_since(self._looked_s)
 
     def _planned(self, start: Offsets) -> Offsets:
-        return planned(start, self._log_ends().ends(), self._source.records_max)
+        done = further(start, ahead_at(self._source.checkpoint))
+        end = planned(done, self._log_ends().ends(), self._source.records_max)
+        return start if end == done else end
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
-        its = ranges(from_json(start), from_json(end))
+        its = self._left_of(from_json(start), from_json(end))
+        if self._stays_after(its):
+            done_then = further(from_json(end), ahead_at(self._source.checkpoint))
+            return [Task(its, done_then)]
         return [Task(own) for own in shared_out(its, self._source.tasks_max)]
+
+    def _left_of(self, start: Offsets, end: Offsets) -> list[LogRange]:
+        return left_of(start, end, ahead_at(self._source.checkpoint))
+
+    def _stays_after(self, its: Sequence[LogRange]) -> bool:
+        return self._source.stays_s > 0 and sum(one.records for one in its) <= _FEW
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, Task)
@@ -155,3 +180,17 @@ class RangesReader(DataSourceReader):
 def work_on(source: Source, task: Task) -> "Iterator[pa.RecordBatch]":
     work = pickle.loads(source.work)
     yield from work(range_reader(source.kafka, source.job).read(task.ranges))
+    if task.stays_from is None:
+        return
+    _is_done(source, task.stays_from)
+    tail = tail_reader(source.kafka, source.job)
+    for records, up_to in tail.rounds(task.stays_from, source.stays_s):
+        yield from work(iter([records]))
+        _is_done(source, up_to)
+
+
+def _is_done(source: Source, up_to: Offsets) -> None:
+    check_lease(source.job)  # another copy may be the one by now, and what it has done counts
+    remember_ahead(source.checkpoint, up_to)
+    if source.turns is not None:
+        turn_of(source.turns).has_left_some()

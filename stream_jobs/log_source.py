@@ -40,13 +40,16 @@ def read_logs(
     *,
     at_most_every_ms: int = 0,
     takes_turns: bool = True,
+    may_stay: bool = False,
 ) -> DataFrame:
-    """What `work` yields for the records of these topics."""
+    """What `work` yields for the records of these topics. What needs no state may be done where
+    they come, without a batch for each few of them."""
     source = replace(
         _source(settings, job, topics, work, begins_at),
         looks_every_s=settings.trigger_ms / 1000,
         at_most_every_s=at_most_every_ms / 1000,
         turns=_turns(spark, settings) if takes_turns else None,
+        stays_s=settings.stays_s if may_stay and _has_room(spark, settings) else 0.0,
     )
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
     return spark.readStream.format(logs).load()
@@ -99,6 +102,13 @@ def _turns(spark: SparkSession, settings: JobSettings) -> Path | None:
     is_narrow = context.defaultParallelism < 2 * settings.state_partitions
     file = settings.state_dir.absolute() / "spark" / f"{context.appName}.turns"
     return file if is_narrow else None
+
+
+def _has_room(spark: SparkSession, settings: JobSettings) -> bool:
+    """For a task that stays, beside those of the other jobs. What it has done it notes where the
+    driver looks."""
+    slots = spark.sparkContext.defaultParallelism
+    return settings.spark_master.startswith("local") and slots > settings.state_partitions
 
 
 def _register(

@@ -105,6 +105,10 @@ class OneCopy:
             self._offsets[topic] = {**self._offsets.get(topic, {}), **partitions}
         self._write(self._mine)
 
+    def end_lease(self) -> None:
+        """Nothing of it may be at work any more."""
+        self._lease.end()
+
     def release(self) -> None:
         """So that the next copy need not wait."""
         if self._mine is not None:

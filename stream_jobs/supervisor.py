@@ -17,7 +17,7 @@ from shared.settings import JobSettings
 from stream_jobs import store
 from stream_jobs.beside import Beside
 from stream_jobs.breaker import Breaker
-from stream_jobs.checkpoints import Offsets, offsets_of
+from stream_jobs.checkpoints import Offsets, ahead_at, further, offsets_of
 from stream_jobs.failure import judge
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lag import LagReader, unread
@@ -55,7 +55,8 @@ class JobRun:
         self._build = build
         self._spark = spark
         self._settings = settings
-        self._same_log = SameLog(job, settings.checkpoints / job)
+        self._checkpoint = settings.checkpoints / job
+        self._same_log = SameLog(job, self._checkpoint)
         self._query: StreamingQuery | None = None
         self._state, self._detail = "restarting", "starting"
         self._failures = 0
@@ -67,6 +68,7 @@ class JobRun:
         self._batch_id = -1
         self._idle_since = ""
         self._published: Offsets = {}
+        self._published_at_s = 0.0
         self._numbers: dict[str, Any] = {}
         self._heard_batch = -1
         self._trouble = ""  # of what it does beside its query
@@ -105,6 +107,7 @@ class JobRun:
             self._recover(now_s - self._started_at_s)
             self._publish_progress()
             if not self._breakers["kafka"].is_open:
+                self._publish_ahead()
                 self._step_beside()
 
     def _step_beside(self) -> None:
@@ -238,6 +241,8 @@ class JobRun:
             return
         self._batch_id = progress["batchId"]
         self._numbers["batch_id"] = self._batch_id
+        if self._published != _offsets(progress, "endOffset"):
+            return  # it has stayed, and was counted meanwhile
         spent_ms = progress["durationMs"]
         took_s = max(spent_ms["triggerExecution"] - spent_ms.get("latestOffset", 0), 1) / 1000
         self._numbers["rows_per_s"] = round(records / took_s, 1)
@@ -267,14 +272,25 @@ class JobRun:
                     self._beside.hear(row.asDict())
         self._heard_batch = max(self._heard_batch, last["batchId"] - 1)
 
+    def _publish_ahead(self) -> None:
+        """A job that stays at its logs has done more than its batches say, and others wait to hear
+        how far it is."""
+        before, since_s = self._published, self._published_at_s
+        done = further(before, ahead_at(self._checkpoint))
+        if done == before or not self._publish(done) or not before:
+            return
+        records = sum(one.records for one in ranges(before, done))
+        self._numbers["rows_per_s"] = round(records / (self._published_at_s - since_s), 1)
+
     def _publish(self, offsets: Offsets) -> bool:
+        offsets = further(offsets, ahead_at(self._checkpoint))
         try:
             self._copy.publish(offsets)
         except KafkaException as error:
             _log.warning("%s could not publish its offsets: %s", self.job, error)
             self._seen_progress = None  # to be told again
             return False
-        self._published = offsets
+        self._published, self._published_at_s = offsets, time.monotonic()
         return True
 
     def _publish_done(self, told_at: str) -> None:
@@ -282,7 +298,7 @@ class JobRun:
         once: others wait to hear how far the job is."""
         if told_at == self._idle_since:
             return
-        done = offsets_of(self._settings.checkpoints / self.job).done
+        done = offsets_of(self._checkpoint).done
         if not done or done == self._published or self._publish(done):
             self._idle_since = told_at
 
@@ -314,6 +330,7 @@ class JobRun:
         self._status.flush()
 
     def _end_query(self) -> None:
+        self._copy.end_lease()
         query, self._query = self._query, None
         if query is not None and query.isActive:
             query.stop()

@@ -12,6 +12,7 @@ import os
 import struct
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 _LOOK_EVERY_S = 0.002
@@ -44,6 +45,10 @@ class Turn:
             self._tell(self._ended_s, _ENDED_AT)
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
+    def has_left_some(self) -> None:
+        """For the others; said by who works beside them, and has no turn."""
+        self._tell(time.monotonic(), _ENDED_AT)
+
     def another_has_ended_since(self, since_s: float) -> bool:
         ended_s = self._times()[1]
         # a file may be older than the machine's start, with which its clock begins anew
@@ -68,3 +73,9 @@ class Turn:
             return time.monotonic(), 0.0  # just about to be written
         began_s, ended_s = _TIMES.unpack(raw.ljust(_TIMES.size, b"\0"))
         return began_s, ended_s
+
+
+@cache
+def turn_of(path: Path) -> Turn:
+    """Of a process that works for one job after the other, and for none has a turn."""
+    return Turn(path)

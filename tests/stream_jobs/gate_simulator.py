@@ -28,9 +28,11 @@ from stream_jobs.gates import (
     Ripeness,
     Send,
     Step,
-    Turns,
     serve,
 )
+
+Plan = dict[tuple[str, int], int]  # ingest partition -> up to where
+Writes = list[list[tuple[str, Any]]]  # topic and record, in order per partition
 
 LANES = 2
 KEYS = ("a", "b", "c", "calm")
@@ -95,7 +97,7 @@ class Simulation:
         self.policy = RetryPolicy(0.02, 2.0, 0.1, 0.2, 3, 0.4, "wait" if stays else "go_on")
         self.now_ms = 1000
         self._enrich_done: dict[tuple[str, int], int] = defaultdict(int)
-        self._enrich_plan: dict[tuple[str, int], int] | None = None
+        self._enrich_plan: Plan | None = None
         self._retry_done: dict[Any, int] = defaultdict(int)
         self._retry_plan: tuple[int, dict[Any, int]] | None = None
         self._lines: dict[str, Line] = {}
@@ -104,7 +106,7 @@ class Simulation:
         self._batches = 0
         self.sent_again = 0
         self._judged: set[tuple[Position, int]] = set()
-        self.crashes = self.lost_checkpoints = 0
+        self.crashes = self.lost_checkpoints = self.rounds = 0
         self.serving: dict[str, Line] = {}
 
     # the world around
@@ -232,36 +234,70 @@ class Simulation:
         self.log.enriched = dict(self._enrich_done)  # a new copy publishes what is committed
         yield
         while True:
-            if self._enrich_plan is None:
-                news = {
-                    at: end
-                    for at, log in self.log.ingest.items()
-                    if (end := len(log)) > self._enrich_done[at]
-                }
-                if not news:
-                    yield
-                    continue
-                self._enrich_plan = {
-                    at: self._up_to(self._enrich_done[at], end) for at, end in news.items()
-                }
-            yield
-            writes: list[list[tuple[str, Any]]] = []
-            for at, end in self._enrich_plan.items():
-                if end > self._enrich_done[at]:
-                    gates = Gates()
-                    yield from self.read_gates(gates)
-                    first = self._enrich_done[at]
-                    letters = [
-                        letter._replace(read_at=Position(*at, first + number))
-                        for number, letter in enumerate(self.log.ingest[at][first:end])
-                    ]
-                    writes += self.by_partition(self.enrich_task(letters, gates))
-            yield from self._land(writes)
-            self._enrich_done.update(self._enrich_plan)
-            self._enrich_plan = None
-            yield
-            self.log.enriched = dict(self._enrich_done)
-            yield
+            self._enrich_plan = self._enrich_plan or self._news()
+            if not self._enrich_plan:
+                yield
+            elif self.random.random() < 0.5:
+                yield from self._enrich_and_go(self._enrich_plan)
+            else:
+                yield from self._enrich_and_stay(self._enrich_plan)
+
+    def _news(self) -> Plan:
+        return {
+            at: self._up_to(self._enrich_done[at], end)
+            for at, log in self.log.ingest.items()
+            if (end := len(log)) > self._enrich_done[at]
+        }
+
+    def _enrich_and_go(self, plan: Plan) -> Iterator[None]:
+        yield
+        writes: Writes = []
+        for at, end in plan.items():
+            gates = Gates()
+            yield from self.read_gates(gates)
+            letters = self._letters_of(at, end)
+            writes += self.by_partition(self.enrich_task(letters, gates))
+        yield from self.finish(plan, writes)
+        yield from self._tell_of_it()
+
+    def _enrich_and_stay(self, plan: Plan) -> Iterator[None]:
+        """In one task; what comes after the first round is in no plan."""
+        yield
+        gates = Gates()
+        yield from self.read_gates(gates)
+        while plan:
+            letters = [one for at, end in plan.items() for one in self._letters_of(at, end)]
+            writes = self.by_partition(self.enrich_task(letters, gates))
+            yield from self.finish_round(plan, writes, gates)
+            self.rounds += 1
+            if self.random.random() < 0.7:
+                yield from self._tell_of_it()
+            if self.random.random() < 0.1:
+                break
+            plan = self._news()
+        yield from self._tell_of_it()
+
+    def _letters_of(self, at: tuple[str, int], end: int) -> list[Letter]:
+        first = self._enrich_done[at]
+        return [
+            letter._replace(read_at=Position(*at, first + number))
+            for number, letter in enumerate(self.log.ingest[at][first:end])
+        ]
+
+    def finish_round(self, plan: Plan, writes: Writes, gates: Gates) -> Iterator[None]:
+        yield from self.finish(plan, writes)
+        if gates.hold_any() and self.random.random() < 0.3:
+            yield from self.read_gates(gates)
+
+    def finish(self, plan: Plan, writes: Writes) -> Iterator[None]:
+        yield from self._land(writes)
+        self._enrich_done.update(plan)
+        self._enrich_plan = None
+        yield
+
+    def _tell_of_it(self) -> Iterator[None]:
+        self.log.enriched = dict(self._enrich_done)
+        yield
 
     def _up_to(self, done: int, end: int) -> int:
         return done + int((end + 1 - done) * self.random.random() ** 2)
@@ -273,6 +309,7 @@ class Simulation:
             gates.hear_gate(key, value)
         yield
         self.read_lane(gates)
+        gates.heard_all()
         yield
 
     def read_lane(self, gates: Gates) -> None:
@@ -281,11 +318,10 @@ class Simulation:
                 gates.hear_lane(partition, offset, letter.key)
 
     def enrich_task(self, letters: list[Letter], gates: Gates) -> Iterator[tuple[str, Any]]:
-        turns = Turns(gates)
         # any worker's view, which may lag
         rows = self._rows(int(len(self.log.master) * self.random.random() ** 0.5 + 0.5))
         for letter in letters:
-            if self.must_wait(turns, letter.key):
+            if self.must_wait(gates, letter.key):
                 yield "lane", letter
             elif letter.discards:
                 continue
@@ -296,11 +332,11 @@ class Simulation:
                 elif isinstance(outcome, Refused) and self.policy.when_parked == "go_on":
                     yield "parked", Parked(letter, 1)
                 else:
-                    turns.sent_to_lane(letter.key)
+                    gates.sent_to_lane(letter.key)
                     yield "lane", letter
 
-    def must_wait(self, turns: Turns, key: str) -> bool:
-        return turns.must_wait(key)
+    def must_wait(self, gates: Gates, key: str) -> bool:
+        return gates.hold(key)
 
     def _rows(self, upto: int) -> set[str]:
         return {row for row, there in dict(self.log.master[:upto]).items() if there}
@@ -315,7 +351,7 @@ class Simulation:
             return Missing("not_yet", detail, None)
         return Passed()
 
-    def by_partition(self, records: Iterator[tuple[str, Any]]) -> list[list[tuple[str, Any]]]:
+    def by_partition(self, records: Iterator[tuple[str, Any]]) -> Writes:
         """In order within a partition of a topic only."""
         queues: dict[Any, list[tuple[str, Any]]] = defaultdict(list)
         for topic, record in records:

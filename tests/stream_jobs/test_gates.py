@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from shared.envelope import Position
-from stream_jobs.gates import Batch, Close, Gates, Line, Open, Ripeness, Step, Turns
-from tests.stream_jobs.gate_simulator import Simulation, Violation
+from stream_jobs.gates import Batch, Close, Gates, Line, Open, Ripeness, Step
+from tests.stream_jobs.gate_simulator import Plan, Simulation, Violation, Writes
 
 SCHEDULES = 10_000
 _SEEDS_OF_A_MUTANT = 10_000
 
 
 def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
-    crashes = lost = in_lane = sent_again = 0
+    crashes = lost = in_lane = sent_again = rounds = 0
     for seed in range(SCHEDULES):
         simulation = Simulation(seed)
         try:
@@ -25,11 +25,13 @@ def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
         lost += simulation.lost_checkpoints
         in_lane += sum(len(log) for log in simulation.log.lane)
         sent_again += simulation.sent_again
+        rounds += simulation.rounds
     # it was no easy walk
     assert crashes > SCHEDULES
     assert lost > SCHEDULES / 10
     assert in_lane > 2 * SCHEDULES
     assert sent_again > SCHEDULES / 2
+    assert rounds > 2 * SCHEDULES
 
 
 class ClosesAtOnce(Simulation):
@@ -100,12 +102,34 @@ class ReadsPassedLast(Simulation):
         self.read_lane(gates)
         yield
         gates.hear_passed(dict(self.log.passed))
+        gates.heard_all()
         yield
 
 
 class ForgetsWithinTheBatch(Simulation):
-    def must_wait(self, turns: Turns, key: str) -> bool:
-        return turns._gates.hold(key)
+    def must_wait(self, gates: Gates, key: str) -> bool:
+        return key in gates._open or key in gates._in_lane
+
+
+class ForgetsBetweenRounds(Simulation):
+    def finish_round(self, plan: Plan, writes: Writes, gates: Gates) -> Iterator[None]:
+        yield from super().finish_round(plan, writes, gates)
+        gates.heard_all()
+
+
+class ReadsBeforeTheRoundIsWritten(Simulation):
+    def finish_round(self, plan: Plan, writes: Writes, gates: Gates) -> Iterator[None]:
+        if gates.hold_any():
+            yield from self.read_gates(gates)
+        yield from self.finish(plan, writes)
+
+
+class IsDoneBeforeTheRoundIsWritten(Simulation):
+    def finish_round(self, plan: Plan, writes: Writes, gates: Gates) -> Iterator[None]:
+        self._enrich_done.update(plan)
+        self._enrich_plan = None
+        yield from self._tell_of_it()
+        yield from super().finish_round(plan, writes, gates)
 
 
 class GivesUpAndGoesOnAtOnce(Simulation):
@@ -157,6 +181,9 @@ class BeginsAnewAndSaysNothing(Simulation):
         DoesNotReadTheLane,
         ReadsPassedLast,
         ForgetsWithinTheBatch,
+        ForgetsBetweenRounds,
+        ReadsBeforeTheRoundIsWritten,
+        IsDoneBeforeTheRoundIsWritten,
         GivesUpAndGoesOnAtOnce,
         SeesOnlyWhatItHasRead,
         NeedsLessAtOnce,

@@ -15,7 +15,7 @@ from shared.model import Fields
 from stream_jobs import retry, waiting
 from stream_jobs.buckets import bucket_of
 from stream_jobs.enrichment import InTurn, Outgoing, Payload, enricher
-from stream_jobs.gates import Gates, Turns
+from stream_jobs.gates import Gates
 from stream_jobs.many_states import States
 from stream_jobs.retry import BucketOfLines, RetryTask
 from tests.messages import Message
@@ -75,8 +75,7 @@ class World:
         )
         self.handle = Handle()
         monkeypatch.setattr(retry, "_worker", lambda _task: self)
-        turns = Turns(Gates())
-        self.in_turn = InTurn(enricher(FLOW), turns, self.task.when_parked)
+        self.in_turn = InTurn(enricher(FLOW), Gates(), self.task.when_parked)
 
     def look(self) -> None:
         pass
@@ -273,7 +272,7 @@ def test_behind_a_discarded_one_others_go_on(monkeypatch: pytest.MonkeyPatch) ->
     world.batch()
     assert world.is_empty()
     # where nobody keeps it nothing has to be done
-    others = InTurn(enricher(FLOW), Turns(Gates()), "wait")
+    others = InTurn(enricher(FLOW), Gates(), "wait")
     assert others(payload, place, world.master) is None
 
 
