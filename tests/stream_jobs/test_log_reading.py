@@ -1,25 +1,30 @@
 """Reading and writing as a worker does it, on a real broker."""
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark import cloudpickle
 
 from local_stack.stack import Stack
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
-from stream_jobs import range_reader, turns
+from stream_jobs import range_reader, tail_reader, turns
+from stream_jobs.checkpoints import Offsets, ahead_at, remember_ahead
 from stream_jobs.enrichment import Outgoing
-from stream_jobs.lease import Lease, LeaseEndedError
+from stream_jobs.lease import Lease, LeaseEndedError, now_s
 from stream_jobs.log_ends import LogEnds
 from stream_jobs.log_ranges import LogCutError, LogRange, StalledError
-from stream_jobs.log_reader import LogReader, Source, Task
+from stream_jobs.log_reader import LogReader, Source, Task, work_on
 from stream_jobs.messages import payload_of
 from stream_jobs.range_reader import RangeReader
+from stream_jobs.tail_reader import TailReader
 from stream_jobs.topic_writer import WriterOf
 
 pytestmark = pytest.mark.stack
@@ -286,3 +291,155 @@ def test_the_pause_of_a_job_that_had_a_turn_begins_with_it(
         waiting.result(20)
         other.latestOffset({topic: {"0": 5}}, limit)
     assert time.monotonic() - its_turn_s >= 0.5
+
+
+def _offsets_of(rounds: Iterator[tuple[list[Message], Offsets]]) -> tuple[list[int], Offsets]:
+    read, up_to = [], {}
+    for messages, at in rounds:
+        read += [message.offset() or 0 for message in messages]
+        up_to = at
+    return read, up_to
+
+
+def test_who_stays_at_a_log_reads_what_comes_until_its_time_is_over(parts: Stack) -> None:
+    topic = _topic(parts, "test.tail.v1")
+    _write(parts, topic, 7)
+    reader = TailReader(_kafka(parts), "test")
+    for begin in (3, 5):  # the second time on the same connections
+        with ThreadPoolExecutor() as pool:
+            staying = pool.submit(
+                _offsets_of, reader.rounds({topic: {0: begin, 1: 0}}, stays_s=2.0)
+            )
+            time.sleep(1.0)
+            _write(parts, topic, 2)
+            read, up_to = staying.result(20)
+        end = begin + len(read)
+        assert read == list(range(begin, end))
+        assert up_to == {topic: {0: end, 1: 0}}
+    assert end == 11
+
+
+def test_who_cannot_keep_up_stays_no_longer(parts: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = _topic(parts, "test.tail-behind.v1", 1)
+    _write(parts, topic, 100)
+    monkeypatch.setattr(tail_reader, "_AT_ONCE", 10)
+    rounds = TailReader(_kafka(parts), "test").rounds({topic: {0: 0}}, stays_s=3600.0)
+    assert _offsets_of(rounds) == (list(range(30)), {topic: {0: 30}})
+    monkeypatch.setattr(tail_reader, "_AT_ONCE", 1_000)
+    monkeypatch.setattr(tail_reader, "_SLOW_S", 0.0)
+    read = 0
+    for messages, _ in TailReader(_kafka(parts), "test").rounds({topic: {0: 0}}, stays_s=3600.0):
+        read += len(messages)
+        _write(parts, topic, 1)
+    assert read == 102
+
+
+def test_who_stays_at_a_log_does_not_pass_over_what_has_expired(parts: Stack) -> None:
+    topic = _topic(parts, "test.tail-expired.v1", 1)
+    _write(parts, topic, 100)
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
+        deleted.result(20)
+    with pytest.raises(KafkaException):
+        list(TailReader(_kafka(parts), "test").rounds({topic: {0: 49}}, stays_s=20.0))
+
+
+def test_who_stays_at_a_log_ends_with_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_LEASES", "")  # which a lease sets for good
+    lease = Lease(tmp_path, "test")
+    lease.extend(now_s())
+    lease.end()
+    with pytest.raises(LeaseEndedError):
+        list(TailReader(KafkaAccess("127.0.0.1:1"), "test").rounds({"a": {0: 0}}, stays_s=60.0))
+
+
+def test_what_was_done_ahead_of_its_batch_is_in_no_later_one(parts: Stack, tmp_path: Path) -> None:
+    topic = _topic(parts, "test.ahead.v1")
+    _write(parts, topic, 30)
+    source = replace(_source(parts, tmp_path, topic), stays_s=10.0)
+    reader = LogReader(source)
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    end = reader.latestOffset(start, limit)
+    assert end == {topic: {"0": 30, "1": 0}}
+    (task,) = reader.partitions(start, end)
+    assert isinstance(task, Task)
+    assert (task.ranges, task.stays_from) == ((LogRange(topic, 0, 0, 30),), {topic: {0: 30, 1: 0}})
+    _write(parts, topic, 20)
+    _write(parts, topic, 5, partition=1)
+    remember_ahead(source.checkpoint, {topic: {0: 50, 1: 5}})
+    remember_ahead(source.checkpoint, {topic: {0: 40, 1: 5}})
+    assert ahead_at(source.checkpoint) == {topic: {0: 50, 1: 5}}
+    # nothing is left for a batch, and a batch that has to run again has none of it
+    assert reader.latestOffset(end, limit) == end
+    (task,) = reader.partitions(start, end)
+    assert isinstance(task, Task)
+    assert (task.ranges, task.stays_from) == ((), {topic: {0: 50, 1: 5}})
+    _write(parts, topic, 3)
+    later = reader.latestOffset(end, limit)
+    assert later == {topic: {"0": 53, "1": 5}}
+    (task,) = reader.partitions(end, later)
+    assert isinstance(task, Task)
+    assert (task.ranges, task.stays_from) == ((LogRange(topic, 0, 50, 53),), {topic: {0: 53, 1: 5}})
+    # who stays no more heeds it all the same
+    others = LogReader(replace(source, stays_s=0.0)).partitions(end, later)
+    assert [one.ranges for one in others if isinstance(one, Task)] == [
+        (LogRange(topic, 0, 50, 53),)
+    ]
+
+
+def test_a_large_batch_has_its_turn_and_all_tasks_and_a_small_one_stays_without_one(
+    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_TURN_S_MAX", 3600.0)
+    topic = _topic(parts, "test.small.v1")
+    small = replace(
+        _source(parts, tmp_path, topic), turns=tmp_path / "turns", stays_s=5.0, records_max=10_000
+    )
+    _write(parts, topic, 10)
+    one, other = LogReader(small), LogReader(replace(small, checkpoint=tmp_path / "other"))
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    for reader in (one, other):  # neither waits for the other one
+        assert reader.latestOffset(start, limit) == {topic: {"0": 10, "1": 0}}
+    _write(parts, topic, 3_000)
+    _write(parts, topic, 3_000, partition=1)
+    end = one.latestOffset(start, limit)
+    tasks = one.partitions(start, end)
+    assert [task.stays_from for task in tasks if isinstance(task, Task)] == [None, None]
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        assert one.latestOffset(end, limit) == end
+        assert waiting.result(20) == end
+
+
+def test_what_a_task_has_done_while_it_stays_wakes_who_waits_for_it(
+    parts: Stack, tmp_path: Path
+) -> None:
+    topic = _topic(parts, "test.wakes.v1", 1)
+    done: list[int] = []
+
+    def work(chunks: Iterator[list[Message]]) -> Iterator[Any]:
+        done.extend(len(chunk) for chunk in chunks)
+        yield from ()
+
+    source = replace(
+        _source(parts, tmp_path, topic),
+        work=cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
+        turns=tmp_path / "turns",
+        stays_s=2.0,
+    )
+    (tmp_path / "job").mkdir()
+    waits = turns.Turn(tmp_path / "turns")
+    begun_s = time.monotonic()
+    assert not waits.another_has_ended_since(begun_s)
+    with ThreadPoolExecutor() as pool:
+        staying = pool.submit(lambda: list(work_on(source, Task((), {topic: {0: 0}}))))
+        time.sleep(0.5)
+        _write(parts, topic, 3)
+        written_s = time.monotonic()
+        staying.result(20)
+    assert waits.another_has_ended_since(written_s)
+    assert ahead_at(source.checkpoint) == {topic: {0: 3}}
