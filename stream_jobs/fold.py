@@ -5,8 +5,8 @@ records are put in event-log order here, before they are folded. What a change e
 event topic with it.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, read_logs_up_to, written_by_its_work
 from stream_jobs.many_states import AT_ONCE, Key, States
 from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
+from stream_jobs.paged_states import PagedStates
 from stream_jobs.rebuild import STAGE
 from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
@@ -66,7 +67,8 @@ class BucketFold(Handler):
     def init(self, states: States) -> None:
         # one for all: to declare another would take longer than to fold a hundred events
         self._states = states.of("kept", "entity", "id")
-        self._unsaved: dict[Key, bytes] = {}  # snapshots
+        self._snapshots = PagedStates(self._states)
+        self._unsaved: dict[Key, bytes | None] = {}  # None: no snapshot any more
         self._burials = Burials(self._states, self._deleted_kept_ms)
 
     @cached_property
@@ -104,18 +106,22 @@ class BucketFold(Handler):
         """What this bucket has published. Parts of it come in any order, and a key's last record
         counts."""
         self._burials.begin()
+        self._snapshots.begin()
         records = sorted(unpack(row.packed), key=lambda record: record[0])
-        last = {(at.topic, key): (at.offset, value) for at, key, value in records}
-        for (topic, raw_id), (offset, value) in last.items():
-            if raw_id is None:
-                continue
-            key = self._entity_by_topic[topic], raw_id.decode(errors="replace")
+        last = {
+            (self._entity_by_topic[at.topic], raw_id.decode(errors="replace")): (at.offset, value)
+            for at, raw_id, value in records
+            if raw_id is not None
+        }
+        self._snapshots.get([key for key in last if key in self._seeded])
+        for key, (offset, value) in last.items():
             if offset >= self._seeded.setdefault(key, offset):
                 self._seeded[key] = offset
                 self._seed(key, value)
             if len(self._unsaved) == AT_ONCE:
                 self._save()
         self._save()
+        self._snapshots.write()
         self._burials.write()
 
     def _seed(self, key: tuple[str, str], value: bytes | None) -> None:
@@ -125,8 +131,7 @@ class BucketFold(Handler):
         except (ValueError, KeyError, TypeError):
             return  # nobody's snapshot
         if found is None:
-            self._unsaved.pop(key, None)
-            self._states.remove([key])
+            self._unsaved[key] = None
             return
         published, fold = found
         for log in self._made_anew & published.positions.keys():
@@ -150,6 +155,7 @@ class BucketFold(Handler):
     ) -> Iterator[Outgoing]:
         check_lease(STAGE)
         self._burials.begin()
+        self._snapshots.begin()
         answers: list[tuple[Position, bytes]] = []
         records: dict[str, list[EventRecord]] = defaultdict(list)
         arrived_ms = 0
@@ -168,12 +174,13 @@ class BucketFold(Handler):
                     arrived_ms = max(arrived_ms, record.arrived_ms)
         for _, value in sorted(answers):
             yield from self._take_refolded(value)
-        yield from self._fold(list(self._by_entity(records)))
+        yield from self._fold(dict(self._by_entity(records)))
         yield from self._bury(arrived_ms)
+        self._snapshots.write()
 
     def _by_entity(
         self, records: Mapping[str, list[EventRecord]]
-    ) -> Iterator[tuple[tuple[str, str], list[EventRecord]]]:
+    ) -> Iterator[tuple[Key, list[EventRecord]]]:
         for entity_id, unordered in records.items():
             by_entity: dict[str, list[EventRecord]] = defaultdict(list)
             for record in sorted(unordered):
@@ -182,30 +189,18 @@ class BucketFold(Handler):
             for entity, own in by_entity.items():
                 yield (entity, entity_id), own
 
-    def _fold(
-        self, work: Sequence[tuple[tuple[str, str], list[EventRecord]]]
-    ) -> Iterator[Outgoing]:
-        """Spark looks for the next snapshots while these are folded."""
-        parts = [work[begin : begin + AT_ONCE] for begin in range(0, len(work), AT_ONCE)]
-        asked = deque(map(self._ask, parts[:1]))
-        for part, following in zip(parts, [*parts[1:], []], strict=False):
-            stored = asked.popleft()()
-            asked.append(self._ask(following))
-            for (key, records), raw in zip(part, stored, strict=True):
-                yield from self._fold_entity(key, raw, records)
+    def _fold(self, work: Mapping[Key, list[EventRecord]]) -> Iterator[Outgoing]:
+        for part in self._snapshots.parts(work):
+            for key, stored in part:
+                yield from self._fold_entity(key, stored, work[key])
             self._save()
 
-    def _ask(
-        self, work: Sequence[tuple[Key, list[EventRecord]]]
-    ) -> Callable[[], list[bytes | None]]:
-        return self._states.ask([key for key, _ in work])
-
     def _save(self) -> None:
-        self._states.put(self._unsaved)
+        self._snapshots.put(self._unsaved)
         self._unsaved.clear()
 
     def _fold_entity(
-        self, key: tuple[str, str], stored: bytes | None, records: list[EventRecord]
+        self, key: Key, stored: bytes | None, records: list[EventRecord]
     ) -> Iterator[Outgoing]:
         (applier, fingerprint), entity_id = self._appliers[key[0]], key[1]
         before = snapshot.decode(stored) if stored else None
@@ -224,11 +219,11 @@ class BucketFold(Handler):
         self,
         applier: Applier,
         fingerprint: str,
-        key: tuple[str, str],
+        key: Key,
         applied: Applied,
         behind: dict[str, int],
     ) -> Iterator[Outgoing]:
-        entity_id = key[1]
+        entity, entity_id = key
         for record, reason, detail in applied.parked:
             value = envelope.event_value(record)
             yield _dead_letter(record.position, entity_id.encode(), value, reason, detail)
@@ -241,7 +236,7 @@ class BucketFold(Handler):
             after.emissions = [r for r in after.emissions if not is_within(r.origin, behind)]
             after.behind = {} if has_caught_up(after) and not after.asked else behind
         if applied.asks:
-            request = refolding.request_of(*key, after)
+            request = refolding.request_of(entity, entity_id, after)
             value = refolding.request_value(request)
             yield _row(REFOLD_TOPIC, request.key, value)
         value = snapshot.encode(after, fingerprint)
@@ -261,7 +256,7 @@ class BucketFold(Handler):
         except (ValueError, KeyError):
             return  # nobody's: what was asked for is still asked for
         key = answer.entity, answer.id
-        (stored,) = self._states.get([key])
+        (stored,) = self._snapshots.get([key])
         if not stored or fold != fingerprint:
             return
         before = snapshot.decode(stored)
@@ -275,14 +270,14 @@ class BucketFold(Handler):
             done = refolding.request_of(*key, before).key
             yield _row(REFOLD_TOPIC, done, None)
 
-    def _held_of(self, key: tuple[str, str]) -> list[EventRecord]:
+    def _held_of(self, key: Key) -> list[EventRecord]:
         (stored,) = self._states.get([_held(key)])
         return [
             envelope.event_of(Position(*place), fields)
             for place, fields in orjson.loads(stored or b"[]")
         ]
 
-    def _hold(self, key: tuple[str, str], records: Sequence[EventRecord]) -> None:
+    def _hold(self, key: Key, records: Sequence[EventRecord]) -> None:
         if records:
             held = [(list(record.position), envelope.event_fields(record)) for record in records]
             self._states.put({_held(key): orjson.dumps(held)})
@@ -292,17 +287,21 @@ class BucketFold(Handler):
     def _bury(self, now_ms: int) -> Iterator[Outgoing]:
         """A null for each that was deleted so long ago that nobody sends it again what it knows. By
         the arrival of events, for a fold has no clock."""
+        due: dict[Key, set[int]] = defaultdict(set)
         for key, ended_ms in self._burials.due(now_ms):
-            (stored,) = self._states.get([key])
-            found = snapshot.decode(stored) if stored else None
-            if found is None or not found.deleted or found.ended_ms != ended_ms:
-                continue  # it has come back
-            if found.asked:
-                self._burials.add(key, ended_ms)  # what it is folded anew for may bring it back
-                continue
-            self._states.remove([key])
-            entity, entity_id = key
-            yield _row(self._appliers[entity][0].entity.topic, entity_id.encode(), None)
+            due[key].add(ended_ms)
+        for part in self._snapshots.parts(due):
+            for key, stored in part:
+                found = snapshot.decode(stored) if stored else None
+                if found is None or not found.deleted or found.ended_ms not in due[key]:
+                    continue  # it has come back
+                if found.asked:  # what it is folded anew for may bring it back
+                    self._burials.add(key, found.ended_ms)
+                    continue
+                self._unsaved[key] = None
+                entity, entity_id = key
+                yield _row(self._appliers[entity][0].entity.topic, entity_id.encode(), None)
+            self._save()
         self._burials.write()
 
     def _event_row(self, record: EventRecord) -> Outgoing:

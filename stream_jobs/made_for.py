@@ -10,7 +10,7 @@ import orjson
 from shared.settings import JobSettings
 
 # of what the state stores hold; raised where an older one could not be read
-_FORMAT = 4
+_FORMAT = 5
 
 Identity = dict[str, Any]
 

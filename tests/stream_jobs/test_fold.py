@@ -169,7 +169,7 @@ def test_a_deleted_entity_is_known_for_a_while_and_then_a_null() -> None:
     assert [row.key for row in _fold(states, [_written(others[0])])] == [b"device-0002"]
     _, null = _fold(states, [_written(others[1])])
     assert (null.topic, null.key, null.value) == ("state.device.v1", b"device-0001", None)
-    assert states.keys() == {("device", "device-0002")}
+    assert states.keys() == {("device", "device-0002"), ("", "pages")}
 
 
 def test_each_that_is_deleted_is_forgotten_in_its_own_time() -> None:
@@ -190,7 +190,7 @@ def test_each_that_is_deleted_is_forgotten_in_its_own_time() -> None:
         assert all(ended_ms[entity_id] + hour_ms <= now_ms for entity_id in gone)
         forgotten += gone
     assert forgotten == list(ended_ms)
-    assert states.keys() == {("device", "other")}
+    assert states.keys() == {("device", "other"), ("", "pages")}
 
 
 def test_an_entity_that_lives_again_is_not_forgotten() -> None:

@@ -88,3 +88,25 @@ def test_a_fold_that_is_killed_in_the_middle_goes_on_where_it_was(
         eventually(lambda: race.folded(bootstrap) >= 2 * PAIRS, within_s=300)
     assert "rebuilding" not in (tmp_path / "fold.log").read_text()
     race.assert_won(bootstrap)
+
+
+def test_states_are_found_whether_a_batch_has_many_of_them_or_few(
+    own_kafka_settings: JobSettings, spark_environment: dict[str, str], tmp_path: Path
+) -> None:
+    settings, log = own_kafka_settings, tmp_path / "fold.log"
+    bootstrap, many, few = settings.kafka_bootstrap, 2 * PAIRS, 2_000
+    ensure_topics(DEVICES.flow, settings)
+    firsts, seconds = (
+        [DEVICES.event(number, second=second) for number in range(many)] for second in (False, True)
+    )
+    # the last ones bring some that the second ones brought
+    steps = [("200000", firsts, many), ("500", seconds[:few], many + few),
+             ("200000", seconds, 2 * many)]  # fmt: skip
+    for batch, events, folded in steps:
+        DEVICES.write(bootstrap, events)
+        variables = {"HEADRACE_STATE_PARTITIONS": "1", "HEADRACE_BATCH_RECORDS_MAX": batch}
+        with JobProcess("fold", settings, log, {**spark_environment, **variables}):
+            eventually(lambda: DEVICES.folded(bootstrap) >= folded, within_s=300)  # noqa: B023
+            eventually(lambda: list(settings.checkpoints.glob("fold/commits/[0-9]*")) != [])
+    assert "rebuilding" not in log.read_text()
+    DEVICES.assert_won(bootstrap)
