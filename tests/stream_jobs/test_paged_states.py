@@ -1,6 +1,5 @@
 """Over a state of its own; Spark's part is in test_race."""
 
-import pickle
 import random
 from collections import Counter
 from typing import Any
@@ -45,7 +44,10 @@ class MapState:
 
     def pages(self) -> dict[int, dict[Key, bytes]]:
         raw = {key[1]: value for key, value in self.own.items() if not key[0] and key != COUNTS}
-        return {int(name.removeprefix("page ")): pickle.loads(its) for name, its in raw.items()}
+        return {
+            int(name.removeprefix("page ")): paged_states._unpacked(its)
+            for name, its in raw.items()
+        }
 
 
 @pytest.fixture
