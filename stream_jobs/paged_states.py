@@ -28,7 +28,7 @@ _PAGES_AT_ONCE = 4  # all that is in them is in memory
 # so many of a page's entities are asked for where it is worth its way,
 _ASKED_MIN = 8
 # and for each of them it carries no more than this: so many cost as much as a row of its own
-_CARRIED_MAX = 20
+_CARRIED_MAX = 50
 # no entity has such a name, and no span of the burials
 _COUNTS: Key = ("", "pages")
 
@@ -61,13 +61,12 @@ class PagedStates:
             found = asked.pop()()
             asked.append(self._ask(following))
             yield list(zip(part, found, strict=True))
-        self._is_by_page = False
 
     def get(self, keys: Collection[Key]) -> list[bytes | None]:
         return self._ask(keys)()
 
     def put(self, values: Mapping[Key, bytes | None]) -> None:
-        """None: it is no more. Each is one of those found last, or new."""
+        """Of those that were found last, or are new, each once. None: it is no more."""
         rows = {key: value for key, value in values.items() if value and not self._is_by_page}
         self._put_rows(rows)
         others = {key: value for key, value in values.items() if key not in rows}
@@ -95,7 +94,7 @@ class PagedStates:
     def _ask(self, keys: Collection[Key]) -> Callable[[], list[bytes | None]]:
         counts, page_of = self._counts, {key: _page_of(key) for key in keys}
         maybe_rows = [key for key, page in page_of.items() if counts.rows[page]]
-        # one that is worth a look only where there is no row waits for that
+        # but one that is only for whoever has no row waits until that is known
         pages = {p for p in page_of.values() if self._is_by_page or not counts.rows[p]}
         rows_found, pages_found = self._states.ask(maybe_rows), self._ask_pages(pages)
 
@@ -125,12 +124,10 @@ class PagedStates:
     def _put_rows(self, values: Mapping[Key, bytes]) -> None:
         self._states.put(values)
         self._counts.add_rows(values.keys() - self._with_row, 1)
-        self._with_row |= values.keys()
 
     def _remove_rows(self, keys: set[Key]) -> None:
         self._states.remove(list(keys))
         self._counts.add_rows(keys, -1)
-        self._with_row -= keys
 
     def _put_into_pages(self, values: Mapping[Key, bytes | None]) -> None:
         by_page = _by_page(values)

@@ -10,6 +10,7 @@ from shared import refolding, snapshot
 from shared.applier import Applier, entity_fingerprint
 from shared.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
+from stream_jobs import paged_states
 from stream_jobs.enrichment import Outgoing
 from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
 from stream_jobs.fold import BucketFold
@@ -18,6 +19,12 @@ from stream_jobs.packing import packed_rows
 from tests.builders import event_record
 
 BUCKET = 7
+
+
+@pytest.fixture(autouse=True, params=["in rows", "in pages"])
+def where_snapshots_are(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "in pages":
+        monkeypatch.setattr(paged_states, "_ASKED_MIN", 1)
 
 
 class MapState(dict[Any, Any]):
@@ -38,6 +45,20 @@ class Kept(MapState):
     def held(self) -> list[str]:
         """Of which entities something is kept until they are folded anew."""
         return [entity_id for entity, entity_id in self if entity == "device held"]
+
+    @property
+    def snapshots(self) -> dict[str, bytes]:
+        own = {key: value for key, (value,) in self.items() if key[0] == "device"}
+        pages = [value for key, (value,) in self.items() if key[1].startswith("page ")]
+        found = {
+            key: value for page in pages for key, value in paged_states._unpacked(page).items()
+        }
+        return {entity_id: value for (_, entity_id), value in (found | own).items()}
+
+    @property
+    def burials(self) -> list[str]:
+        """The spans of time that are known to have some."""
+        return [name for entity, name in self if entity == "" and not name.startswith("page")]
 
 
 class Handle:
@@ -77,7 +98,7 @@ def test_records_are_folded_in_log_order_however_they_come() -> None:
     state = orjson.loads(row.value)
     assert (row.topic, row.key) == ("state.device.v1", b"device-0001")
     assert (state["count"], state["value"], state["status_changes"]) == (4, 85.0, 3)
-    assert states["device", "device-0001"] == (row.value,)
+    assert states.snapshots == {"device-0001": row.value}
 
 
 def test_the_next_batch_goes_on_from_the_state() -> None:
@@ -169,7 +190,7 @@ def test_a_deleted_entity_is_known_for_a_while_and_then_a_null() -> None:
     assert [row.key for row in _fold(states, [_written(others[0])])] == [b"device-0002"]
     _, null = _fold(states, [_written(others[1])])
     assert (null.topic, null.key, null.value) == ("state.device.v1", b"device-0001", None)
-    assert states.keys() == {("device", "device-0002"), ("", "pages")}
+    assert (states.snapshots.keys(), states.burials) == ({"device-0002"}, [])
 
 
 def test_each_that_is_deleted_is_forgotten_in_its_own_time() -> None:
@@ -190,7 +211,7 @@ def test_each_that_is_deleted_is_forgotten_in_its_own_time() -> None:
         assert all(ended_ms[entity_id] + hour_ms <= now_ms for entity_id in gone)
         forgotten += gone
     assert forgotten == list(ended_ms)
-    assert states.keys() == {("device", "other"), ("", "pages")}
+    assert (states.snapshots.keys(), states.burials) == ({"other"}, [])
 
 
 def test_an_entity_that_lives_again_is_not_forgotten() -> None:

@@ -128,7 +128,7 @@ class Run:
         ]
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(120))
 def test_what_was_put_is_found_however_many_are_asked_for_at_once(
     few_pages: None,  # noqa: ARG001
     seed: int,
@@ -181,11 +181,11 @@ def test_few_of_many_get_rows_of_their_own_and_leave_the_pages_alone() -> None:
 
 
 def test_few_of_large_pages_are_not_worth_them() -> None:
-    state, keys = MapState(), _entities(60_000)
+    state, keys = MapState(), _entities(120_000)
     state.at(0)
     _batch(state, keys, b"1")
-    _batch(state, keys[:2_500], b"2")
-    assert len(state.rows()) == 2_500
+    _batch(state, keys[:2_200], b"2")
+    assert len(state.rows()) == 2_200
 
 
 def test_one_that_is_no_more_is_nowhere() -> None:
@@ -195,5 +195,9 @@ def test_one_that_is_no_more_is_nowhere() -> None:
     _batch(state, keys[:3], b"2")
     assert _batch(state, keys[:1], None) == [b"2"]
     assert _batch(state, keys[:1], None) == [None]
+    _batch(state, [("device", "new")], b"3")
+    state.put.clear()
+    _batch(state, [("device", "new")], None)
+    assert state.put == [COUNTS]
     _batch(state, keys, None)
     assert state.own == {}
