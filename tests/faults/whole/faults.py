@@ -62,6 +62,7 @@ PARTS: dict[str, Find] = {
 }
 WORKERS_POINTS = (
     "enrich, in a batch",
+    "enrich, written and not noted",
     "retry, after a bucket",
     "fold, after a bucket",
     "aggregate, in a batch",

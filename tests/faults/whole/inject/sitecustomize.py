@@ -138,6 +138,7 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     ),
     "gateway.view_store": lambda m: before("view writer, read", m.ViewStore, "apply"),
     "stream_jobs.enrichment": lambda m: after("enrich, in a batch", m, "_outgoing"),
+    "stream_jobs.log_reader": lambda m: before("enrich, written and not noted", m, "_is_done"),
     "stream_jobs.retry": lambda m: after_a_bucket("retry", m.BucketOfLines),
     "stream_jobs.fold": lambda m: after_a_bucket("fold", m.BucketFold),
     "stream_jobs.aggregation": lambda m: after("aggregate, in a batch", m, "renew"),
