@@ -1,17 +1,21 @@
 """Until when this copy of a job may work: its driver says so, its worker processes keep to it.
 
 A driver that stands still says nothing, and a process that was frozen finds its lease over before
-it has taken up the next piece of work. The clock goes on while a process or a machine sleeps.
+it has taken up the next piece of work. The clock goes on while a process or a machine sleeps. A
+worker may live on when its driver has ended: for the next driver's word it is none of its own.
 """
 
+import math
 import os
 import struct
 import time
 from pathlib import Path
+from uuid import uuid4
 
 LEASE_S = 15.0
 _VARIABLE = "HEADRACE_LEASES"  # Spark hands the driver's environment on to its workers
-_FORMAT = struct.Struct("d")
+_FORMAT = struct.Struct("d32s")
+_DRIVER = uuid4().hex
 
 
 class LeaseEndedError(Exception):
@@ -23,32 +27,39 @@ class Lease:
 
     def __init__(self, folder: Path, job: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        os.environ[_VARIABLE] = str(folder.absolute())
+        os.environ[_VARIABLE] = f"{_DRIVER} {folder.absolute()}"
         self._path = _path(folder, job)
-        self._path.unlink(missing_ok=True)  # of a copy that is gone
+        self._path.touch()
+        self._is_mine = False
+        self._write(math.inf)
 
     def extend(self, asked_s: float) -> None:
         """`asked_s`: when Kafka was asked, not when it had answered."""
-        if not self._path.exists():
-            self._path.touch()
-        with self._path.open("r+b", buffering=0) as file:
-            file.write(_FORMAT.pack(asked_s + LEASE_S))
+        self._is_mine = True
+        self._write(asked_s + LEASE_S)
 
     def end(self) -> None:
         """Before a query is stopped: a worker process outlives its task, for a while."""
-        if self._path.exists():
-            self._path.write_bytes(_FORMAT.pack(0.0))
+        if self._is_mine:
+            self._write(0.0)
+
+    def _write(self, until_s: float) -> None:
+        # in place and at once: whoever looks meanwhile must not find it empty
+        with self._path.open("r+b", buffering=0) as file:
+            file.write(_FORMAT.pack(until_s, _DRIVER.encode()))
 
 
 def check_lease(job: str) -> None:
     """In a worker process, before each piece of work; 15 microseconds."""
-    folder = os.environ.get(_VARIABLE)
-    if folder is None:
+    driver, _, folder = os.environ.get(_VARIABLE, "").partition(" ")
+    if not folder:
         return
     try:
-        (until_s,) = _FORMAT.unpack(_path(Path(folder), job).read_bytes())
+        until_s, its_driver = _FORMAT.unpack(_path(Path(folder), job).read_bytes())
     except (FileNotFoundError, struct.error):
         return
+    if its_driver.decode() != driver:
+        raise LeaseEndedError(f"another process has begun to do the work of {job}")
     if now_s() > until_s:
         raise LeaseEndedError(
             f"Kafka has not confirmed for {LEASE_S:.0f} s that this copy of {job} is the only one"

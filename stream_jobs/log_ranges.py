@@ -79,6 +79,10 @@ def planned(start: Offsets, ends: Offsets, records_max: int) -> Offsets:
         if total > records_max:
             share = max(1, one.records * records_max // total)
         found.setdefault(one.topic, {})[one.partition] = one.start + share
+    if there:  # then those, too, that are new and have nothing yet
+        for topic, partitions in ends.items():
+            for partition in (number for number, end in partitions.items() if end == 0):
+                found.setdefault(topic, {}).setdefault(partition, 0)
     return found
 
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shared.settings import Settings
-from stream_jobs.checkpoints import Offsets, begins_at, offsets_of
+from stream_jobs.checkpoints import Offsets, ahead_at, begins_at, further, offsets_of
 from stream_jobs.group_offsets import Partition, Range
 
 _ANSWER_S = 5.0
@@ -70,7 +70,8 @@ class SameLog:
                 yield _Finding("TOPIC_RECREATED", about, topic, partitions)
 
     def _gone_records(self, ranges: Mapping[Partition, Range]) -> Iterator[_Finding]:
-        read = offsets_of(self._checkpoint)
+        ahead = ahead_at(self._checkpoint)
+        read = [further(known, ahead) for known in offsets_of(self._checkpoint)]
         begun = begins_at(self._checkpoint)
         for (topic, p), log in ranges.items():
             done, planned = (of.get(topic, {}).get(p) for of in read)

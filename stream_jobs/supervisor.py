@@ -21,7 +21,7 @@ from stream_jobs.checkpoints import Offsets, ahead_at, further, offsets_of
 from stream_jobs.failure import judge
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lag import LagReader, unread
-from stream_jobs.log_ranges import from_json, ranges
+from stream_jobs.log_ranges import from_json, left_of, ranges
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.same_log import OtherLogError, SameLog, topic_ids
 from stream_jobs.status import Say, StatusReporter
@@ -68,7 +68,7 @@ class JobRun:
         self._batch_id = -1
         self._idle_since = ""
         self._published: Offsets = {}
-        self._published_at_s = 0.0
+        self._looked_s = time.monotonic()
         self._numbers: dict[str, Any] = {}
         self._heard_batch = -1
         self._trouble = ""  # of what it does beside its query
@@ -233,19 +233,19 @@ class JobRun:
         self._hear(progress)
         if progress["batchId"] <= self._batch_id:
             return
-        records = records_of(progress)
-        if not records:
+        if not records_of(progress):
             self._publish_done(progress["timestamp"])
             return  # the batch that it names may have yet to run
-        if not self._publish(_offsets(progress, "endOffset")):
+        start, end = _offsets(progress, "startOffset"), _offsets(progress, "endOffset")
+        its = left_of(start, end, self._published)
+        if not self._publish(end):
             return
         self._batch_id = progress["batchId"]
         self._numbers["batch_id"] = self._batch_id
-        if self._published != _offsets(progress, "endOffset"):
-            return  # it has stayed, and was counted meanwhile
-        spent_ms = progress["durationMs"]
-        took_s = max(spent_ms["triggerExecution"] - spent_ms.get("latestOffset", 0), 1) / 1000
-        self._numbers["rows_per_s"] = round(records / took_s, 1)
+        if its:  # else it has stayed, and was counted meanwhile
+            spent_ms = progress["durationMs"]
+            took_s = max(spent_ms["triggerExecution"] - spent_ms.get("latestOffset", 0), 1) / 1000
+            self._numbers["rows_per_s"] = round(sum(one.records for one in its) / took_s, 1)
 
     def _news(self) -> Any:
         """The query's last progress, if it was not seen yet: to write it out takes Spark
@@ -275,12 +275,13 @@ class JobRun:
     def _publish_ahead(self) -> None:
         """A job that stays at its logs has done more than its batches say, and others wait to hear
         how far it is."""
-        before, since_s = self._published, self._published_at_s
+        since_s, self._looked_s = self._looked_s, time.monotonic()
+        before = self._published
         done = further(before, ahead_at(self._checkpoint))
         if done == before or not self._publish(done) or not before:
             return
         records = sum(one.records for one in ranges(before, done))
-        self._numbers["rows_per_s"] = round(records / (self._published_at_s - since_s), 1)
+        self._numbers["rows_per_s"] = round(records / (self._looked_s - since_s), 1)
 
     def _publish(self, offsets: Offsets) -> bool:
         offsets = further(offsets, ahead_at(self._checkpoint))
@@ -290,7 +291,7 @@ class JobRun:
             _log.warning("%s could not publish its offsets: %s", self.job, error)
             self._seen_progress = None  # to be told again
             return False
-        self._published, self._published_at_s = offsets, time.monotonic()
+        self._published = offsets
         return True
 
     def _publish_done(self, told_at: str) -> None:

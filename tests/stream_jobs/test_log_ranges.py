@@ -50,6 +50,14 @@ def test_a_batch_takes_no_more_than_it_may_and_from_everywhere(
         assert sum(one.records for one in taken) <= records_max + len(there)
 
 
+def test_a_partition_that_is_new_and_empty_joins_the_next_batch_and_makes_none() -> None:
+    assert planned({"a": {0: 1}}, {"a": {0: 1, 1: 0}, "b": {0: 0}}, 100) == {"a": {0: 1}}
+    assert planned({"a": {0: 1}}, {"a": {0: 2, 1: 0}, "b": {0: 0}}, 100) == {
+        "a": {0: 2, 1: 0},
+        "b": {0: 0},
+    }
+
+
 def test_what_is_not_there_any_more_stays_where_it_was() -> None:
     assert planned({"gone": {0: 7}, "a": {0: 1}}, {"a": {0: 2}}, 100) == {
         "gone": {0: 7},

@@ -184,6 +184,34 @@ def test_work_ends_with_the_lease_and_goes_on_with_a_new_one(
     lease.check_lease("fold")
 
 
+def test_what_a_driver_before_has_left_at_work_ends_when_the_next_one_begins(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _copy(broker, tmp_path)
+    first.hold()
+    os.close(first._lock)  # as its process does when it is killed
+    of_first = os.environ["HEADRACE_LEASES"]
+    monkeypatch.setattr(lease, "_DRIVER", "f" * 32)
+    second = _copy(broker, tmp_path)
+    for hold in (lambda: None, second.hold):  # it warms up, and works
+        hold()
+        lease.check_lease("fold")
+        with monkeypatch.context() as worker_of_first:
+            worker_of_first.setenv("HEADRACE_LEASES", of_first)
+            with pytest.raises(lease.LeaseEndedError, match="another process has begun"):
+                lease.check_lease("fold")
+
+
+def test_nothing_is_done_any_more_when_the_lease_is_ended(broker: Broker, tmp_path: Path) -> None:
+    copy = _copy(broker, tmp_path)
+    copy.end_lease()
+    lease.check_lease("fold")  # it never held it
+    copy.hold()
+    copy.end_lease()
+    with pytest.raises(lease.LeaseEndedError):
+        lease.check_lease("fold")
+
+
 def test_a_lease_ends_before_anyone_takes_over() -> None:
     assert lease.LEASE_S < one_copy.TAKE_OVER_AFTER_S
 

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from local_stack.stack import Stack
 from shared.settings import JobSettings
-from stream_jobs.checkpoints import remember_begin
+from stream_jobs.checkpoints import remember_ahead, remember_begin
 from stream_jobs.group_offsets import GroupOffsets, Range
 from stream_jobs.same_log import OtherLogError, SameLog, topic_ids
 from tests.kafka_log import eventually
@@ -52,6 +52,17 @@ def test_a_batch_that_is_to_run_again_is_there_in_whole(log: SameLog, tmp_path: 
         OtherLogError, match=r"TOPIC_CUT: .*/0 ends at offset 29, it has read to 30"
     ):
         log.check({TOPIC: "A"}, _ranges(0, 29))
+
+
+def test_what_was_done_ahead_of_its_batches_is_read_too(log: SameLog, tmp_path: Path) -> None:
+    remember_ahead(tmp_path, {TOPIC: {0: 40, 1: 0}})
+    log.check({TOPIC: "A"}, _ranges(40, 40))  # no later batch may have come before all expired
+    with pytest.raises(OtherLogError, match=r"RECORDS_EXPIRED: 1 records of .*/0, from offset 40 "):
+        log.check({TOPIC: "A"}, _ranges(41, 50))
+    with pytest.raises(
+        OtherLogError, match=r"TOPIC_CUT: .*/0 ends at offset 39, it has read to 40"
+    ):
+        log.check({TOPIC: "A"}, _ranges(0, 39))
 
 
 def test_a_topic_made_anew_is_known_by_its_id_however_long_it_is(log: SameLog) -> None:
