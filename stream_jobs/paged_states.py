@@ -29,6 +29,8 @@ _PAGES_AT_ONCE = 4  # all that is in them is in memory
 _ASKED_MIN = 8
 # and for each of them it carries no more than this: so many cost as much as a row of its own
 _CARRIED_MAX = 50
+# one that is larger pays for its way itself, and hundreds of them were too much in one row
+_LARGE_BYTES = 16 * 1024
 # no entity has such a name, and no span of the burials
 _COUNTS: Key = ("", "pages")
 
@@ -67,7 +69,8 @@ class PagedStates:
 
     def put(self, values: Mapping[Key, bytes | None]) -> None:
         """Of those that were found last, or are new, each once. None: it is no more."""
-        rows = {key: value for key, value in values.items() if value and not self._is_by_page}
+        largest = _LARGE_BYTES if self._is_by_page else 0
+        rows = {key: value for key, value in values.items() if value and len(value) > largest}
         self._put_rows(rows)
         others = {key: value for key, value in values.items() if key not in rows}
         self._remove_rows(others.keys() & self._with_row)

@@ -57,6 +57,7 @@ def few_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         "_PAGES_AT_ONCE": 2,
         "_ASKED_MIN": 4,
         "_CARRIED_MAX": 2,
+        "_LARGE_BYTES": 3,
         "AT_ONCE": 3,
     }.items():
         monkeypatch.setattr(paged_states, name, value)
@@ -186,6 +187,17 @@ def test_few_of_large_pages_are_not_worth_them() -> None:
     _batch(state, keys, b"1")
     _batch(state, keys[:2_200], b"2")
     assert len(state.rows()) == 2_200
+
+
+def test_a_large_one_has_a_row_of_its_own_and_no_page_grows_by_it() -> None:
+    state, keys = MapState(), _entities(5_000)
+    state.at(0)
+    _batch(state, keys, b"1")
+    large = bytes(paged_states._LARGE_BYTES + 1)
+    assert set(_batch(state, keys, large)) == {b"1"}
+    assert len(state.rows()) == 5_000
+    assert set(_batch(state, keys, b"2")) == {large}
+    assert state.rows() == {}
 
 
 def test_one_that_is_no_more_is_nowhere() -> None:
