@@ -146,6 +146,8 @@ def _body(
 ) -> dict[str, Any]:
     event_time_ms = meta.get("event_time_ms")
     caught_up_ms = progress.caught_up_ms or 0
+    # how often the device's clock made a difference: only where it did
+    clocks: dict[str, Any] = {name: meta[name] for name in ("late", "clock_off") if name in meta}
     return {
         "entity": entity.name,
         "id": entity_id,
@@ -157,6 +159,7 @@ def _body(
             "caught_up_at": to_rfc3339(caught_up_ms),
             "lag_ms": max(0, now_ms - caught_up_ms),
         },
+        **clocks,
         "state": state,
     }
 

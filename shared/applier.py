@@ -26,8 +26,11 @@ from shared.snapshot import (
 )
 from shared.user_code import told
 
-# a device clock may run ahead by this much before its times count as arrival + this
+# A device's time counts as it says it within these; beyond, its clock is off, and arrival counts.
+# Ahead of its arrival:
 CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
+# before its arrival and before the newest of its type, too: history that is sent in comes in order
+CLOCK_BEHIND_MAX_MS = 7 * 24 * 3600 * 1000
 _PARKED_MAX = 1000
 _CORRECTIONS_MAX = 1000
 _ASKED_MAX = 2000  # in one refold; of more, only these emit anew
@@ -153,9 +156,10 @@ class Applier:
         arrived_ms = record.arrived_ms
         if now.ended_ms is not None and arrived_ms <= now.ended_ms:
             return None  # of a life that is over
-        time_ms = min(record.time_ms, arrived_ms + CLOCK_AHEAD_MAX_MS)
-        place = (time_ms, arrived_ms, record.origin.offset)
         newest = now.newest.get(record.type)
+        clock_off = is_clock_off(record.time_ms, arrived_ms, newest)
+        time_ms = arrived_ms if clock_off else record.time_ms
+        place = (time_ms, arrived_ms, record.origin.offset)
         late = newest is not None and place < newest
         event = Event(
             record.id, record.type, record.entity_id, time_ms, arrived_ms, late, record.data
@@ -178,7 +182,10 @@ class Applier:
         now.deleted = False
         if now.arrived_ms is None or arrived_ms > now.arrived_ms:
             now.arrived_ms = arrived_ms
-        if not late:
+        now.clock_off += clock_off
+        if late:
+            now.late += 1
+        else:
             _note_newest(now, record.type, place)
         return None
 
@@ -210,6 +217,14 @@ class Applier:
 def _is_sent_on_again(now: Snapshot, record: EventRecord) -> bool:
     """Of an event that was parked: it has had no effect yet."""
     return record.attempt > 0 and record.id in now.parked
+
+
+def is_clock_off(time_ms: int, arrived_ms: int, newest: Newest | None) -> bool:
+    """Whether what the device says of the time is to be believed no more. A clock that fell back
+    would make all that comes late, for as long as it is wrong, and freeze the state."""
+    if time_ms > arrived_ms + CLOCK_AHEAD_MAX_MS:
+        return True
+    return newest is not None and time_ms < min(arrived_ms, newest[0]) - CLOCK_BEHIND_MAX_MS
 
 
 def _note_newest(now: Snapshot, event_type: str, place: Newest) -> None:

@@ -52,8 +52,9 @@ class Draft(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a fold sees of an event. `time_ms` is event time clipped to arrival + 5 min; `late` says
-    that the entity has already folded an event of this type and of newer time."""
+    """What a fold sees of an event. `time_ms` is event time, or arrival where the device's clock is
+    off (`is_clock_off` in `shared/applier.py`); `late` says that the entity has already folded an
+    event of this type and of newer time."""
 
     id: str
     type: str

@@ -257,6 +257,8 @@ def _state(row: Any) -> Fields:
         },
         "ended_ms": _TIME_MS,
         "deleted": {"const": True, "description": "the state is the initial one again"},
+        "late": {**_COUNT, "description": "events that came after a newer one of their type"},
+        "clock_off": {**_COUNT, "description": "events that count by their arrival"},
     }
     # of an aggregate, its members' snapshots tell what is in it
     own = _object({**meta, **place_in_log}, at_times) if isinstance(row, Entity) else _object(meta)

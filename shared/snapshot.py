@@ -54,6 +54,8 @@ class Snapshot:
     # arrival of the last event that deleted it: what arrived until then is of a life that is over
     ended_ms: int | None = None
     deleted: bool = False
+    late: int = 0  # events that came after a newer one of their type
+    clock_off: int = 0  # events whose own time was not to be believed
     # in a job that folds anew: event topic/partition -> offset up to which the published snapshot
     # is ahead of this one
     behind: dict[str, int] = field(default_factory=dict)
@@ -106,6 +108,10 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         meta["ended_ms"] = snapshot.ended_ms
     if snapshot.deleted:
         meta["deleted"] = True
+    if snapshot.late:
+        meta["late"] = snapshot.late
+    if snapshot.clock_off:
+        meta["clock_off"] = snapshot.clock_off
     if snapshot.behind:
         meta["behind"] = snapshot.behind
     return orjson.dumps({**snapshot.state, META: meta})
@@ -181,5 +187,7 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         arrived_ms=meta.get("arrived_ms"),
         ended_ms=meta.get("ended_ms"),
         deleted=meta.get("deleted", False),
+        late=meta.get("late", 0),
+        clock_off=meta.get("clock_off", 0),
         behind=meta.get("behind", {}),
     )

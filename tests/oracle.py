@@ -26,7 +26,7 @@ def expected_states(
     newest: dict[tuple[str, str], tuple[int, int, int]] = {}
     for event in events:
         device = event["entity_id"]
-        time_ms = min(event["time_ms"], event["arrived_ms"] + 300_000)
+        time_ms = _believed_ms(event, newest.get((device, event["type"])))
         place = (time_ms, event["arrived_ms"], event["origin"][2])
         state = states.setdefault(device, _NOTHING_YET | {"device": device})
         state["last_seen_ms"] = max(event["arrived_ms"], state["last_seen_ms"] or 0)
@@ -74,6 +74,13 @@ def expected_areas(devices: dict[str, dict[str, Any]]) -> dict[str, dict[str, An
             "highest": max(state["max"] for state in there),
         }
     return areas
+
+
+def _believed_ms(event: dict[str, Any], newest: tuple[int, int, int] | None) -> int:
+    said, arrived = int(event["time_ms"]), int(event["arrived_ms"])
+    ahead_s, behind_s = (said - arrived) / 1000, (arrived - said) / 1000
+    fell_back = newest is not None and behind_s > 604_800 and (newest[0] - said) / 1000 > 604_800
+    return arrived if ahead_s > 300 or fell_back else said
 
 
 def _status(status: str, value: float) -> str:

@@ -52,4 +52,5 @@ def _age_order(event: Event) -> tuple[int, int, int]:
 
 
 def _time_ms(event: Event) -> int:
-    return int(min(event["time_ms"], event["arrived_ms"] + 300_000))
+    said, arrived = int(event["time_ms"]), int(event["arrived_ms"])
+    return arrived if said - arrived > 300_000 else said

@@ -18,6 +18,7 @@ from tests.oracle import expected_states
 
 DEVICE = FLOW.entities[0]
 APPLIER = Applier(DEVICE, ring_size=64)
+_DAY_MS = 24 * 3_600_000
 
 
 def _apply(records: list[EventRecord], before: Snapshot | None = None) -> Snapshot:
@@ -74,7 +75,9 @@ def test_the_fold_agrees_with_the_plain_one_on_late_doubled_and_future_times() -
     random.seed(7)
     records = []
     for i in range(500):
-        drift_ms = random.choice([0, 0, -60_000, 90_000, 10 * CLOCK_AHEAD_MAX_MS])
+        drift_ms = random.choice(
+            [0, 0, -60_000, 90_000, 10 * CLOCK_AHEAD_MAX_MS, -8 * _DAY_MS, -20_000 * _DAY_MS]
+        )
         record = event_record(i, value=random.uniform(0, 100))
         records.append(record._replace(time_ms=record.time_ms + drift_ms))
     events = [orjson.loads(event_value(record)) for record in records]
@@ -140,6 +143,33 @@ def test_a_clock_that_runs_ahead_does_not_lock_the_device_out() -> None:
         arrived_ms=wrong.arrived_ms + CLOCK_AHEAD_MAX_MS + 1,
     )
     assert _apply([wrong, right]).state["value"] == 2.0
+
+
+def test_a_clock_that_runs_ahead_blinds_for_no_time_at_all() -> None:
+    wrong = event_record(1, value=1.0)._replace(time_ms=4_000_000_000_000)
+    after = _copy(_apply([wrong, event_record(2, value=2.0)]))
+    assert after.state["value"] == 2.0
+    assert (after.clock_off, after.late) == (1, 0)
+
+
+def test_a_clock_that_falls_back_does_not_freeze_the_device() -> None:
+    today = event_record(0, value=25.0)
+    hot = [event_record(i, value=95.0)._replace(time_ms=i * 60_000) for i in range(1, 1440)]
+    after = _copy(_apply([today, *hot]))
+    assert (after.state["value"], after.state["status"]) == (95.0, "ALARM")
+    assert (after.clock_off, after.late) == (1439, 0)
+    back = _apply([event_record(2000, value=30.0)], after)
+    assert back.state["value"] == 30.0
+
+
+def test_history_is_taken_at_its_word_where_nothing_newer_is_known() -> None:
+    year_ms = 365 * 24 * 3_600_000
+    old = [
+        event_record(i, value=float(i))._replace(time_ms=1_700_000_000_000 - year_ms + minute)
+        for i, minute in ((1, 60_000), (2, 0))
+    ]
+    after = _apply(old)
+    assert (after.state["value"], after.clock_off, after.late) == (1.0, 0, 1)
 
 
 def test_an_event_that_the_fold_refuses_is_parked_and_the_next_is_folded() -> None:
