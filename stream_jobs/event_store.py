@@ -84,6 +84,12 @@ _JOURNAL = """
     INSERT INTO headrace.ledger_journal (topic, partition, first, verdicts)
     SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::bytea[])
 """
+# until the ledger knows whether fold took them for repeats, too (recounts.py)
+_REMEMBER_REPEATS = """
+    INSERT INTO headrace.repeat (topic, partition, place, event_id)
+    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[])
+    ON CONFLICT DO NOTHING
+"""
 _UPSERT_STATES = """
     INSERT INTO headrace.entity_state AS stored
         (entity, id, version, event_time, state, deleted, position)
@@ -235,10 +241,14 @@ class EventStore:
             corrected = self._write_events(_CORRECT_EVENTS, corrections.values())
             verdicts: list[int] = [Verdict.STORED] * len(given)
             if inserted < len(given):
+                repeats = []
                 for number, letter in self._repeats(given):
                     verdicts[number] = Verdict.REUSED_KEY if letter else Verdict.REPEAT
                     if letter is not None:
                         letters.setdefault(letter.id, letter)
+                    else:
+                        repeats.append(given[number])
+                self._remember_repeats(repeats)
             self._journal(given, verdicts, letters.values())
             self._forget_states(gone.values())
             return Written(
@@ -280,6 +290,11 @@ class EventStore:
         found = self._connection.execute(_FROM_ELSEWHERE.encode(), columns)
         for number, is_other, origin, digest in found:
             yield number - 1, key_reuse(rows[number - 1], origin, digest) if is_other else None
+
+    def _remember_repeats(self, rows: Iterable[EventRow]) -> None:
+        """Of payloads alone: what folds derive is not in the ledger's pages for fold."""
+        own = [row for row in rows if str(row.ledger_place) == row.origin]
+        self._execute(_REMEMBER_REPEATS, [(*row.ledger_place, row.event_id) for row in own])
 
     def _journal(
         self, rows: Sequence[EventRow], verdicts: Sequence[int], letters: Iterable[DeadLetter]

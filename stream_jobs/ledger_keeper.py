@@ -20,6 +20,7 @@ from shared.topology import Flow
 from stream_jobs import store
 from stream_jobs.ledger_book import Known, LedgerBook, News, Partition
 from stream_jobs.ledger_log import LedgerLog
+from stream_jobs.recounts import Recounts
 from stream_jobs.relay import Status
 from stream_jobs.status import StatusReporter
 
@@ -65,6 +66,7 @@ class LedgerKeeper:
         self._log = LedgerLog(settings, self._flow)
         self._jobs = ("persist", "fold") if self._flow.entities else ("persist",)
         self._folded = _wholly_folded(self._flow)
+        self._types = {row.name: row for row in self._flow.event_types}
         self._cuts: dict[str, Cut] = {}
         self._last: dict[str, object] | None = None
         self._is_idle = False
@@ -77,9 +79,11 @@ class LedgerKeeper:
                 if self._stop.wait(_EVERY_S):
                     return
             self.go_on(book)
+            recounts = Recounts(connection, self._types)
             while not self._stop.is_set():
                 with store.answered_within(connection, _STUCK_AFTER_S):
                     is_behind = self.keep(book)
+                    recounts.send()
                     self._last = self._summary(book)
                 self.say("running", "")
                 self._stop.wait(0 if is_behind else _IDLE_S if self._is_idle else _EVERY_S)

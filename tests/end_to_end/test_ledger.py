@@ -97,6 +97,29 @@ def test_the_ledger_closes_and_goes_red_for_one_row(
     assert 'headrace_ledger_difference{endpoint="telemetry"} 0.0' in _metrics(running)
 
 
+def test_a_state_that_counted_a_repeat_twice_becomes_right_by_itself(running: Running) -> None:
+    device, lines = "device-0633", b"".join(b'{"value": %d}\n' % (n % 70) for n in range(500))
+    headers = {"content-type": "application/x-ndjson", "Idempotency-Key": "one-batch"}
+    for _ in range(3):
+        answer = running.http.post(f"/v1/telemetry/{device}", content=lines, headers=headers)
+        assert answer.status_code in (200, 202, 207), answer.text
+
+    def rows() -> int:
+        query = "SELECT count(*) FROM headrace.event WHERE entity_id = %s"
+        ((count,),) = running.rows(query, device)
+        return int(count)
+
+    def repeats_left() -> int:
+        ((count,),) = running.rows("SELECT count(*) FROM headrace.repeat")
+        return int(count)
+
+    def counted() -> int:
+        return int((running.snapshots().get(device) or {"count": 0})["count"])
+
+    running.eventually(lambda: counted() >= 500)
+    running.eventually(lambda: (rows(), repeats_left(), counted()) == (500, 0, 500))
+
+
 def _check(running: Running) -> dict[str, Any]:
     return running.http.get("/health").json()["checks"]["ledger:difference"][0]
 
