@@ -19,7 +19,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from gateway.spool_frame import Frame, bodies, first_size_bytes, pack, size_bytes, unpack
+from gateway.spool_frame import (
+    Frame,
+    bodies,
+    first_size_bytes,
+    next_frame,
+    pack,
+    size_bytes,
+    unpack,
+)
 from gateway.spool_positions import Positions
 
 log = logging.getLogger(__name__)
@@ -127,7 +135,8 @@ class Spool:
                 raw += file.read(min(first_size_bytes(raw), segment_end - at) - len(raw))
         found = list(bodies(raw))
         if not found and at < segment_end:
-            self._skip_to(segment_end, "they are damaged")
+            rest = self._path(start).read_bytes()[at - start : segment_end - start]
+            self._skip_to(at + next_frame(rest), "they are damaged")
         return [unpack(body) for body in found], at + sum(map(size_bytes, found))
 
     def drained(self, frames: int, end: int, oldest_ms: int | None) -> None:
@@ -202,6 +211,9 @@ class Spool:
         """Finds the end of what is whole, and cuts what a crash left behind it."""
         at, segments = self._at, self._segments()
         at.closed_until_ns = at.records = 0
+        at.set_aside_bytes = sum(
+            path.stat().st_size for path in (self._folder / "set-aside").iterdir()
+        )
         if not segments:
             at.segment = at.written = at.drained = max(at.written, at.drained)
             return
@@ -209,11 +221,16 @@ class Spool:
         for start in segments:
             raw = self._path(start).read_bytes()
             begin = min(max(at.drained - start, 0), len(raw))
-            found = list(bodies(raw[begin:]))
-            if found and not at.records:
-                at.oldest_ms = unpack(found[0]).spooled_ms
-            at.records += len(found)
-            at.segment, at.written = start, start + begin + sum(map(size_bytes, found))
+            at.segment, at.written = start, start + begin
+            while begin < len(raw):
+                found = list(bodies(raw[begin:]))
+                if found and not at.records:
+                    at.oldest_ms = unpack(found[0]).spooled_ms
+                at.records += len(found)
+                begin += sum(map(size_bytes, found))
+                if found:
+                    at.written = start + begin
+                begin += next_frame(raw[begin:])  # what is damaged between them, the drain skips
         at.drained = min(at.drained, at.written)
         self._cut(at.segment, at.written)
 
@@ -223,6 +240,7 @@ class Spool:
             if torn := file.read():
                 log.warning("the spool ended with %d bytes that are no whole frame", len(torn))
                 self._keep(self._folder / "set-aside" / f"torn-{end}", torn)
+                self._at.set_aside_bytes += len(torn)
                 file.truncate(end - start)
                 os.fsync(file.fileno())
 
