@@ -100,7 +100,7 @@ class GatewayProtocol(HttpToolsProtocol):
         *("_answers", "_arrived_bytes", "_body_bytes", "_certified", "_chunks", "_connections"),
         *("_ends_at_s", "_expects_continue", "_framing_bytes", "_heads_read", "_ingest"),
         *("_known_heads", "_limits", "_read_at_s", "_receiving", "_refusal", "_since_s"),
-        *("_unanswered", "_unread_bytes", "_write_paused_at_s", "address"),
+        *("_unanswered", "_unread_bytes", "_upgrades", "_write_paused_at_s", "address"),
     )
 
     def __init__(
@@ -129,6 +129,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._unanswered = 0
         self._refusal: Problem | None = None
         self._expects_continue = False
+        self._upgrades = False  # the head that was read asks for another protocol
         # of the message being received, all but its body
         self._framing_bytes = 0
         self._arrived_bytes = self._heads_read = 0  # at once, the last time
@@ -171,7 +172,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._arrived_bytes = len(data)
         self._framing_bytes += self._arrived_bytes
         try:
-            self.parser.feed_data(data)
+            self._feed(data)
         except httptools.HttpParserCallbackError as error:
             self._stop(error.__context__)
         except httptools.HttpParserError as error:
@@ -181,6 +182,30 @@ class GatewayProtocol(HttpToolsProtocol):
                 self.refuse(self._too_much_framing())
             elif is_fresh and self._heads_read == 1 and self._receiving is _NEXT:
                 self._learn(data)
+
+    def _feed(self, data: bytes) -> None:
+        """A server may ignore the wish for another protocol (RFC 9110, 7.8), and this one does; the
+        parser does not, and takes what follows for that protocol. So it reads the head again,
+        without the wish."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._upgrades:
+                    raise
+                self._upgrades = False
+                head = self._head_without_upgrade()
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.feed_data(head)
+                data = data[upgrade.args[0] :]
+            else:
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version.encode())]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join((*lines, b"", b""))
 
     def _read_again(self, data: bytes) -> bool:
         """Whether this is all of a request whose head is known: then the parser need not see it,
@@ -236,6 +261,9 @@ class GatewayProtocol(HttpToolsProtocol):
         headers = self.headers
         arrived_bytes = self._framing_bytes + self._arrived_bytes
         by_name = judge(method, version, self.url, headers, arrived_bytes)
+        if b"upgrade" in by_name and self.parser.should_upgrade():
+            self._upgrades = True
+            return
         waits = expects_continue(version, by_name.get(b"expect"))
         if self._unanswered >= _PIPELINED_MAX:
             raise _too_many_pipelined()
@@ -291,6 +319,8 @@ class GatewayProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._upgrades:
+            return
         cycle = self.cycle
         if isinstance(cycle, Post):
             if not cycle.response_complete:

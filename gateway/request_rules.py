@@ -57,7 +57,7 @@ def judge(
     ):
         raise head_too_large()
     host = by_name.get(b"host")
-    _check_protocol(method, version, b"upgrade" in by_name)
+    _check_protocol(method, version)
     _check_host(host, version)
     _check_target(target, host)
     _check_framing(
@@ -79,16 +79,13 @@ def _check_repeats(headers: Headers) -> None:
 
 
 @lru_cache(64)
-def _check_protocol(method: bytes, version: str, has_upgrade: bool) -> None:
+def _check_protocol(method: bytes, version: str) -> None:
     if version not in ("1.1", "1.0"):
         raise _bad("bad_http_version", "speak HTTP/1.1 here")
     if method == b"CONNECT":
         raise _refused(
             405, "method_not_allowed", "this is no proxy: there is no CONNECT", {"allow": "GET"}
         )
-    if has_upgrade:
-        # the parser takes what follows for another protocol, and would drop the body
-        raise _bad("upgrade_refused", "send the request without an Upgrade header")
 
 
 @lru_cache(1024)  # clients name the same one again and again

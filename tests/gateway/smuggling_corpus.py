@@ -255,8 +255,13 @@ CORPUS = (
             b"HTTP2-Settings: AAMAAABkAAQAAP__",
             b"Content-Length: 9",
         ),
+        BODY,
     ),
-    Vector("upgrade_h2c_chunked", _coding(b"chunked", b"Connection: Upgrade", b"Upgrade: h2c")),
+    Vector(
+        "upgrade_h2c_chunked",
+        _coding(b"chunked", b"Connection: Upgrade", b"Upgrade: h2c"),
+        BODY,
+    ),
     Vector(
         "upgrade_websocket",
         _post(
@@ -266,11 +271,30 @@ CORPUS = (
             b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
             b"Content-Length: 9",
         ),
+        BODY,
     ),
-    Vector("upgrade_without_connection", _with(b"Upgrade: anything")),
+    Vector("upgrade_without_connection", _with(b"Upgrade: anything"), BODY),
     Vector(
-        "upgrade_before_a_hidden_request",
-        _post(b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: 0", body=SMUGGLED),
+        "upgrade_with_two_lengths",
+        _post(b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: 9", b"Content-Length: 0"),
+    ),
+    Vector(
+        "upgrade_with_both_framings",
+        _coding(b"chunked", b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: 4"),
+    ),
+    Vector(
+        "upgrade_twice",
+        _post(b"Connection: Upgrade", b"Upgrade: h2c", b"Upgrade: a", b"Content-Length: 9"),
+    ),
+    Vector(
+        "upgrade_around_a_hidden_request",
+        _post(
+            b"Connection: Upgrade",
+            b"Upgrade: h2c",
+            b"Content-Length: %d" % len(SMUGGLED),
+            body=SMUGGLED,
+        ),
+        SMUGGLED,
     ),
     Vector("connection_upgrade_alone", _with(b"Connection: Upgrade"), BODY),
     Vector("expect_unknown", _with(b"Expect: 200-ok")),

@@ -89,9 +89,8 @@ def test_a_get_has_no_body(framing: tuple[bytes, bytes]) -> None:
     assert _refusal(HOST, framing, method=b"GET") == (400, "body_not_expected")
 
 
-def test_there_is_no_connect_and_no_upgrade() -> None:
+def test_there_is_no_connect() -> None:
     assert _refusal(HOST, method=b"CONNECT") == (405, "method_not_allowed")
-    assert _refusal(HOST, LENGTH, (b"upgrade", b"h2c")) == (400, "upgrade_refused")
 
 
 @pytest.mark.parametrize(

@@ -54,18 +54,37 @@ def _ends(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket", "anything"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_behind_an_upgrade_is_never_taken_for_an_empty_one(
-    gateway: Gateway, served: Served, protocol: str, chunked: bool
+@pytest.mark.parametrize("cut", [None, 1, 30, -10])
+def test_an_upgrade_is_ignored_and_the_body_behind_it_arrives_whole(
+    gateway: Gateway, served: Served, protocol: str, chunked: bool, cut: int | None
 ) -> None:
+    """Java's HttpClient asks for h2c with each request that is not encrypted."""
     framing = "Transfer-Encoding: chunked" if chunked else "Content-Length: 9"
     body = b'9\r\n{"a": 12}\r\n0\r\n\r\n' if chunked else b'{"a": 12}'
+    head = _head("Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}", framing)
+    sent = head + body
     with served.connect() as connection:
-        head = _head("Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}", framing)
-        connection.sendall(head + body)
-        status, _, problem = _answer(connection)
-        assert (status, problem["code"], problem["outcome"]) == (400, "upgrade_refused", "definite")
-        assert _ends(connection)
-    assert gateway.log.records == []
+        for _ in range(3):
+            for part in (sent[:cut], sent[cut:]) if cut else (sent,):
+                connection.sendall(part)
+                time.sleep(0.01)
+            status, raw, _ = _answer(connection)
+            assert (status, b"101" in raw[:20]) == (202, False)
+    assert [record.value for record in gateway.log.records] == [b'{"a": 12}'] * 3
+
+
+def test_pipelined_upgrades_are_each_taken_at_their_place(gateway: Gateway, served: Served) -> None:
+    upgrade = _head("Connection: Upgrade", "Upgrade: h2c", "Content-Length: 3")
+    plain = _head("Content-Length: 3")
+    sent = upgrade + b"one" + plain + b"two" + upgrade + b"six" + upgrade + b"ten"
+    with served.connect() as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        received = b""
+        while data := connection.recv(65536):
+            received += data
+    assert received.count(b"HTTP/1.1 202") == 4
+    assert [record.value for record in gateway.log.records] == [b"one", b"two", b"six", b"ten"]
 
 
 def test_a_declared_body_over_the_cap_is_refused_before_it_is_sent(
