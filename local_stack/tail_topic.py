@@ -1,5 +1,6 @@
 """The last records of a topic, so that the reason of a dead letter can be seen."""
 
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from local_stack.reach import LOOK
 from local_stack.settings_check import kafka_client
 
 TIMEOUT_S = 10.0
+_WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 Ends = dict[int, tuple[int, int]]
 
 
@@ -102,7 +104,19 @@ def _ends(reader: Consumer, topic: str) -> Ends:
         names = ", ".join(sorted(name for name in known if not name.startswith("__"))) or "none"
         raise StackError(f"there is no topic named {printable(topic)}", f"topics: {names}")
     places = [TopicPartition(topic, partition) for partition in known[topic].partitions]
-    return {p.partition: reader.get_watermark_offsets(p, TIMEOUT_S) for p in places}
+    return {place.partition: _watermarks(reader, place) for place in places}
+
+
+def _watermarks(reader: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """A topic that has just been made has no leader for a moment."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return reader.get_watermark_offsets(place, TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _WITHOUT_LEADER or time.monotonic() > end_s:
+                raise
+            time.sleep(0.1)
 
 
 def _read(reader: Consumer, topic: str, starts: dict[int, int], ends: Ends) -> list[Message]:
