@@ -93,7 +93,7 @@ def note_folded(flow: Flow, book: LetterBook, snapshots: Snapshots) -> None:
         if known:
             now = snapshot.decode(known)
             digest = snapshot.id_digest(row["event_id"] or "")
-            if snapshot.rings_hold(now.rings, digest) and row["event_id"] not in now.parked:
+            if now.knows(digest) and row["event_id"] not in now.parked:
                 done.append(row["id"])
     if done:
         book.note_done(done)

@@ -18,11 +18,11 @@ from shared.envelope import EventRecord, Position
 from shared.model import Entity, Event, EventType, Fields
 from shared.snapshot import (
     DIGEST_CHARS,
+    Burst,
     Newest,
     Snapshot,
     id_digest,
     refuse_what_cannot_be_written,
-    rings_hold,
 )
 from shared.user_code import told
 
@@ -31,6 +31,10 @@ from shared.user_code import told
 CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
 # before its arrival and before the newest of its type, too: history that is sent in comes in order
 CLOCK_BEHIND_MAX_MS = 7 * 24 * 3600 * 1000
+# of one type and one time of the log; more are a burst
+_TOGETHER_MAX = 8
+# of an entity's bursts: two of the largest batches
+_BURST_IDS_MAX = 4096
 _PARKED_MAX = 1000
 _CORRECTIONS_MAX = 1000
 _ASKED_MAX = 2000  # in one refold; of more, only these emit anew
@@ -61,6 +65,7 @@ class Applier:
     ring_size: int
     # of those that the entity emits: what an emission must be
     event_types: Mapping[str, EventType] = field(default_factory=dict)
+    burst_size: int = _BURST_IDS_MAX
 
     def apply(
         self, entity_id: str, snapshot: Snapshot | None, records: Iterable[EventRecord]
@@ -99,7 +104,7 @@ class Applier:
                 duplicates += 1
                 continue
             digest = id_digest(record.id)
-            if rings_hold(now.rings, digest) and not _is_sent_on_again(now, record):
+            if now.knows(digest) and not _is_sent_on_again(now, record):
                 duplicates += 1
                 if record.cause is None:
                     repeats.append(record.origin)
@@ -138,8 +143,7 @@ class Applier:
             if len(now.corrections) > _CORRECTIONS_MAX:
                 del now.corrections[next(iter(now.corrections))]
         if self.ring_size:
-            ring = now.rings.get(record.type, "") + digest
-            now.rings[record.type] = ring[-DIGEST_CHARS * self.ring_size :]
+            self._remember_id(now, record.type, record.arrived_ms, digest)
         mark, offset = _mark(record), record.origin.offset
         if record.attempt == 0:
             if record.cause is None:
@@ -148,6 +152,42 @@ class Applier:
         now.retried_marks[mark] = max(offset, now.retried_marks.get(mark, -1))
         if record.id in now.parked:
             now.parked = [parked for parked in now.parked if parked != record.id]
+
+    def _remember_id(self, now: Snapshot, kind: str, arrived_ms: int, digest: str) -> None:
+        """The log gives what comes together one time. More than a few of one time are a burst: they
+        come again together, too, however many they are, and must not push each other out."""
+        if now.moment == (kind, arrived_ms):
+            now.in_moment += 1
+            if now.in_moment > _TOGETHER_MAX and self.burst_size:
+                self._remember_in_burst(now, kind, digest)
+                return
+        else:
+            now.moment, now.in_moment = (kind, arrived_ms), 1
+            if kind in now.bursts:
+                self._age_bursts(now, kind)
+        ring = now.rings.get(kind, "") + digest
+        now.rings[kind] = ring[-DIGEST_CHARS * self.ring_size :]
+
+    def _remember_in_burst(self, now: Snapshot, kind: str, digest: str) -> None:
+        bursts = now.bursts.setdefault(kind, [])
+        if now.in_moment == _TOGETHER_MAX + 1:
+            first = now.rings.get(kind, "")[-DIGEST_CHARS * _TOGETHER_MAX :]
+            bursts.append((0, first + digest))
+        else:
+            bursts[-1] = 0, bursts[-1][1] + digest
+        over = sum(map(_size, now.bursts.values())) - self.burst_size
+        while over > 0:
+            largest = max(now.bursts.values(), key=_size)
+            moments, digests = largest.pop(0)
+            if rest := digests[DIGEST_CHARS * over :]:
+                largest.insert(0, (moments, rest))
+            over -= len(digests) // DIGEST_CHARS
+
+    def _age_bursts(self, now: Snapshot, kind: str) -> None:
+        older = [(moments + 1, digests) for moments, digests in now.bursts[kind]]
+        now.bursts[kind] = [burst for burst in older if burst[0] < self.ring_size]
+        if not now.bursts[kind]:
+            del now.bursts[kind]
 
     def _take(
         self, now: Snapshot, record: EventRecord, emitted: list[EventRecord]
@@ -214,6 +254,10 @@ class Applier:
         return emissions.records(self.entity, self.event_types, record, event, drafts)
 
 
+def _size(bursts: Sequence[Burst]) -> int:
+    return sum(len(digests) for _, digests in bursts) // DIGEST_CHARS
+
+
 def _is_sent_on_again(now: Snapshot, record: EventRecord) -> bool:
     """Of an event that was parked: it has had no effect yet."""
     return record.attempt > 0 and record.id in now.parked
@@ -244,7 +288,7 @@ def asks_for_refold(now: Snapshot, record: EventRecord) -> bool:
     mark = _mark(record)
     if record.origin.offset >= max(now.marks.get(mark, -1), now.retried_marks.get(mark, -1)):
         return False
-    return record.id in now.parked or not rings_hold(now.rings, id_digest(record.id))
+    return record.id in now.parked or not now.knows(id_digest(record.id))
 
 
 def _mark(record: EventRecord) -> str:

@@ -26,6 +26,13 @@ from shared.topology import (
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
+_BURST = {
+    "type": "array",
+    "description": "moments of its type since then, digests of ids",
+    "prefixItems": [_COUNT, _TEXT],
+    "minItems": 2,
+    "maxItems": 2,
+}
 _TIME_MS = {"type": "integer", "description": "epoch milliseconds"}
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
 _ENTITY_ID = {"type": "string", "pattern": f"^{FULL_ID.pattern}$"}
@@ -245,6 +252,11 @@ def _state(row: Any) -> Fields:
         "marks": {"type": "object", "additionalProperties": _COUNT},
     }
     at_times = {
+        "bursts": {
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": _BURST},
+            "description": "the same of what came together",
+        },
         "parked": {"type": "array", "items": _TEXT},
         "arrived_ms": _TIME_MS,
         "emissions": {"type": "array", "items": {"type": "object"}},

@@ -4,7 +4,6 @@ As bytes it is one JSON object: the state's own fields at the top level, beside 
 """
 
 from binascii import b2a_base64
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -24,6 +23,8 @@ _FIELDS_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024  # the rest is for what stands
 
 # time, arrival and origin offset of the newest event of a type
 Newest = tuple[int, int, int]
+# moments since it came, digests
+Burst = tuple[int, str]
 
 
 @dataclass(slots=True)
@@ -36,6 +37,9 @@ class Snapshot:
     # by one search, a new id costs one copy. By type, for types come in no order: what one of them
     # has caught up with must not push out the ids of another
     rings: dict[str, str] = field(default_factory=dict)
+    # event type -> the same of what came together, a burst each: a batch, or what a spool brought.
+    # Oldest first, each with the number of moments since then in which more of its type came
+    bursts: dict[str, list[Burst]] = field(default_factory=dict)
     # event topic/partition -> offset of the last record that was looked at
     positions: dict[str, int] = field(default_factory=dict)
     # event type:ingest topic/partition -> offset of the last first-attempt payload that was folded
@@ -59,18 +63,26 @@ class Snapshot:
     # in a job that folds anew: event topic/partition -> offset up to which the published snapshot
     # is ahead of this one
     behind: dict[str, int] = field(default_factory=dict)
+    # not kept: type and arrival of the last event that was remembered, and how many came with it
+    moment: tuple[str, int] = field(default=("", -1), compare=False)
+    in_moment: int = field(default=0, compare=False)
+
+    def knows(self, digest: str) -> bool:
+        """Whether an event of this id is among the last ones."""
+        for ring in self.rings.values():  # no generator: for each event, it would cost more
+            if ring_holds(ring, digest):
+                return True
+        if self.bursts:
+            for bursts in self.bursts.values():
+                for _, digests in bursts:
+                    if ring_holds(digests, digest):
+                        return True
+        return False
 
 
 def id_digest(event_id: str) -> str:
     digest = blake2b(event_id.encode(), digest_size=_DIGEST_BYTES).digest()
     return b2a_base64(digest, newline=False).decode()
-
-
-def rings_hold(rings: Mapping[str, str], digest: str) -> bool:
-    for ring in rings.values():  # noqa: SIM110 - for each event, and a generator costs more
-        if ring_holds(ring, digest):
-            return True
-    return False
 
 
 def ring_holds(ring: str, digest: str) -> bool:
@@ -94,6 +106,8 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
     }
     if snapshot.arrived_ms is not None:
         meta["arrived_ms"] = snapshot.arrived_ms
+    if snapshot.bursts:
+        meta["bursts"] = snapshot.bursts
     if snapshot.parked:
         meta["parked"] = snapshot.parked
     if snapshot.emissions:
@@ -177,6 +191,10 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         newest={kind: (t, a, o) for kind, (t, a, o) in meta["newest"].items()},
         # it was one for all types once
         rings=meta["rings"] if "rings" in meta else dict.fromkeys(meta["newest"], meta["ring"]),
+        bursts={
+            kind: [(moments, digests) for moments, digests in bursts]
+            for kind, bursts in meta.get("bursts", {}).items()
+        },
         positions=meta["positions"],
         marks=meta["marks"],
         parked=meta.get("parked", []),

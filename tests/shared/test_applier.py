@@ -211,6 +211,62 @@ def test_an_id_is_known_whatever_type_it_comes_with() -> None:
     assert APPLIER.apply("device-0001", before, [other]).duplicates == 1
 
 
+def _batch(lines: int, at: int, *, of: str, arrived_ms: int = 0) -> list[EventRecord]:
+    """Lines that came together, 600 of them at a time of the log."""
+    return [
+        event_record(at + n, id=f"{of}-{n}", value=float(n % 70))._replace(
+            arrived_ms=1_700_000_000_000 + (arrived_ms or at) + n // 600
+        )
+        for n in range(lines)
+    ]
+
+
+@pytest.mark.parametrize("lines", [2, 9, 64, 65, 500, 2000])
+def test_a_batch_that_is_sent_again_counts_once_whatever_its_size(lines: int) -> None:
+    before = _apply(_batch(lines, 0, of="batch"))
+    for again in (1, 2):
+        between = [event_record(again * 10_000 - n) for n in range(30, 0, -1)]
+        before = _apply(between, _copy(before))
+        applied = APPLIER.apply("device-0001", before, _batch(lines, again * 10_000, of="batch"))
+        assert (applied.folded, applied.duplicates) == (0, lines)
+        before = applied.snapshot or before
+    assert before.state["count"] == lines + 60
+
+
+def test_what_a_spool_brings_again_counts_once() -> None:
+    """Many requests of one device, each with an id of its own: the log gives them one time."""
+    before = _copy(_apply(_batch(3000, 0, of="spooled")))
+    applied = APPLIER.apply("device-0001", before, _batch(3000, 5000, of="spooled"))
+    assert (applied.folded, applied.duplicates) == (0, 3000)
+
+
+def test_a_part_of_a_batch_that_comes_again_counts_once_and_the_rest_counts() -> None:
+    lines = _batch(2000, 0, of="batch")
+    some = [line for n, line in enumerate(lines) if n % 3]
+    again = _batch(2000, 5000, of="batch")
+    applied = APPLIER.apply("device-0001", _copy(_apply(some)), again)
+    assert (applied.folded, applied.duplicates) == (667, 1333)
+
+
+def test_of_what_came_together_the_ids_are_forgotten_with_time_and_never_too_many() -> None:
+    after: Snapshot | None = None
+    for number in range(6):
+        after = _apply(_batch(2000, number * 10_000, of=f"batch-{number}"), after)
+        after = _copy(after)
+        digests = sum(len(ids) for _, ids in after.bursts["reading"]) // snapshot.DIGEST_CHARS
+        assert digests == min((number + 1) * 2000, 4096)
+    assert after is not None
+    single = [event_record(100_000 + n) for n in range(64)]
+    assert _apply(single[:60], after).bursts
+    assert _apply(single[60:], after).bursts == {}
+
+
+def test_singles_of_a_busy_device_are_no_burst() -> None:
+    after = _apply([event_record(n)._replace(arrived_ms=n // 8) for n in range(800)])
+    assert after.bursts == {}
+    assert len(after.rings["reading"]) == 64 * snapshot.DIGEST_CHARS
+
+
 def test_a_digest_is_found_only_where_one_begins() -> None:
     ring = "ABCDEFGHIJKL" + "MNOPQRSTUVWX"
     assert snapshot.ring_holds(ring, "MNOPQRSTUVWX")
