@@ -49,6 +49,20 @@ def job_metrics(said: Mapping[str, JobStatus | None]) -> Iterator[Metric]:
             breakers.add_metric((job, name), _BREAKER[breaker.state])
     yield breakers
     yield from _lanes(statuses)
+    yield from _clocks(statuses)
+
+
+def _clocks(statuses: Mapping[str, JobStatus]) -> Iterator[Metric]:
+    metric = CounterMetricFamily(
+        "headrace_events_by_clock",
+        "Events that fold took as late, or by their arrival as their device's clock is off, by the "
+        "job's process",
+        labels=("reason",),
+    )
+    for status in statuses.values():
+        for reason, count in status.clocks.items():
+            metric.add_metric((reason,), count)
+    yield metric
 
 
 def _lanes(statuses: Mapping[str, JobStatus]) -> Iterator[Metric]:

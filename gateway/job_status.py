@@ -68,6 +68,15 @@ class JobStatus(NamedTuple):
             if isinstance(told, dict)
         }
 
+    @property
+    def clocks(self) -> dict[str, float]:
+        """How many events were late, or of a clock that is off, since the job began."""
+        said = self.said.get("clocks")
+        return {
+            name: _number(count) or 0
+            for name, count in (said.items() if isinstance(said, dict) else ())
+        }
+
     def number(self, name: str) -> float | None:
         return _number(self.said.get(name))
 

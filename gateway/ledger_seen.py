@@ -18,6 +18,7 @@ class LedgerSeen(NamedTuple):
     endpoints: Mapping[str, Mapping[str, int]]
     derived: Mapping[str, int]
     missing: tuple[str, ...]
+    recounting: int  # entities that have counted a repeat twice, and are not folded anew yet
     detail: str  # why the numbers are old, if it knows
 
     @property
@@ -36,6 +37,7 @@ def read(said: bytes | None) -> LedgerSeen | None:
              for name, terms in ledger["endpoints"].items()},
             ledger["derived"],
             tuple(map(str, ledger["missing"])),
+            int(ledger.get("recounting", 0)),
             str(status["detail"]),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -52,6 +54,10 @@ def check(said: bytes | None, now_ms: int) -> dict[str, Any]:
     if seen.difference:
         places = f", the first at {seen.missing[0]}" if seen.missing else ""
         told.append(f"{seen.difference} payloads have no end{places}: ./headrace ledger")
+    if seen.recounting:
+        told.append(
+            f"{seen.recounting} entities have counted a late_duplicate twice; they are folded anew"
+        )
     if age_s * 1000 > _OLD_MS:
         told.append(f"as of {age_s:.0f} s ago" + (f": {seen.detail}" if seen.detail else ""))
     return {
@@ -62,6 +68,7 @@ def check(said: bytes | None, now_ms: int) -> dict[str, Any]:
         "ageSeconds": age_s,
         "endpoints": seen.endpoints,
         "derived": seen.derived,
+        "recounting": seen.recounting,
         **({"output": "; ".join(told)} if told else {}),
     }
 

@@ -22,12 +22,14 @@ from stream_jobs import (
     ledger_keeper,
     master_data,
     persist,
+    rebuild,
     relay,
     retry,
     store,
     topics,
 )
 from stream_jobs.beside import Beside
+from stream_jobs.clock_counts import ClockCounts
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.session import open_session, tidy_up
@@ -131,7 +133,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             settings,
             offsets[name],
             copies[name],
-            Waker(settings, flow) if name == retry.STAGE else Beside(),
+            _beside(name, settings, flow),
         )
         for name in names
     ]
@@ -143,6 +145,12 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
     tidy_up()
     os._exit(2 if displaced else 0)
+
+
+def _beside(job: str, settings: JobSettings, flow: Flow) -> Beside:
+    if job == retry.STAGE:
+        return Waker(settings, flow)
+    return ClockCounts() if job == rebuild.STAGE else Beside()
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

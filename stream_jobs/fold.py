@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import orjson
-from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared import envelope, ledger, refolding, snapshot
@@ -28,7 +28,7 @@ from shared.topology import (
     Flow,
     dead_letter_topic,
 )
-from stream_jobs import rebuild, refolder
+from stream_jobs import clock_counts, rebuild, refolder
 from stream_jobs.buckets import buckets_of
 from stream_jobs.burials import Burials
 from stream_jobs.enrichment import Outgoing
@@ -152,8 +152,9 @@ class BucketFold(Handler):
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
-    ) -> Iterator[Outgoing]:
+    ) -> Iterator[Outgoing | Row]:
         check_lease(STAGE)
+        self._clocks = 0, 0
         self._burials.begin()
         self._snapshots.begin()
         answers: list[tuple[Position, bytes]] = []
@@ -177,6 +178,7 @@ class BucketFold(Handler):
         yield from self._fold(dict(self._by_entity(records)))
         yield from self._bury(arrived_ms)
         self._snapshots.write()
+        yield from clock_counts.rows(self._clocks)
 
     def _by_entity(
         self, records: Mapping[str, list[EventRecord]]
@@ -206,7 +208,9 @@ class BucketFold(Handler):
         before = snapshot.decode(stored) if stored else None
         behind = before.behind if before is not None else {}
         held = self._held_of(key) if before is not None and before.asked else []
+        clocks = clock_counts.of(before)
         applied = applier.apply(entity_id, before, [*held, *records])
+        self._count_clocks(clocks, clock_counts.of(applied.snapshot))
         now = applied.snapshot or before
         if now is not None and len(applied.held) > refolding.HELD_MAX:
             refolding.give_up(now, applied.held)
@@ -214,6 +218,11 @@ class BucketFold(Handler):
         if held or applied.held:
             self._hold(key, applied.held)
         yield from self._changes(applier, fingerprint, key, applied, behind)
+
+    def _count_clocks(self, before: tuple[int, int], after: tuple[int, int]) -> None:
+        if after > before:
+            late, off = self._clocks
+            self._clocks = late + after[0] - before[0], off + after[1] - before[1]
 
     def _changes(
         self,
@@ -349,7 +358,7 @@ def transform(
     )
     return events.transformWithState(
         Written(fold, WriterOf.job_of(STAGE, settings)),
-        "nothing int",
+        clock_counts.TOLD_DDL,
         outputMode="update",
         timeMode="none",
         initialState=published,
@@ -364,7 +373,9 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
     events = read_logs(spark, settings, STAGE, flow.fold_reads, pack, PACKED_DDL, starting)
     by_bucket = events.groupBy("bucket")
     if start is None or not start.snapshots:
-        return written_by_its_work(transform(by_bucket, settings), settings, STAGE)
+        told = transform(by_bucket, settings).observe(STAGE, *clock_counts.observed())
+        return written_by_its_work(told, settings, STAGE)
     records = read_logs_up_to(spark, settings, STAGE, start.snapshots, pack, PACKED_DDL)
     states = transform(by_bucket, settings, records.groupBy("bucket"), start)
-    return written_by_its_work(states, settings, STAGE)
+    told = states.observe(STAGE, *clock_counts.observed())
+    return written_by_its_work(told, settings, STAGE)

@@ -84,7 +84,7 @@ class LedgerKeeper:
                 with store.answered_within(connection, _STUCK_AFTER_S):
                     is_behind = self.keep(book)
                     recounts.send()
-                    self._last = self._summary(book)
+                    self._last = self._summary(book) | {"recounting": recounts.under_way()}
                 self.say("running", "")
                 self._stop.wait(0 if is_behind else _IDLE_S if self._is_idle else _EVERY_S)
 

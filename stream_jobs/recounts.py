@@ -7,7 +7,7 @@ entity, and a refold counts each id once.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -47,6 +47,15 @@ _LATE = f"""
               (extract(epoch FROM arrived_at) * 1000)::bigint,
               origin, payload_sha256, data::text, asked_revision
 """
+_NOTE = """
+    INSERT INTO headrace.recount (event_id, revision)
+    SELECT * FROM unnest(%b::text[], %b::int[])
+    ON CONFLICT (event_id) DO UPDATE SET revision = excluded.revision
+"""
+_DONE = """
+    DELETE FROM headrace.recount AS r WHERE NOT EXISTS
+        (SELECT FROM headrace.event AS e WHERE e.event_id = r.event_id AND e.revision < r.revision)
+"""
 _SEND = """
     INSERT INTO headrace.outbox (topic, key, value, headers)
     SELECT topic, key, value, headers::jsonb
@@ -66,11 +75,20 @@ class Recounts:
         """How many entities are folded anew. In one transaction: none is forgotten."""
         with judged_errors(), self._connection.transaction():
             late = self._connection.execute(_LATE.encode()).fetchall()
-            rows = [self._row(*found) for found in late if found[1] in self._types]
-            if rows:
-                columns = [list(column) for column in zip(*rows, strict=True)]
-                self._connection.execute(_SEND.encode(), columns)
-        return len(rows)
+            known = [found for found in late if found[1] in self._types]
+            if known:
+                rows = [self._row(*found) for found in known]
+                self._connection.execute(_SEND.encode(), _columns(rows))
+                noted = [(found[0], found[-1]) for found in known]
+                self._connection.execute(_NOTE.encode(), _columns(noted))
+        return len(known)
+
+    def under_way(self) -> int:
+        """How many entities have counted a repeat twice, and are not folded anew yet."""
+        with judged_errors():
+            self._connection.execute(_DONE.encode())
+            found = self._connection.execute(b"SELECT count(*) FROM headrace.recount").fetchone()
+        return int(found[0]) if found else 0
 
     def _row(
         self,
@@ -105,3 +123,7 @@ class Recounts:
             own.append((envelope.TENANT, tenant.encode()))
         headers = json.dumps(header_rows(envelope.event_headers(record, own)))
         return row.topic, entity_id.encode(), envelope.event_value(record), headers
+
+
+def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows, strict=True)]

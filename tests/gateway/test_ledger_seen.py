@@ -35,6 +35,14 @@ def test_a_difference_is_a_warning_that_names_the_first_place() -> None:
     assert "ingest.telemetry.v1/3/17" in check["output"]
 
 
+def test_a_repeat_that_a_state_counted_is_a_warning_until_it_is_folded_anew() -> None:
+    status = json.loads(said(late_duplicate=2))
+    status["ledger"]["recounting"] = 1
+    check = ledger_seen.check(json.dumps(status).encode(), NOW_MS)
+    assert (check["status"], check["recounting"]) == ("warn", 1)
+    assert "late_duplicate" in check["output"]
+
+
 def test_old_numbers_stay_with_their_age_and_with_what_is_away() -> None:
     check = ledger_seen.check(said(60_000, "PostgreSQL: refused"), NOW_MS)
     assert (check["status"], check["observedValue"]) == ("warn", 0)

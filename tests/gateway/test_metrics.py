@@ -177,6 +177,13 @@ def test_the_job_that_empties_a_lane_tells_what_waits_in_it() -> None:
     }
 
 
+def test_fold_tells_what_it_thought_of_the_devices_clocks() -> None:
+    fold = JobStatus({"clocks": {"late": 3, "clock_off": 2}}, silent_ms=500)
+    samples = [sample for metric in job_metrics({"fold": fold}) for sample in metric.samples]
+    found = {s.labels["reason"]: s.value for s in samples if "events_by_clock" in s.name}
+    assert found == {"late": 3, "clock_off": 2}
+
+
 def test_what_is_in_flight_is_shown_and_gone_again(measured: Gateway) -> None:
     measured.log.pause_s = 0.2
     *_, scrape = measured.ask_all(

@@ -101,6 +101,13 @@ def test_records_are_folded_in_log_order_however_they_come() -> None:
     assert states.snapshots == {"device-0001": row.value}
 
 
+def test_what_a_clock_made_of_the_events_is_told_to_spark() -> None:
+    ahead = event_record(1)._replace(time_ms=4_000_000_000_000)
+    late = event_record(2)._replace(time_ms=1_700_000_000_000 - 1)
+    told = _fold(Kept(), [_written(event_record(0)), _written(ahead), _written(late)])[-1]
+    assert told.asDict() == {"late": 1, "clock_off": 1}
+
+
 def test_the_next_batch_goes_on_from_the_state() -> None:
     states = Kept()
     _fold(states, [_written(event_record(0))])

@@ -18,4 +18,10 @@ def upgrade() -> None:
         COMMENT ON TABLE headrace.repeat IS
             'payloads whose event has its row from elsewhere, until it is known that fold took '
             'them for repeats, too, or a correction is on its way';
+        CREATE TABLE headrace.recount (
+            event_id  text COLLATE "C" PRIMARY KEY,
+            revision  int NOT NULL
+        );
+        COMMENT ON TABLE headrace.recount IS
+            'corrections that were sent for repeats that fold counted, until persist has them';
     """)
