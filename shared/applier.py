@@ -14,11 +14,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from shared import emissions
+from shared.bursts import DIGEST_CHARS, Bursts
 from shared.envelope import EventRecord, Position
 from shared.model import Entity, Event, EventType, Fields
 from shared.snapshot import (
-    DIGEST_CHARS,
-    Burst,
+    BURST_IDS_MAX,
     Newest,
     Snapshot,
     id_digest,
@@ -33,8 +33,6 @@ CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
 CLOCK_BEHIND_MAX_MS = 7 * 24 * 3600 * 1000
 # of one type and one time of the log; more are a burst
 _TOGETHER_MAX = 8
-# of an entity's bursts: two of the largest batches
-_BURST_IDS_MAX = 4096
 _PARKED_MAX = 1000
 _CORRECTIONS_MAX = 1000
 _ASKED_MAX = 2000  # in one refold; of more, only these emit anew
@@ -65,7 +63,6 @@ class Applier:
     ring_size: int
     # of those that the entity emits: what an emission must be
     event_types: Mapping[str, EventType] = field(default_factory=dict)
-    burst_size: int = _BURST_IDS_MAX
 
     def apply(
         self, entity_id: str, snapshot: Snapshot | None, records: Iterable[EventRecord]
@@ -158,36 +155,22 @@ class Applier:
         come again together, too, however many they are, and must not push each other out."""
         if now.moment == (kind, arrived_ms):
             now.in_moment += 1
-            if now.in_moment > _TOGETHER_MAX and self.burst_size:
+            if now.in_moment > _TOGETHER_MAX:
                 self._remember_in_burst(now, kind, digest)
                 return
         else:
             now.moment, now.in_moment = (kind, arrived_ms), 1
-            if kind in now.bursts:
-                self._age_bursts(now, kind)
+            if now.bursts is not None:
+                now.bursts.age(kind, self.ring_size)
         ring = now.rings.get(kind, "") + digest
         now.rings[kind] = ring[-DIGEST_CHARS * self.ring_size :]
 
     def _remember_in_burst(self, now: Snapshot, kind: str, digest: str) -> None:
-        bursts = now.bursts.setdefault(kind, [])
+        if now.bursts is None:
+            now.bursts = Bursts(BURST_IDS_MAX)
         if now.in_moment == _TOGETHER_MAX + 1:
-            first = now.rings.get(kind, "")[-DIGEST_CHARS * _TOGETHER_MAX :]
-            bursts.append((0, first + digest))
-        else:
-            bursts[-1] = 0, bursts[-1][1] + digest
-        over = sum(map(_size, now.bursts.values())) - self.burst_size
-        while over > 0:
-            largest = max(now.bursts.values(), key=_size)
-            moments, digests = largest.pop(0)
-            if rest := digests[DIGEST_CHARS * over :]:
-                largest.insert(0, (moments, rest))
-            over -= len(digests) // DIGEST_CHARS
-
-    def _age_bursts(self, now: Snapshot, kind: str) -> None:
-        older = [(moments + 1, digests) for moments, digests in now.bursts[kind]]
-        now.bursts[kind] = [burst for burst in older if burst[0] < self.ring_size]
-        if not now.bursts[kind]:
-            del now.bursts[kind]
+            now.bursts.begin(kind, now.rings.get(kind, "")[-DIGEST_CHARS * _TOGETHER_MAX :])
+        now.bursts.add(digest)
 
     def _take(
         self, now: Snapshot, record: EventRecord, emitted: list[EventRecord]
@@ -252,10 +235,6 @@ class Applier:
         if not drafts:
             return []
         return emissions.records(self.entity, self.event_types, record, event, drafts)
-
-
-def _size(bursts: Sequence[Burst]) -> int:
-    return sum(len(digests) for _, digests in bursts) // DIGEST_CHARS
 
 
 def _is_sent_on_again(now: Snapshot, record: EventRecord) -> bool:

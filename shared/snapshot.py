@@ -10,21 +10,19 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from shared.bursts import DIGEST_BYTES, Bursts, holds
 from shared.envelope import EventRecord, Position, event_fields, event_of
 from shared.model import Fields
 from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX
 
 META = "_meta"
-# 9 bytes of hash are 12 characters: at 64 ids a ring, one false match in 10^20 events
-_DIGEST_BYTES = 9
-DIGEST_CHARS = 12
+# of what came together; two of the largest batches
+BURST_IDS_MAX = 4096
 _FIELDS_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024  # the rest is for what stands in `_meta`
 
 # time, arrival and origin offset of the newest event of a type
 Newest = tuple[int, int, int]
-# moments since it came, digests
-Burst = tuple[int, str]
 
 
 @dataclass(slots=True)
@@ -37,9 +35,7 @@ class Snapshot:
     # by one search, a new id costs one copy. By type, for types come in no order: what one of them
     # has caught up with must not push out the ids of another
     rings: dict[str, str] = field(default_factory=dict)
-    # event type -> the same of what came together, a burst each: a batch, or what a spool brought.
-    # Oldest first, each with the number of moments since then in which more of its type came
-    bursts: dict[str, list[Burst]] = field(default_factory=dict)
+    bursts: Bursts | None = None
     # event topic/partition -> offset of the last record that was looked at
     positions: dict[str, int] = field(default_factory=dict)
     # event type:ingest topic/partition -> offset of the last first-attempt payload that was folded
@@ -70,28 +66,14 @@ class Snapshot:
     def knows(self, digest: str) -> bool:
         """Whether an event of this id is among the last ones."""
         for ring in self.rings.values():  # no generator: for each event, it would cost more
-            if ring_holds(ring, digest):
+            if holds(ring, digest):
                 return True
-        if self.bursts:
-            for bursts in self.bursts.values():
-                for _, digests in bursts:
-                    if ring_holds(digests, digest):
-                        return True
-        return False
+        return self.bursts is not None and self.bursts.holds(digest)
 
 
 def id_digest(event_id: str) -> str:
-    digest = blake2b(event_id.encode(), digest_size=_DIGEST_BYTES).digest()
+    digest = blake2b(event_id.encode(), digest_size=DIGEST_BYTES).digest()
     return b2a_base64(digest, newline=False).decode()
-
-
-def ring_holds(ring: str, digest: str) -> bool:
-    found = ring.find(digest)
-    while found >= 0:
-        if found % DIGEST_CHARS == 0:
-            return True
-        found = ring.find(digest, found + 1)
-    return False
 
 
 def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
@@ -106,8 +88,8 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
     }
     if snapshot.arrived_ms is not None:
         meta["arrived_ms"] = snapshot.arrived_ms
-    if snapshot.bursts:
-        meta["bursts"] = snapshot.bursts
+    if snapshot.bursts is not None and (bursts := snapshot.bursts.told()):
+        meta["bursts"] = bursts
     if snapshot.parked:
         meta["parked"] = snapshot.parked
     if snapshot.emissions:
@@ -191,10 +173,7 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         newest={kind: (t, a, o) for kind, (t, a, o) in meta["newest"].items()},
         # it was one for all types once
         rings=meta["rings"] if "rings" in meta else dict.fromkeys(meta["newest"], meta["ring"]),
-        bursts={
-            kind: [(moments, digests) for moments, digests in bursts]
-            for kind, bursts in meta.get("bursts", {}).items()
-        },
+        bursts=Bursts(BURST_IDS_MAX, meta["bursts"]) if "bursts" in meta else None,
         positions=meta["positions"],
         marks=meta["marks"],
         parked=meta.get("parked", []),

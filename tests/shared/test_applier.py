@@ -1,4 +1,5 @@
 import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from shared import snapshot
 from shared.applier import CLOCK_AHEAD_MAX_MS, Applier, fold_fingerprint
+from shared.bursts import DIGEST_CHARS, Burst, holds, split
 from shared.domain import device
 from shared.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW
@@ -211,6 +213,10 @@ def test_an_id_is_known_whatever_type_it_comes_with() -> None:
     assert APPLIER.apply("device-0001", before, [other]).duplicates == 1
 
 
+def _told(after: Snapshot) -> Mapping[str, Sequence[Burst]]:
+    return _copy(after).bursts.told() if after.bursts and after.bursts.told() else {}
+
+
 def _batch(lines: int, at: int, *, of: str, arrived_ms: int = 0) -> list[EventRecord]:
     """Lines that came together, 600 of them at a time of the log."""
     return [
@@ -253,24 +259,26 @@ def test_of_what_came_together_the_ids_are_forgotten_with_time_and_never_too_man
     for number in range(6):
         after = _apply(_batch(2000, number * 10_000, of=f"batch-{number}"), after)
         after = _copy(after)
-        digests = sum(len(ids) for _, ids in after.bursts["reading"]) // snapshot.DIGEST_CHARS
-        assert digests == min((number + 1) * 2000, 4096)
+        assert after.bursts is not None
+        digests = [one for _, ids in after.bursts.told()["reading"] for one in split(ids)]
+        assert len(digests) == min((number + 1) * 2000, 4096)
+        assert digests[-1] == snapshot.id_digest(f"batch-{number}-1999")
     assert after is not None
     single = [event_record(100_000 + n) for n in range(64)]
-    assert _apply(single[:60], after).bursts
-    assert _apply(single[60:], after).bursts == {}
+    assert "reading" in _told(_apply(single[:60], after))
+    assert _told(_apply(single[60:], after)) == {}
 
 
 def test_singles_of_a_busy_device_are_no_burst() -> None:
     after = _apply([event_record(n)._replace(arrived_ms=n // 8) for n in range(800)])
-    assert after.bursts == {}
-    assert len(after.rings["reading"]) == 64 * snapshot.DIGEST_CHARS
+    assert after.bursts is None
+    assert len(after.rings["reading"]) == 64 * DIGEST_CHARS
 
 
 def test_a_digest_is_found_only_where_one_begins() -> None:
     ring = "ABCDEFGHIJKL" + "MNOPQRSTUVWX"
-    assert snapshot.ring_holds(ring, "MNOPQRSTUVWX")
-    assert not snapshot.ring_holds(ring, "GHIJKLMNOPQR")
+    assert holds(ring, "MNOPQRSTUVWX")
+    assert not holds(ring, "GHIJKLMNOPQR")
 
 
 def test_a_snapshot_comes_back_from_its_bytes_as_it_was() -> None:
