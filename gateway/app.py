@@ -62,7 +62,12 @@ def create_app(
         settings.fresh_tail_bytes_max,
     )
     background = (*background, follower)
-    admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
+    admission = Admission(
+        settings.in_flight_requests_max,
+        settings.in_flight_bytes_max,
+        settings.in_flight_share_max,
+        settings.trusted_proxies,
+    )
     ingest = Ingest(
         flow,
         log,

@@ -109,7 +109,7 @@ class Ingest:
                 if not is_batch and (refusal := limit(entity_id)):
                     raise refusal
             most = self._batch_limit if is_batch else self._body_limit
-            body = Body(head.declared_bytes, most, self._admission)
+            body = Body(head.declared_bytes, most, self._admission, caller, request)
         except Problem as problem:
             span.refused(problem)
             span.end()

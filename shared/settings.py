@@ -158,6 +158,9 @@ class GatewaySettings(Settings):
     spool_after_s: float = Field(5.0, gt=0, description="without Kafka's ack; then to the spool")
     in_flight_requests_max: int = Field(10_000, ge=1)
     in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)
+    in_flight_share_max: float = Field(
+        0.25, gt=0, le=1, description="who holds more of these bytes leaves as much to others"
+    )
     docs: bool = Field(True, description="serve /docs and /openapi.json")
     shutdown_grace_s: float = Field(10.0, gt=0)
     # who is asking
