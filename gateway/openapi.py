@@ -16,6 +16,10 @@ from shared.published import of_contract
 from shared.settings import GatewaySettings
 from shared.topology import Flow, dead_letter_topic
 
+FRAMES_FORMAT = "frames"  # no format of others: the description of the route says what it is
+_NOT_EMPTY = {"type": "string", "minLength": 1}
+_NOT_BLANK = {**_NOT_EMPTY, "pattern": r"[^ \t\n\r\v\f]"}  # a batch has one line at least
+_IDEMPOTENCY_KEY = {"type": "string", "pattern": "^[!-~]{1,255}$"}
 _PLACE = {
     "topic": {"type": "string"},
     "partition": {"type": "integer"},
@@ -166,9 +170,10 @@ def _payload_schemas(endpoint: Endpoint) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
     return {
         "summary": f"Hand in a payload for {endpoint.name}",
-        "description": "Any body, byte for byte. A 202 says that all in-sync replicas hold it at "
-        "the offset returned, or, where it says `spooled`, that it lies on the gateway's own disk "
-        f"until Kafka is back. At most {settings.body_bytes_max} bytes. The body is looked at "
+        "description": "Any body of any media type but frames, byte for byte. A 202 says that all "
+        "in-sync replicas hold it at the offset returned, or, where it says `spooled`, that it "
+        "lies on the gateway's own disk until Kafka is back. At most "
+        f"{settings.body_bytes_max} bytes. The body is looked at "
         f"later: what is no {_payload_name(endpoint)} is parked in {dead_letter_topic('enrich')}. "
         f"As {NDJSON.decode()}: a batch, one payload a line, answered with 207.",
         "operationId": f"ingest_{endpoint.name}",
@@ -179,9 +184,7 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
                 ),
                 **({"example": endpoint.example.entity_id} if endpoint.example else {}),
             },
-            _parameter(
-                "Idempotency-Key", "header", {"type": "string", "minLength": 1, "maxLength": 255}
-            ),
+            _parameter("Idempotency-Key", "header", _IDEMPOTENCY_KEY),
             _parameter("traceparent", "header", {"type": "string"}),
         ],
         "requestBody": {
@@ -191,8 +194,9 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
                     "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"},
                     **({"example": endpoint.example.payload} if endpoint.example else {}),
                 },
-                NDJSON.decode(): {"schema": {"type": "string", "format": "binary"}},
-                "*/*": {"schema": {"type": "string", "format": "binary"}},
+                NDJSON.decode(): {"schema": _NOT_BLANK},
+                "application/octet-stream": {"schema": {**_NOT_EMPTY, "format": "binary"}},
+                "text/plain": {"schema": _NOT_EMPTY},
             },
         },
         "responses": {
@@ -221,7 +225,7 @@ def _frames(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
         "operationId": f"ingest_{endpoint.name}_frames",
         "requestBody": {
             "required": True,
-            "content": {media_type: {"schema": {"type": "string", "format": "binary"}}},
+            "content": {media_type: {"schema": {**_NOT_EMPTY, "format": FRAMES_FORMAT}}},
         },
         "responses": {
             "207": _RECEIPTS_ANSWER,

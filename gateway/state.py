@@ -3,10 +3,10 @@ events after it are folded here."""
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from fastapi import Request
+from fastapi import Path, Query, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -17,6 +17,7 @@ from gateway.fresh_state import FreshStates, Shown
 from gateway.problems import Problem, retry_after
 from gateway.state_view import Found, Progress, StateView
 from gateway.tail_follower import NotFresh
+from shared.ids import ENTITY_ID, TENANT
 from shared.model import Aggregate, Entity
 from shared.snapshot import META
 from shared.timestamps import to_rfc3339
@@ -30,26 +31,33 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+# said, not checked: what is no id is the id of nobody
+_Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
+_Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
+
+
 def state_routes(flow: Flow, view: StateView, fresh_states: FreshStates) -> list[BaseRoute]:
+    names = [entity.name for entity in flow.with_state]
+
     async def state_of(
-        entity: str,
-        entity_id: str,
+        entity: Annotated[str, Path(json_schema_extra={"enum": names})],
+        entity_id: _Id,
         request: Request,
         meta: bool = False,
-        tenant: str | None = None,
+        tenant: _Tenant = None,
         fresh: bool = False,
     ) -> Response:
         found = flow.find_with_state(entity)
         if found is None:
-            known = ", ".join(e.name for e in flow.with_state)
+            known = ", ".join(names)
             raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
         return await answer(found, entity_id, request, meta, tenant, fresh)
 
     async def state(
-        entity_id: str,
+        entity_id: _Id,
         request: Request,
         meta: bool = False,
-        tenant: str | None = None,
+        tenant: _Tenant = None,
         fresh: bool = False,
     ) -> Response:
         return await answer(flow.with_state[0], entity_id, request, meta, tenant, fresh)
