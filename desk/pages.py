@@ -11,7 +11,7 @@ from desk import letter_page, page
 from desk.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.desk import Desk
 from desk.door import COOKIE, by, csrf_of, operator, token_of
-from desk.form import Fields, bytes_of, first, form, selection_of
+from desk.form import Fields, bytes_of, first, form, selection_of, sign_in_form
 from desk.html import Html
 from desk.trial import Trial
 from desk.way_back import Change, always
@@ -39,7 +39,7 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
         return HTMLResponse(page.login(csrf_of(request), wrong=False))
 
     @router.post("/login")
-    def sign_in(request: Request, fields: Form) -> Response:
+    def sign_in(request: Request, fields: Annotated[Fields, Depends(sign_in_form)]) -> Response:
         token = first(fields, "token").strip()
         try:
             operator(who, request, token)
