@@ -32,7 +32,7 @@ SEED = int(os.environ.get("HEADRACE_TEST_SEED", "1"))
 
 _CONFIG: dict[str, Any] = {
     "seed": SEED,
-    "generation": {"mode": "all", "max-examples": max(20, COUNT // 500), "database": "none"},
+    "generation": {"mode": "all", "max-examples": max(5, COUNT // 500), "database": "none"},
     "checks": {
         # /health says so of a gateway that nobody looks after; of the others _failures says more
         "not_a_server_error": {"expected-statuses": ["2XX", "3XX", "4XX", "503"]},
