@@ -1,5 +1,7 @@
 import hmac
 import os
+import subprocess
+import sys
 from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
@@ -218,12 +220,45 @@ def test_a_nonce_counts_until_its_request_is_too_old() -> None:
     assert nonces.is_first(b"k2", b"n", 1200.0, 600.2)
 
 
+_IS_FIRST = """
+import pathlib, sys
+from gateway.auth.nonces import Nonces
+nonces = Nonces.kept_in(pathlib.Path(sys.argv[1]))
+for line in sys.stdin:
+    print(nonces.is_first(b"k", line.strip().encode(), 600.0, 1.0), flush=True)
+"""
+
+
+class Process:
+    """Another one that takes signed requests."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-c", _IS_FIRST, str(folder)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, text=True, bufsize=1, **pipes)
+
+    def is_first(self, nonce: str) -> bool:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(nonce + "\n")
+        return self._process.stdout.readline() == "True\n"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
 def test_nonces_are_known_to_all_processes_of_a_node_and_after_a_restart(tmp_path: Path) -> None:
-    one, other = (Nonces.kept_in(tmp_path / "state") for _ in range(2))
-    assert one.is_first(b"k", b"n", 600.0, 1.0)
-    assert not other.is_first(b"k", b"n", 600.0, 1.0)
-    del one, other
-    assert not Nonces.kept_in(tmp_path / "state").is_first(b"k", b"n", 600.0, 1.0)
+    one, other = (Process(tmp_path / "state") for _ in range(2))
+    assert one.is_first("a")
+    assert not other.is_first("a")
+    assert other.is_first("b")
+    assert not one.is_first("b")
+    one.kill()
+    other.kill()
+    restarted = Process(tmp_path / "state")
+    assert [restarted.is_first(nonce) for nonce in "abc"] == [False, False, True]
+    restarted.kill()
 
 
 def test_nonces_without_room_on_the_disk_are_known_to_their_process_and_it_says_so(
