@@ -29,6 +29,7 @@ PAYLOAD_SHA256 = "ce_payloadsha256"
 TENANT = "ce_tenant"  # absent where there is none
 ORIGIN = "ce_origin"
 ARRIVED = "ce_arrivedms"  # where the record's own time is a later one
+RECEIVED = "ce_receivedms"  # by the gateway, on what its spool held before it was written here
 ATTEMPT = "ce_attempt"  # absent on a first attempt
 REVISION = "ce_revision"  # absent but on corrections
 DISCARDED = "ce_discarded"  # on what an operator has discarded, for those that keep it

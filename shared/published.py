@@ -50,6 +50,11 @@ _HEADERS: dict[str, Fields] = {
         "pattern": "^[0-9]+$",
         "description": "epoch milliseconds of the payload's first arrival, by the broker's clock",
     },
+    envelope.RECEIVED: {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": "epoch milliseconds, by the gateway's clock, where its spool held it",
+    },
     envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.REVISION: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.READ_AT: {"type": "string", "description": "topic/partition/offset"},
@@ -79,6 +84,7 @@ _INGEST_HEADERS_AT_TIMES = (
     envelope.CONTENT_ENCODING,
     envelope.TRACE_PARENT,
     envelope.TENANT,
+    envelope.RECEIVED,
 )
 _COMPLETION_HEADERS = (
     envelope.SPEC_VERSION,

@@ -22,6 +22,7 @@ from shared.model import (
     Rejected,
 )
 from shared.retry_policy import WhenParked
+from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 from shared.user_code import told
 from stream_jobs.gates import Gates
@@ -31,6 +32,7 @@ BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be r
 # why a payload waits that has not been tried
 BEHIND = "behind"
 _LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
+_TIME_DIGITS_MAX = 15
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
 
 
@@ -162,7 +164,7 @@ def _event(
     if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
         raise Rejected(*breach)
     tenant = tenant_of(entity_id)
-    arrival = Arrival(entity_id, payload.arrived_ms)
+    arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(payload))
     draft = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
     if not isinstance(draft, Draft):
         raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
@@ -209,6 +211,15 @@ def _record(payload: Payload, draft: Draft, entity_id: str, shape: int) -> Event
         payload.revision,
         shape,
     )
+
+
+def _received_ms(payload: Payload) -> int | None:
+    """None where no spool held it, and where anyone has written there what is no time."""
+    told = envelope.find(payload.headers, envelope.RECEIVED)
+    if told is None or len(told) > _TIME_DIGITS_MAX or not told.isdigit():
+        return None
+    received_ms = int(told)
+    return received_ms if is_time_ms(received_ms) else None
 
 
 def _entity_id(payload: Payload) -> str:

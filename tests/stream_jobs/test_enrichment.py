@@ -82,6 +82,43 @@ def test_what_cannot_be_an_event_is_parked_byte_for_byte(
     assert headers[envelope.DETAIL]
 
 
+ARRIVED_MS = 1_700_000_000_000
+TWO_HOURS_MS = 2 * 3600 * 1000
+
+
+@pytest.mark.parametrize(
+    ("received", "counts_as_ms"),
+    [
+        (b"%d" % (ARRIVED_MS - TWO_HOURS_MS), ARRIVED_MS - TWO_HOURS_MS),
+        (b"%d" % (ARRIVED_MS + 1), ARRIVED_MS),  # that gateway's clock is ahead
+        (b"-5", ARRIVED_MS),
+        (b"", ARRIVED_MS),
+        (b"soon", ARRIVED_MS),
+        (b"9" * 400, ARRIVED_MS),
+        ("²".encode(), ARRIVED_MS),
+    ],
+)
+def test_a_payload_without_a_time_that_lay_in_a_spool_counts_by_its_receipt(
+    received: bytes, counts_as_ms: int
+) -> None:
+    event = orjson.loads(_enrich(b'{"value": 1}', ce_receivedms=received).value or b"")
+    assert (event["time_ms"], event["arrived_ms"]) == (counts_as_ms, ARRIVED_MS)
+    own = b'{"value": 1, "at": "2023-11-14T22:00:00Z"}'
+    event = orjson.loads(_enrich(own, ce_receivedms=received).value or b"")
+    assert event["time_ms"] == 1_699_999_200_000
+
+
+def test_what_lay_in_a_spool_counts_by_its_receipt_after_it_has_waited_in_a_lane_too() -> None:
+    received = b"%d" % (ARRIVED_MS - TWO_HOURS_MS)
+    waits = _enrich(b'{"value": 1}', key=b"device-9999", ce_id=b"x", ce_receivedms=received)
+    place = Position("again.enrich.v1", 0, 3)
+    headers = [*waits.headers, (envelope.ATTEMPT, b"1")]
+    again_come = Payload(place, b"device-0001", waits.value, headers, ARRIVED_MS + 999)
+    out = ENRICH(as_first_come(again_come, ["ingest.telemetry.v1"]), Master())
+    event = orjson.loads(out.value or b"")
+    assert (event["time_ms"], event["arrived_ms"]) == (ARRIVED_MS - TWO_HOURS_MS, ARRIVED_MS)
+
+
 def test_an_escaped_backslash_before_u0000_is_no_nul() -> None:
     assert _enrich(rb'{"value": 1, "path": "C:\\u0000"}').topic == "event.reading.v1"
 
