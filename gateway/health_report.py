@@ -14,6 +14,12 @@ from shared.topology import JOB_STATUS_TOPIC
 
 _VIEW_LAG_MAX_MS = 5_000
 _MASTER_AGE_MAX_S = 300.0
+# what an operator has to do, before its payloads go on by themselves
+_STUCK_BY = {
+    "topic_missing": "Kafka has no such topic: make it, python -m stream_jobs topics",
+    "not_authorized": "Kafka does not let the gateway write to it: ./headrace acls",
+    "not_acknowledged": "Kafka does not acknowledge: look at its replicas and leaders",
+}
 
 Check = dict[str, Any]
 
@@ -45,7 +51,9 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "state_view:lag": _view(seen),
         "ledger:difference": ledger_seen.check(
-            seen.job_statuses.get(ledger_seen.KEEPER), seen.at_ms
+            seen.job_statuses.get(ledger_seen.KEEPER),
+            seen.at_ms,
+            seen.spool.set_aside_payloads if seen.spool else 0,
         ),
         "letters:parked": letters_seen.check(desk),
         **{f"job:{job}": _job(status) for job, status in statuses.items()},
@@ -104,8 +112,15 @@ def _spool(spool: SpoolState) -> Check:
             f"{spool.bytes} of {spool.bytes_max} bytes wait for Kafka, the oldest for "
             f"{spool.age_ms // 1000} s"
         )
-    if spool.set_aside_bytes:
-        said.append(f"{spool.set_aside_bytes} bytes lie in the spool's set-aside folder")
+    said += [
+        f"{stuck.topic} has been stuck since {to_rfc3339(stuck.since_ms)}: {_STUCK_BY[stuck.why]}"
+        for stuck in spool.stuck
+    ]
+    if spool.set_aside_payloads:
+        said.append(
+            f"at least {spool.set_aside_payloads} payloads ({spool.set_aside_bytes} bytes) are set "
+            "aside and not in Kafka: ./headrace spool list, then ./headrace spool replay"
+        )
     if spool.bytes >= spool.bytes_max:
         return _check("fail", spool.records, "records", "; ".join(["it is full", *said]))
     return _check("warn" if said else "pass", spool.records, "records", "; ".join(said))

@@ -51,6 +51,11 @@ class RawLog:
         """Within a few seconds, whatever state Kafka is in."""
         await self._keeper.stop()
 
+    def forget(self, topic: str) -> None:
+        """Its partitions are looked up anew: it may be another one by now. Only for who has nothing
+        of it under way."""
+        self._lanes.pop(topic, None)
+
     def is_healthy(self) -> bool:
         return self._keeper.producer() is not None
 

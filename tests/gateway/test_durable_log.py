@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway import spool as spool_module
 from gateway import spool_drain
+from gateway import spool_log as spool_module
 from gateway.durable_log import FULL, DurableLog
 from gateway.lane import AWAY
 from gateway.outcomes import (
@@ -24,7 +24,7 @@ from gateway.outcomes import (
 from gateway.spool import Spool
 from gateway.spool_drain import SpoolDrain
 
-TOPIC = "ingest.telemetry.v1"
+TOPIC, OTHER = "ingest.telemetry.v1", "ingest.status.v1"
 
 
 class FakeKafka:
@@ -34,6 +34,14 @@ class FakeKafka:
         self.outcomes: list[Outcome] = []  # of the next ones, before all goes well again
         self.pause_s = 0.0
         self.together_max = 1_000_000  # more do not arrive in time
+        self.refused: dict[str, str] = {}  # topics, and why
+        self.records: list[Record] = []
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def forget(self, topic: str) -> None: ...
 
     def is_healthy(self) -> bool:
         return not self.away
@@ -53,14 +61,17 @@ class FakeKafka:
             return NotWritten("kafka_unreachable", "Kafka is away")
         if self.outcomes:
             return self.outcomes.pop(0)
+        if topic in self.refused:
+            return NotWritten(self.refused[topic], "")
         self.values.append(record.value)
+        self.records.append(record)
         return Receipt(topic, 0, len(self.values) - 1)
 
 
 class Parts:
     def __init__(self, folder: Path, bytes_max: int = 1024 * 1024) -> None:
         self.kafka = FakeKafka()
-        self.spool = Spool(folder, bytes_max)
+        self.spool = Spool(folder, bytes_max, [TOPIC, OTHER])
         self.log = DurableLog(self.kafka, self.spool)
         self.drain = SpoolDrain(self.kafka, self.spool)
 
@@ -89,7 +100,7 @@ def test_while_kafka_takes_payloads_nothing_touches_the_disk(tmp_path: Path) -> 
 
     async def body() -> None:
         assert await parts.append(b"1") == Receipt(TOPIC, 0, 0)
-        assert list(tmp_path.glob("*.frames")) == []
+        assert list(tmp_path.glob("**/*.frames")) == []
 
     _run(parts, body)
 
@@ -164,7 +175,7 @@ def test_a_failing_disk_is_no_receipt(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError("Input/output error")
 
     async def body() -> None:
-        monkeypatch.setattr(parts.spool, "append", fail)
+        monkeypatch.setattr(parts.spool.of(TOPIC), "append", fail)
         parts.kafka.away = True
         assert isinstance(await parts.append(b"1"), OutcomeUnknown)
 
@@ -185,8 +196,10 @@ def test_one_that_kafka_will_never_take_does_not_hold_the_others_up(
         parts.kafka.outcomes = [NotWritten(code, "")]
         await parts.drained()
         assert parts.kafka.values == [b"2", b"3"]
-        assert b"device-00011" in (tmp_path / "set-aside" / "refused.frames").read_bytes()
-        assert parts.spool.state().set_aside_bytes > 0
+        (kept,) = (tmp_path / "set-aside").iterdir()
+        assert kept.name.startswith(f"{code}-{TOPIC}-")
+        assert b"device-00011" in kept.read_bytes()
+        assert parts.spool.state().set_aside_payloads == 1
 
     _run(parts, body)
 

@@ -35,7 +35,7 @@ def node() -> Node:
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Iterator[Spool]:
-    spool = Spool(tmp_path / "spool", 1000)
+    spool = Spool(tmp_path / "spool", 1000, ["t"])
     yield spool
     spool.close()
 
@@ -222,7 +222,7 @@ def test_a_counter_goes_on_where_the_last_process_in_its_row_ended() -> None:
 
 
 def test_what_waits_on_disk_is_shown(measured: Gateway, spool: Spool) -> None:
-    spool.append([Frame("t", Record(b"key", b"value", []), time.time_ns() // 1_000_000)])
+    spool.of("t").append([Frame("t", Record(b"key", b"value", []), time.time_ns() // 1_000_000)])
     found = scraped(measured)
     assert found["headrace_gateway_spool_records",] == 1
     assert 0 < found["headrace_gateway_spool_bytes",] < 1000

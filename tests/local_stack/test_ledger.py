@@ -21,6 +21,7 @@ FOUND: dict[str, Any] = {
     "minutes": [],
     "derived": dict.fromkeys(ENDS, 0),
     "missing": [],
+    "set_aside": 0,
 }
 
 
