@@ -1,6 +1,7 @@
 """Kafka or the spool, and back, without one payload overtaking another of its entity."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from gateway.outcomes import (
 )
 from gateway.spool import Spool
 from gateway.spool_drain import SpoolDrain
+from shared.envelope import RECEIVED, TIME
 
 TOPIC, OTHER = "ingest.telemetry.v1", "ingest.status.v1"
 
@@ -75,8 +77,8 @@ class Parts:
         self.log = DurableLog(self.kafka, self.spool)
         self.drain = SpoolDrain(self.kafka, self.spool)
 
-    async def append(self, value: bytes) -> Outcome:
-        return (await append_all(self.log, [(TOPIC, _record(value))]))[0]
+    async def append(self, value: bytes, topic: str = TOPIC) -> Outcome:
+        return (await append_all(self.log, [(topic, _record(value))]))[0]
 
     async def drained(self) -> None:
         await self.drain.start()
@@ -342,3 +344,177 @@ def test_of_a_batch_the_spool_takes_the_first_for_which_it_has_room(tmp_path: Pa
         assert outcomes == [Spooled(TOPIC)] * spooled + [FULL] * (8 - spooled)
 
     _run(parts, body)
+
+
+@pytest.mark.parametrize("code", ["topic_missing", "not_authorized"])
+def test_a_topic_that_kafka_does_not_take_keeps_no_other_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.setattr(spool_drain, "_AGAIN_S", 0.01)
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        for number in range(5):
+            await parts.append(b"stuck %d" % number)
+        for number in range(5):
+            await parts.append(b"%d" % number, OTHER)
+        parts.kafka.away, parts.kafka.refused = False, {TOPIC: code}
+        await parts.drain.start()
+        await _until(parts.spool.of(OTHER).is_empty)
+        assert parts.kafka.values == [b"%d" % number for number in range(5)]
+        assert isinstance(await parts.append(b"5", OTHER), Receipt)  # straight into Kafka
+        assert await parts.append(b"stuck 5") == Spooled(TOPIC)  # behind those that are stuck
+        await _until(lambda: parts.spool.state().stuck)
+        (stuck,) = parts.spool.state().stuck
+        assert stuck[:2] == (TOPIC, code)
+        assert abs(stuck.since_ms - time.time() * 1000) < 60_000
+        await parts.drain.stop()
+
+    _run(parts, body)
+    again = Parts(tmp_path)  # as after a kill: nothing was closed in an orderly way for it
+
+    async def later() -> None:
+        again.kafka.refused = {TOPIC: code}
+        await again.drain.start()
+        await _until(lambda: again.spool.state().stuck)
+        assert isinstance(await again.append(b"6", OTHER), Receipt)
+        again.kafka.refused = {}  # the operator has made it
+        await _until(again.spool.is_empty)
+        await again.drain.stop()
+        assert again.spool.state().stuck == ()
+        assert again.kafka.values[1:] == [b"stuck %d" % number for number in range(6)]
+        assert isinstance(await again.append(b"stuck 6"), Receipt)
+
+    _run(again, later)
+
+
+def test_what_is_stuck_and_drained_leaves_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though what is in front of it stays."""
+    monkeypatch.setattr(spool_module, "_SEGMENT_BYTES", 2000)
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        await parts.append(b"stuck")
+        for number in range(100):
+            await parts.append(b"%d" % number * 50, OTHER)
+        parts.kafka.away, parts.kafka.refused = False, {TOPIC: "topic_missing"}
+        await parts.drain.start()
+        await _until(parts.spool.of(OTHER).is_empty)
+        await parts.drain.stop()
+        files = list(tmp_path.glob("topics/*/*.frames"))
+        assert [file.parent.name for file in files] == [TOPIC]
+
+    _run(parts, body)
+
+
+def test_after_a_long_wait_the_drain_does_not_rest_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "_READ_BYTES", 100)  # one at a time
+    monkeypatch.setattr(spool_drain, "_REST_MAX_S", 0.05)
+    monkeypatch.setattr(spool_drain, "_AGAIN_S", 0.1)
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.away = True
+        for number in range(5):
+            await parts.append(b"%d" % number)
+        parts.kafka.away, parts.kafka.refused = False, {TOPIC: "topic_missing"}
+        await parts.drain.start()
+        await asyncio.sleep(2)
+        parts.kafka.refused = {}
+        begun_s = time.monotonic()
+        await _until(lambda: parts.kafka.values)
+        first_s = time.monotonic()
+        await _until(parts.spool.is_empty)
+        assert time.monotonic() - first_s < 1.5, first_s - begun_s
+        await parts.drain.stop()
+
+    _run(parts, body)
+
+
+def test_what_the_drain_brings_says_when_it_was_received(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    told = Record(b"device-0001", b"told", [(TIME, b"2026-11-24T10:00:00.123Z")])
+    untold = Record(b"device-0001", b"untold", [("ce_id", b"an-id")])
+
+    async def body() -> None:
+        await append_all(parts.log, [(TOPIC, told)])
+        parts.kafka.away = True
+        await append_all(parts.log, [(TOPIC, told), (TOPIC, untold)])
+        parts.kafka.away = False
+        await parts.drained()
+        direct, first, second = (record.headers for record in parts.kafka.records)
+        assert direct == told.headers
+        assert first == [*told.headers, (RECEIVED, b"1795514400123")]
+        assert second[:-1] == untold.headers
+        assert abs(int(second[-1][1]) - time.time() * 1000) < 60_000
+
+    _run(parts, body)
+
+
+class SlowKafka(FakeKafka):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[Record, Tell]] = []
+
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        if self.away:
+            super().put(topic, records, tell)
+        else:
+            self.asked.append((records[0], tell))
+
+
+@pytest.mark.parametrize("another_is_spooled", [False, True])
+def test_of_two_unanswered_requests_of_an_entity_the_earlier_is_spooled_first(
+    tmp_path: Path, another_is_spooled: bool
+) -> None:
+    parts = Parts(tmp_path)
+    kafka = parts.kafka = SlowKafka()
+    parts.log, parts.drain = DurableLog(kafka, parts.spool), SpoolDrain(kafka, parts.spool)
+
+    async def body() -> None:
+        first = asyncio.create_task(parts.append(b"first"))
+        await asyncio.sleep(0.01)
+        kafka.away = True
+        other = Record(b"device-0002", b"other", [])
+        if another_is_spooled:
+            assert (await append_all(parts.log, [(TOPIC, other)])) == [Spooled(TOPIC)]
+        second = asyncio.create_task(parts.append(b"second"))
+        third = asyncio.create_task(append_all(parts.log, [(TOPIC, other)]))
+        assert await third == [Spooled(TOPIC)]  # waits for nobody
+        assert not second.done()
+        kafka.asked[0][1]([OutcomeUnknown()])
+        assert await first == await second == Spooled(TOPIC)
+        frames, _ = parts.spool.of(TOPIC).read()
+        values = [frame.record.value for frame in frames if frame.record.key == b"device-0001"]
+        assert values == [b"first", b"second"]
+
+    _run(parts, body)
+
+
+def test_what_comes_while_an_earlier_one_is_on_its_way_to_the_disk_does_not_pass_it(
+    tmp_path: Path,
+) -> None:
+    parts = Parts(tmp_path)
+
+    async def body() -> None:
+        parts.kafka.outcomes = [OutcomeUnknown()]
+        both = [asyncio.create_task(parts.append(value)) for value in (b"1", b"2")]
+        assert await asyncio.gather(*both) == [Spooled(TOPIC)] * 2
+        await parts.drained()
+        assert parts.kafka.values == [b"1", b"2"]
+
+    _run(parts, body)
+
+
+async def _until(reached: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not reached():
+            await asyncio.sleep(0.01)

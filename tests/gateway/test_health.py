@@ -6,6 +6,8 @@ import pytest
 from gateway import ledger_seen
 from gateway.health_report import Observation, report
 from gateway.probes import KafkaSeen, Seen
+from gateway.spool import SpoolState
+from gateway.spool_log import STUCK_BY, Stuck
 from gateway.state_view import Progress
 from tests.gateway.support import Gateway
 
@@ -197,3 +199,33 @@ def _report(**changes: Any) -> dict[str, Any]:
         job_statuses=signs,
     )
     return report(seen._replace(**changes), JOBS, LANES)
+
+
+NOTHING_SPOOLED = SpoolState(0, 0, 1000, 0, 0, 0)
+
+
+def test_payloads_that_are_set_aside_are_a_warning_that_says_what_to_do() -> None:
+    spool = NOTHING_SPOOLED._replace(set_aside_bytes=700, set_aside_payloads=3)
+    document = _report(spool=spool)
+    (depth,) = document["checks"]["spool:depth"]
+    assert document["status"] == depth["status"] == "warn"
+    assert "3 payloads (700 bytes) are set aside" in depth["output"]
+    assert "./headrace spool list" in depth["output"]
+    (ledger,) = document["checks"]["ledger:difference"]
+    assert (ledger["status"], ledger["setAside"], ledger["observedValue"]) == ("warn", 3, 0)
+    assert "3 more were set aside" in ledger["output"]
+
+
+@pytest.mark.parametrize("why", STUCK_BY)
+def test_a_topic_that_is_stuck_in_the_spool_is_named_with_since_when(why: str) -> None:
+    stuck = Stuck("ingest.status.v1", why, NOW_MS - 60_000)
+    spool = NOTHING_SPOOLED._replace(records=7, bytes=70, age_ms=90_000, stuck=(stuck,))
+    (depth,) = _report(spool=spool)["checks"]["spool:depth"]
+    assert (depth["status"], depth["observedValue"]) == ("warn", 7)
+    assert "ingest.status.v1 has been stuck since 2027-01-15T07:59:00.000Z: " in depth["output"]
+
+
+def test_an_empty_spool_is_well() -> None:
+    document = _report(spool=NOTHING_SPOOLED)
+    assert document["status"] == "pass"
+    assert document["checks"]["ledger:difference"][0]["setAside"] == 0

@@ -228,6 +228,11 @@ def test_what_waits_on_disk_is_shown(measured: Gateway, spool: Spool) -> None:
     assert 0 < found["headrace_gateway_spool_bytes",] < 1000
     assert found["headrace_gateway_spool_bytes_max",] == 1000
     assert found["headrace_gateway_spool_oldest_age_seconds",] < 60
+    spool.of("t").set_aside(Frame("t", Record(b"key", b"value", []), 0), "record_too_large")
+    spool.of("t").note_stuck("topic_missing")
+    found = scraped(measured)
+    assert found["headrace_gateway_spool_set_aside_payloads",] == 1
+    assert found["headrace_gateway_spool_stuck_seconds", "topic_missing", "t"] < 60
 
 
 def test_the_operator_s_page_lists_what_is_exported(measured: Gateway) -> None:

@@ -132,9 +132,9 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "shared.applier": _applier,
     "local_stack.stack": _stack,
     "gateway.durable_log": _durable_log,
-    "gateway.spool": lambda m: (
-        before("gateway, about to spool", m.Spool, "append"),
-        before("gateway, drained and not marked", m.Spool, "drained"),
+    "gateway.spool_log": lambda m: (
+        before("gateway, about to spool", m.SpoolLog, "append"),
+        before("gateway, drained and not marked", m.SpoolLog, "drained"),
     ),
     "gateway.view_store": lambda m: before("view writer, read", m.ViewStore, "apply"),
     "stream_jobs.enrichment": lambda m: after("enrich, in a batch", m, "_outgoing"),
