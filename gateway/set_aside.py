@@ -4,6 +4,7 @@ A file for each: `<why>-<topic>-<digest of its bytes>.frames`. So whatever keeps
 again, after a crash or in another process, keeps them once, and no file ever changes.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -62,11 +63,12 @@ class SetAside:
         for half in self._folder.glob(f"{_HALF}*"):
             half.unlink(missing_ok=True)
 
-    def keep(self, why: str, topic: str, raw: bytes) -> None:
+    def keep(self, why: str, topic: str, raw: bytes) -> Path:
         digest = sha256(raw).hexdigest()[:16]
         path = self._folder / f"{why}-{topic[:_TOPIC_CHARS_MAX]}-{digest}{_SUFFIX}"
         if not path.exists():
             put(path, raw)
+        return path
 
     def counted(self) -> Counted:
         """Looked up anew whenever anything has come or gone, by whomever."""
@@ -102,19 +104,19 @@ def kept_in(folder: Path) -> Iterator[Kept]:
     with os.scandir(folder) as found:
         names = sorted(entry.name for entry in found if not entry.name.startswith("."))
     for name in names:
-        path = folder / name
-        try:
-            size_bytes = path.stat().st_size
-        except FileNotFoundError:  # just now
-            continue
-        why, _, rest = name.removesuffix(_SUFFIX).partition("-")
-        yield Kept(path, why, rest.rpartition("-")[0], size_bytes)
+        with contextlib.suppress(FileNotFoundError):  # just now
+            yield kept_at(folder / name)
+
+
+def kept_at(path: Path) -> Kept:
+    why, _, rest = path.name.removesuffix(_SUFFIX).partition("-")
+    return Kept(path, why, rest.rpartition("-")[0], path.stat().st_size)
 
 
 def put(path: Path, raw: bytes) -> None:
     """Whole or not at all, in place of what was there."""
     half = path.parent / f"{_HALF}{os.getpid()}-{time.monotonic_ns()}"
-    with half.open("wb") as file:
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(raw)
         file.flush()
         os.fsync(file.fileno())

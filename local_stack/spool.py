@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from gateway.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, sync_folder
+from gateway.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, kept_at, sync_folder
 from gateway.spool_frame import Frame, brought, pack
 from local_stack.errors import StackError
 from local_stack.reach import LOOK
@@ -17,7 +17,7 @@ from shared.envelope import ID, text
 from shared.settings import Settings
 from shared.timestamps import to_rfc3339
 
-_AT_ONCE = 200  # of 8 MiB each at most, and mostly of far less
+_AT_ONCE = 100  # of 8 MiB each at most, and mostly of far less
 _ANSWER_DEADLINE_S = 30
 _CONNECT_DEADLINE_S = 10
 
@@ -53,12 +53,12 @@ def listed(state_dir: Path) -> Iterator[dict[str, Any]]:
                 "spooled_at": to_rfc3339(frame.spooled_ms),
             }
         if read_bytes < kept.bytes or not kept.bytes:
-            nothing = {"entity": None, "event_id": None}
             yield {
                 "file": kept.path.name,
                 "why": DAMAGED if kept.has_frames else kept.why,
                 "topic": kept.topic or None,
-                **nothing,
+                "entity": None,
+                "event_id": None,
                 "bytes": kept.bytes - read_bytes,
                 "spooled_at": None,
             }
@@ -69,14 +69,9 @@ def replay(settings: Settings, state_dir: Path, file: str | None) -> Replayed:
     folder = state_dir / "spool" / FOLDER
     with _alone(folder):
         chosen = _chosen(state_dir, file)
-        for kept in chosen:
-            if kept.has_frames and kept.payloads() > 1:
-                _take_apart(kept, folder)
-        if file is None or not (folder / file).exists():  # it may have been taken apart
-            chosen = _chosen(state_dir, None)
         producer = _producer(settings)
         sent, refused, unreadable = 0, list[Refusal](), list[str]()
-        left = iter(chosen)
+        left = iter([one for kept in chosen for one in _one_by_one(kept, folder)])
         while some := list(islice(left, _AT_ONCE)):
             frames = [(kept, frame) for kept in some for frame in kept.frames()]
             readable = {kept.path for kept, _ in frames}
@@ -101,18 +96,21 @@ def _chosen(state_dir: Path, file: str | None) -> list[Kept]:
     return chosen
 
 
-def _take_apart(kept: Kept, folder: Path) -> None:
+def _one_by_one(kept: Kept, folder: Path) -> list[Kept]:
     """A file for each payload: so each goes, or stays, alone."""
-    aside, read_bytes = SetAside(folder), 0
+    if not kept.has_frames or kept.payloads() == 1:
+        return [kept]
+    aside, parts, read_bytes = SetAside(folder), list[Path](), 0
     for frame in kept.frames():
         raw = pack(frame)
         read_bytes += len(raw)
-        aside.keep(kept.why, frame.topic, raw)
+        parts.append(aside.keep(kept.why, frame.topic, raw))
     with kept.path.open("rb") as whole:
         whole.seek(read_bytes)
         if rest := whole.read():
-            aside.keep(DAMAGED, kept.topic, rest)
+            parts.append(aside.keep(DAMAGED, kept.topic, rest))
     kept.path.unlink()
+    return [kept_at(part) for part in dict.fromkeys(parts)]
 
 
 def _producer(settings: Settings) -> Producer:
