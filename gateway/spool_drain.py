@@ -15,6 +15,7 @@ _LOOK_EVERY_S = 0.1
 _AGAIN_S = 0.5
 _AGAIN_MAX_S = 5.0
 _REST_MAX_S = 1.0
+_IDLE_MAX_S = 10.0  # so long its way into Kafka stays open: trouble seldom comes alone
 _NEVER = {"record_too_large", "record_formless"}
 
 
@@ -55,12 +56,16 @@ class SpoolDrain:
                 await self._drain_all()
 
     async def _drain_all(self) -> None:
+        now_s = asyncio.get_running_loop().time
+        busy_s = now_s()
         try:
             await self._kafka.start()
-            while not self._spool.is_empty():
+            while now_s() - busy_s < _IDLE_MAX_S:
                 for one in self._spool.logs:
                     if not one.is_empty() and one.topic not in self._drains:
                         self._begin(one)
+                if self._drains:
+                    busy_s = now_s()
                 await asyncio.sleep(_LOOK_EVERY_S)
         finally:
             for task in self._drains.values():
@@ -95,7 +100,7 @@ class _TopicDrain:
         frames, end = await asyncio.to_thread(self._spool.read)
         if not frames:
             return
-        if self._spool.records <= len(frames):
+        if end == self._spool.end:
             self._spool.close_gate()
         await self._bring(frames)
         await asyncio.to_thread(self._spool.drained, len(frames), end, frames[-1].spooled_ms)
@@ -108,7 +113,7 @@ class _TopicDrain:
         """Until each of them is in Kafka, or is known to be one that Kafka will never take. Where
         none gets there fewer go at once: over a slow way all of them may take longer than they may.
         """
-        at_once, pause_s = len(frames), _AGAIN_S / 2
+        at_once, pause_s = len(frames), _AGAIN_S
         while frames:
             some, later = frames[:at_once], frames[at_once:]
             records = [(one.topic, brought(one)) for one in some]
@@ -125,16 +130,20 @@ class _TopicDrain:
             frames = [*again, *later]
             if len(again) < len(some):
                 self._spool.note_progress()
-                at_once, pause_s = at_once * 2, _AGAIN_S / 2
+                at_once, pause_s = at_once * 2, _AGAIN_S
             else:
-                self._note_stuck(outcomes[0])
-                self._kafka.forget(self._spool.topic)
-                at_once, pause_s = max(1, at_once // 2), min(2 * pause_s, _AGAIN_MAX_S)
+                at_once = max(1, at_once // 2)
+                if self._is_stuck(outcomes[0]):
+                    self._kafka.forget(self._spool.topic)
+                    pause_s = min(2 * pause_s, _AGAIN_MAX_S)
             if again:
                 await asyncio.sleep(pause_s)
 
-    def _note_stuck(self, outcome: Outcome) -> None:
-        """Not of Kafka being away: then all wait, and /health says so."""
+    def _is_stuck(self, outcome: Outcome) -> bool:
+        """Not where Kafka is away: then all wait, and /health says so."""
         code = outcome.code if isinstance(outcome, NotWritten) else NOT_ACKNOWLEDGED
-        if code in STUCK_BY and self._spool.note_stuck(code):
+        if code not in STUCK_BY:
+            return False
+        if self._spool.note_stuck(code):
             log.error("the spool of %s waits: %s", self._spool.topic, code)
+        return True

@@ -72,6 +72,10 @@ class SpoolLog:
         return self._at.written - self._at.drained
 
     @property
+    def end(self) -> int:
+        return self._at.written
+
+    @property
     def records(self) -> int:
         return self._at.records
 
