@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 FULL = NotWritten("spool_full", "Kafka is away and the spool is full")
 # to wait for Kafka would not help: the operator has to set it right, and should hear of it
 WRONG = {"record_formless", "record_too_large", "topic_missing", "not_authorized"}
-_LOOK_S = 0.005
+_GATE_LOOK_S = 0.005
 
 
 class _Waiting(NamedTuple):
@@ -67,27 +67,35 @@ class _Way:
         self._topic = spool.topic
         self._puts = 0
         self._asked: dict[bytes, int] = {}  # by entity: what Kafka has yet to answer
+        self._held: dict[bytes, list[_Waiting]] = {}  # by entity: until Kafka has
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
 
     def put(self, records: Sequence[Record], tell: Tell) -> None:
         self._puts += 1
-        if self._writer is None and self._spool.is_empty():
+        if self._writer is None and not self._held and self._spool.is_empty():
             self._put_into_kafka(self._puts, records, tell)
+            return
+        waiting = _Waiting(self._puts, records, tell, None)
+        entity = records[0].key
+        if entity in self._asked:  # an earlier one may come here, too
+            self._held.setdefault(entity, []).append(waiting)
         else:
-            self._put_into_spool(_Waiting(self._puts, records, tell, None))
+            self._put_into_spool([waiting])
 
     def _put_into_kafka(self, number: int, records: Sequence[Record], tell: Tell) -> None:
         entity = records[0].key
         self._asked[entity] = self._asked.get(entity, 0) + 1
 
         def judge(outcomes: list[Outcome]) -> None:
-            self._is_answered(entity)
             for outcome in outcomes:
                 if not _is_the_last_word(outcome):
                     # it may land twice, under the same event id: that has one effect
-                    self._put_into_spool(_Waiting(number, records, tell, outcomes))
+                    waiting = _Waiting(number, records, tell, outcomes)
+                    self._held.setdefault(entity, []).append(waiting)
+                    self._is_answered(entity)
                     return
+            self._is_answered(entity)
             tell(outcomes)
 
         try:
@@ -99,9 +107,11 @@ class _Way:
     def _is_answered(self, entity: bytes) -> None:
         if left := self._asked.pop(entity) - 1:
             self._asked[entity] = left
+        elif held := self._held.pop(entity, None):
+            self._put_into_spool(sorted(held, key=lambda waiting: waiting.number))
 
-    def _put_into_spool(self, waiting: _Waiting) -> None:
-        self._waiting.append(waiting)
+    def _put_into_spool(self, waiting: list[_Waiting]) -> None:
+        self._waiting += waiting
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
 
@@ -109,23 +119,17 @@ class _Way:
         """What comes during one write travels with the next: they share its wait for the disk."""
         try:
             while self._waiting:
-                group = [] if self._spool.gate_is_closed() else self._take_those_in_turn()
-                if not group:
-                    await asyncio.sleep(_LOOK_S)
-                elif self._may_pass_the_spool(group):
+                if self._spool.gate_is_closed():
+                    await asyncio.sleep(_GATE_LOOK_S)
+                    continue
+                group, self._waiting = self._waiting, []
+                if self._may_pass_the_spool(group):
                     for number, records, tell, _ in group:
                         self._put_into_kafka(number, records, tell)
                 else:
                     await self._write_into_spool(group)
         finally:
             self._writer = None
-
-    def _take_those_in_turn(self) -> list[_Waiting]:
-        """Of an entity for which Kafka has yet to answer nobody is: that one may come here, too,
-        and may be the earlier one."""
-        came = sorted(self._waiting, key=lambda waiting: waiting.number)
-        self._waiting = [waiting for waiting in came if waiting.records[0].key in self._asked]
-        return [waiting for waiting in came if waiting.records[0].key not in self._asked]
 
     def _may_pass_the_spool(self, group: list[_Waiting]) -> bool:
         untried = all(waiting.kafka is None for waiting in group)
