@@ -1,6 +1,7 @@
 """Kafka or the spool, and back, without one payload overtaking another of its entity."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -495,6 +496,78 @@ def test_of_two_unanswered_requests_of_an_entity_the_earlier_is_spooled_first(
         frames, _ = parts.spool.of(TOPIC).read()
         values = [frame.record.value for frame in frames if frame.record.key == b"device-0001"]
         assert values == [b"first", b"second"]
+
+    _run(parts, body)
+
+
+class LaneKafka(FakeKafka):
+    """One lane, as RawLog has: a batch at a time, and what waits behind one that fails is refused.
+    Of a batch whose fate is unknown all may have been written."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self.fails = 0.0
+        self._chance = chance
+        self._lane: list[tuple[str, Sequence[Record], Tell]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        if self.away:
+            tell([AWAY] * len(records))
+            return
+        self._lane.append((topic, records, tell))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        while self._lane:
+            batch, self._lane = self._lane, []
+            await asyncio.sleep(self._chance.uniform(0, 0.01))
+            failed = self._chance.random() < self.fails
+            if not failed or self._chance.random() < 0.5:
+                self.values += [record.value for _, records, _ in batch for record in records]
+            for topic, records, tell in batch:
+                receipt = Receipt(topic, 0, 0)
+                tell([OutcomeUnknown() if failed else receipt] * len(records))
+            if failed:
+                refused, self._lane = self._lane, []
+                for _, records, tell in refused:
+                    tell([AWAY] * len(records))
+        self._writer = None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_kafka_does_each_entity_keeps_its_order_though_nobody_waits_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(spool_drain, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(spool_drain, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(spool_module, "_CLOSED_S", 5.0)
+    chance = random.Random(seed)
+    parts = Parts(tmp_path)
+    kafka = parts.kafka = LaneKafka(chance)
+    parts.log, parts.drain = DurableLog(kafka, parts.spool), SpoolDrain(kafka, parts.spool)
+
+    async def body() -> None:
+        await parts.drain.start()
+        answers = []
+        for number in range(300):
+            if not number % 30:
+                kafka.fails, kafka.away = chance.choice((0.0, 0.3, 0.9)), chance.random() < 0.3
+            entity = b"%d" % chance.randrange(3)
+            record = Record(entity, b"%s %d" % (entity, number), [])
+            answers.append(asyncio.ensure_future(append_all(parts.log, [(TOPIC, record)])))
+            await asyncio.sleep(chance.choice((0, 0, 0.001, 0.004)))
+        kafka.fails, kafka.away = 0.0, False
+        outcomes = [outcome for answer in answers for outcome in await answer]
+        assert {type(outcome) for outcome in outcomes} <= {Receipt, Spooled}
+        await _until(parts.spool.is_empty)
+        await parts.drain.stop()
+        first = list(dict.fromkeys(kafka.values))
+        assert len(first) == 300
+        for entity in (b"0", b"1", b"2"):
+            own = [int(value[2:]) for value in first if value.startswith(entity)]
+            assert own == sorted(own)
 
     _run(parts, body)
 
