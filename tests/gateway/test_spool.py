@@ -511,3 +511,23 @@ def test_what_is_set_aside_twice_is_kept_once_and_what_goes_is_counted_no_more(
         assert (state.set_aside_payloads, state.set_aside_bytes) == (2, size_bytes)
     files[0].unlink()
     assert {spool.state().set_aside_payloads for spool in (one, other)} == {1}
+
+
+def test_half_of_a_file_that_was_to_be_set_aside_is_no_file(
+    tmp_path: Path, monkeypatch: Any, open_spool: OpenSpool
+) -> None:
+    spool = open_spool(tmp_path, MIB)
+    spool.of(TOPIC).append([_frame(0)])
+
+    def die(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(set_aside_module.os, "fsync", die)
+    with pytest.raises(OSError, match="Input/output"):
+        spool.of(TOPIC).set_aside(_frame(0), "record_too_large")
+    monkeypatch.undo()
+    assert spool.state().set_aside_payloads == 0
+    spool.close()
+    again = open_spool(tmp_path, MIB)
+    assert list((tmp_path / "set-aside").iterdir()) == []
+    assert _drain(again) == [_frame(0)]
