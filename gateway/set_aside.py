@@ -63,15 +63,19 @@ class SetAside:
         for half in self._folder.glob(f"{_HALF}*"):
             half.unlink(missing_ok=True)
 
-    def keep(self, why: str, topic: str, raw: bytes) -> Path:
-        digest = sha256(raw).hexdigest()[:16]
+    def keep(self, why: str, topic: str, raw: bytes, place: int = 0) -> Path:
+        """`place`: where it stood; payloads differ by their ids, damaged bytes may all be zeros."""
+        digest = sha256(b"%d %b" % (place, raw)).hexdigest()[:16]
         path = self._folder / f"{why}-{topic[:_TOPIC_CHARS_MAX]}-{digest}{_SUFFIX}"
         if not path.exists():
+            self._folder.mkdir(exist_ok=True)  # whoever cleared it up may have been thorough
             put(path, raw)
         return path
 
     def counted(self) -> Counted:
         """Looked up anew whenever anything has come or gone, by whomever."""
+        if not self._folder.exists():
+            return Counted(0, 0)
         changed_ns = self._folder.stat().st_mtime_ns
         if changed_ns != self._counted_at_ns:
             is_settled = time.time_ns() - changed_ns > _SETTLED_NS

@@ -253,7 +253,7 @@ class SpoolLog:
             file.seek(end - start)
             if torn := file.read():
                 log.warning("the spool ended with %d bytes that are no whole frame", len(torn))
-                self._aside.keep(TORN, self.topic, torn)
+                self._aside.keep(TORN, self.topic, torn, end)
                 file.truncate(end - start)
                 os.fsync(file.fileno())
         return bool(torn)
@@ -262,7 +262,7 @@ class SpoolLog:
         at = self._at.drained
         end = at + len(raw)
         log.error("bytes %d to %d of the spool of %s are damaged", at, end, self.topic)
-        self._aside.keep(DAMAGED, self.topic, raw)
+        self._aside.keep(DAMAGED, self.topic, raw, at)
         self.drained(0, end, None)
 
     def _skip_missing(self, end: int) -> None:

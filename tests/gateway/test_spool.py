@@ -531,3 +531,26 @@ def test_half_of_a_file_that_was_to_be_set_aside_is_no_file(
     again = open_spool(tmp_path, MIB)
     assert list((tmp_path / "set-aside").iterdir()) == []
     assert _drain(again) == [_frame(0)]
+
+
+def test_two_frames_that_the_disk_has_zeroed_are_two(tmp_path: Path, open_spool: OpenSpool) -> None:
+    frames = [_frame(number, size=SIZE) for number in range(5)]
+    segment = _written(tmp_path, frames, open_spool)
+    raw = bytearray(segment.read_bytes())
+    size_bytes = len(pack(frames[0]))
+    for lost in (1, 3):
+        raw[lost * size_bytes : (lost + 1) * size_bytes] = bytes(size_bytes)
+    segment.write_bytes(raw)
+    spool = open_spool(tmp_path, MIB)
+    assert _drain(spool) == frames[::2]
+    assert spool.state().set_aside_payloads == 2
+
+
+def test_a_folder_that_was_cleared_up_thoroughly_is_made_again(
+    tmp_path: Path, open_spool: OpenSpool
+) -> None:
+    spool = open_spool(tmp_path, MIB)
+    (tmp_path / "set-aside").rmdir()
+    assert spool.state().set_aside_payloads == 0
+    spool.of(TOPIC).set_aside(_frame(0), "record_too_large")
+    assert spool.state().set_aside_payloads == 1
