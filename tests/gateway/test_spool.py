@@ -554,3 +554,15 @@ def test_a_folder_that_was_cleared_up_thoroughly_is_made_again(
     assert spool.state().set_aside_payloads == 0
     spool.of(TOPIC).set_aside(_frame(0), "record_too_large")
     assert spool.state().set_aside_payloads == 1
+
+
+def test_whichever_process_is_asked_knows_what_is_stuck(
+    tmp_path: Path, open_spool: OpenSpool
+) -> None:
+    drains, asked = open_spool(tmp_path, MIB), open_spool(tmp_path, MIB)
+    drains.of(TOPIC).append([_frame(0)])
+    assert drains.of(TOPIC).note_stuck("topic_missing")
+    assert not drains.of(TOPIC).note_stuck("topic_missing")  # is no news
+    assert [stuck[:2] for stuck in asked.state().stuck] == [(TOPIC, "topic_missing")]
+    drains.of(TOPIC).note_progress()
+    assert asked.state().stuck == ()
