@@ -19,6 +19,7 @@ from gateway.metrics import IN_FLIGHT_BYTES, IN_FLIGHT_PAYLOADS, Metrics, metric
 from gateway.node import Node
 from gateway.openapi import describe
 from gateway.outcomes import Log
+from gateway.pipeline import Pipeline
 from gateway.problems import HANDLERS
 from gateway.rate_limits import rate_limits
 from gateway.server import INGEST
@@ -77,7 +78,13 @@ def create_app(
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
     device_routes: list[BaseRoute] = [
-        *state_routes(flow, state_view, FreshStates(flow, follower, settings.id_ring_size)),
+        *state_routes(
+            flow,
+            state_view,
+            FreshStates(flow, follower, settings.id_ring_size),
+            Pipeline(flow, health.news),
+            settings.stale_after_s,
+        ),
         *probe_routes(log, node),
     ]
     admin_routes = [*health_routes(health), *(metrics_routes(metrics) if metrics else [])]

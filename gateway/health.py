@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute
 from gateway import ledger_seen
 from gateway.health_report import Observation, report
 from gateway.job_metrics import job_metrics
-from gateway.job_status import job_status
+from gateway.job_news import JobNews
 from gateway.node import Node
 from gateway.outcomes import Log
 from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
@@ -24,7 +24,7 @@ from gateway.problems import Problem, retry_after
 from gateway.spool import Spool
 from gateway.state_view import StateView
 from shared.settings import GatewaySettings
-from shared.topology import JOB_STATUS_TOPIC, Flow
+from shared.topology import Flow
 
 _logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class Health:
         self._refusal = refusal
         self._node = node or Node()
         self.view = state_view
+        self.news = JobNews(state_view)
         self._kafka = KafkaSeen(_NOT_LOOKED)
         self._postgres = _NOT_LOOKED
         self._kafka_seen_s = self._postgres_seen_s = 0.0
@@ -90,25 +91,27 @@ class Health:
                 workers_ready=workers_ready,
                 spool=None if self._spool is None else self._spool.state(),
                 view=self.view.progress(),
-                job_statuses=self.view.values(JOB_STATUS_TOPIC),
+                job_statuses=self.news.words(),
+                silent_ms=self.news.silent_ms(),
+                lag_warn_s=self._settings.lag_warn_s,
             ),
             self.jobs,
             self.lanes,
         )
 
     def ledger(self) -> Iterator[Metric]:
-        said = self.view.values(JOB_STATUS_TOPIC).get(ledger_seen.KEEPER)
+        said = self.news.words().get(ledger_seen.KEEPER)
         return ledger_seen.metrics(said, time.time_ns() // 1_000_000)
 
     def jobs_metrics(self) -> Iterator[Metric]:
-        said, now_ms = self.view.values(JOB_STATUS_TOPIC), time.time_ns() // 1_000_000
-        return job_metrics({job: job_status(said.get(job.encode()), now_ms) for job in self.jobs})
+        return job_metrics(self.news.statuses(self.jobs))
 
     async def _look_at_kafka(self, probe: KafkaProbe) -> None:
         while True:
             try:
                 self._kafka = await asyncio.to_thread(probe.look)
                 self._kafka_seen_s = time.monotonic()
+                self.news.look()  # also while nobody asks: else it could not tell when they spoke
             except Exception:
                 _logger.exception("could not look at Kafka")
             await asyncio.sleep(_LOOK_EVERY_S)

@@ -27,6 +27,8 @@ class Observation(NamedTuple):
     accepts: bool
     view: Mapping[str, Progress]
     job_statuses: Mapping[bytes, bytes]
+    silent_ms: Mapping[bytes, int] = {}
+    lag_warn_s: float = 60.0
     spool: SpoolState | None = None
     refusal: str = ""  # what Kafka does not let the gateway write
     workers: int = 1
@@ -34,8 +36,8 @@ class Observation(NamedTuple):
 
 
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
-    statuses = {job: job_status(seen.job_statuses.get(job.encode()), seen.at_ms) for job in jobs}
-    desk = job_status(seen.job_statuses.get(letters_seen.DESK), seen.at_ms)
+    statuses = {job: _status(seen, job.encode()) for job in jobs}
+    desk = _status(seen, letters_seen.DESK)
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
@@ -48,7 +50,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
             seen.job_statuses.get(ledger_seen.KEEPER), seen.at_ms
         ),
         "letters:parked": letters_seen.check(desk),
-        **{f"job:{job}": _job(status) for job, status in statuses.items()},
+        **{f"job:{job}": _job(status, seen.lag_warn_s) for job, status in statuses.items()},
         **{
             f"breaker:{job}:{store}": _breaker(breaker)
             for job, status in statuses.items()
@@ -68,6 +70,10 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         "version": VERSION,
         "checks": {name: [{**check, "time": time}] for name, check in checks.items()},
     }
+
+
+def _status(seen: Observation, job: bytes) -> JobStatus | None:
+    return job_status(seen.job_statuses.get(job), seen.at_ms, seen.silent_ms.get(job))
 
 
 def worst(statuses: Any) -> str:
@@ -132,7 +138,7 @@ def _view(seen: Observation) -> Check:
     return _check("warn" if output else "pass", lag_ms, "ms", output)
 
 
-def _job(status: JobStatus | None) -> Check:
+def _job(status: JobStatus | None, lag_warn_s: float) -> Check:
     if status is None:
         return _check("warn", None, "s", "no sign of life yet")
     lag = {
@@ -140,14 +146,16 @@ def _job(status: JobStatus | None) -> Check:
         for name, value in (("lag_records", status.lag_records), ("lag_s", status.lag_s))
         if value is not None
     }
-    return {**_sign_of_life(status), **lag}
+    return {**_sign_of_life(status, lag_warn_s), **lag}
 
 
-def _sign_of_life(status: JobStatus) -> Check:
+def _sign_of_life(status: JobStatus, lag_warn_s: float) -> Check:
     lag = (status.lag_records, "records") if status.lag_s is None else (status.lag_s, "s")
     if status.is_silent:
         return _check("warn", *lag, f"no sign of life for {status.silent_ms // 1000} s")
     if status.state == "running":
+        if status.lag_s is not None and status.lag_s > lag_warn_s:
+            return _check("warn", *lag, f"it is {status.lag_s:.0f} s behind")
         return _check("pass", *lag, status.detail)
     return _check("warn", *lag, f"{status.state}: {status.detail}".removesuffix(": "))
 

@@ -76,12 +76,14 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def job_status(raw: bytes | None, now_ms: int) -> JobStatus | None:
-    """None where the job has said nothing that can be understood."""
+def job_status(raw: bytes | None, now_ms: int, silent_ms: int | None = None) -> JobStatus | None:
+    """None where the job has said nothing that can be understood. `silent_ms`: since it was heard,
+    where that is known; else it is as old as it says itself."""
     try:
         said = orjson.loads(raw or b"")
     except ValueError:
         return None
     if not isinstance(said, dict) or not isinstance(said.get("at_ms"), int):
         return None
-    return JobStatus(said, max(0, now_ms - said["at_ms"]))
+    age_ms = max(0, now_ms - said["at_ms"])
+    return JobStatus(said, age_ms if silent_ms is None else silent_ms)

@@ -65,6 +65,48 @@ _RECEIPTS = {
         },
     },
 }
+_STATE = {
+    "type": "object",
+    "required": [
+        *("entity", "id", "version", "event_time", "updated_at", "age_ms", "view"),
+        *("pipeline_lag_s", "stale", "state"),
+    ],
+    "properties": {
+        "entity": {"type": "string"},
+        "id": {"type": "string"},
+        "version": {"type": "integer"},
+        "event_time": {"type": ["string", "null"], "format": "date-time"},
+        "updated_at": {"type": "string", "format": "date-time"},
+        "age_ms": {"type": "integer", "description": "Since this version was published."},
+        "view": {
+            "type": "object",
+            "description": "How far the gateway has read what the jobs publish.",
+            "properties": {
+                "caught_up_at": {"type": "string", "format": "date-time"},
+                "lag_ms": {"type": "integer"},
+            },
+        },
+        "pipeline_lag_s": {
+            "type": ["number", "null"],
+            "minimum": 0,
+            "description": "What was accepted longer ago is in this state: an upper bound, of all "
+            "jobs on the way and the view; of a fresh state, of what is before fold. null: of one "
+            "of the jobs nothing is known yet. What waits for master data is not in it.",
+        },
+        "stale": {
+            "type": "boolean",
+            "description": "A job on the way does not run, is silent, or the lag is above "
+            "HEADRACE_STALE_AFTER_S.",
+        },
+        "stale_because": {"type": "string", "description": "Only where it is: who is behind."},
+        "late": {"type": "integer"},
+        "clock_off": {"type": "integer"},
+        "fresh": {"type": "boolean", "description": "Only where it was asked for."},
+        "events_ahead": {"type": "integer"},
+        "not_fresh": {"type": "string", "description": "Why a fresh state could not be had."},
+        "state": {"type": "object"},
+    },
+}
 _PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code"],
@@ -127,6 +169,7 @@ def describe(
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
+        schemas["State"] = _STATE
         for endpoint in flow.endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}

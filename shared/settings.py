@@ -203,6 +203,11 @@ class GatewaySettings(Settings):
     fresh_tail_bytes_max: int = Field(
         64 * 1024 * 1024, ge=0, description="of memory, for events that `?fresh=true` folds"
     )
+    # when what is behind is told
+    stale_after_s: float = Field(
+        10.0, gt=0, description="behind what was accepted: then `/state` says that it is stale"
+    )
+    lag_warn_s: float = Field(60.0, gt=0, description="of a job; from then on `/health` warns")
     # the desk for dead letters, a process of its own
     desk_host: str = "127.0.0.1"
     desk_port: int = Field(8081, ge=0, le=65535)

@@ -62,6 +62,20 @@ def test_a_job_says_how_far_it_is_behind() -> None:
     assert (check["observedValue"], check["observedUnit"]) == (1.25, "s")
 
 
+@pytest.mark.parametrize(("lag_s", "expected"), [(59.0, "pass"), (3600.0, "warn")])
+def test_a_job_that_is_far_behind_is_a_warning(lag_s: float, expected: str) -> None:
+    said = {"state": "running", "lag_s": lag_s, "lag_records": 7}
+    (check,) = _report(fold=said)["checks"]["job:fold"]
+    assert check["status"] == expected
+    assert check.get("output") == (None if expected == "pass" else "it is 3600 s behind")
+
+
+def test_a_job_whose_clock_is_off_is_not_silent_where_it_was_heard_just_now() -> None:
+    said = {"state": "running", "at_ms": NOW_MS - 30_000}
+    (check,) = _report(fold=said, silent_ms={b"fold": 400})["checks"]["job:fold"]
+    assert check["status"] == "pass"
+
+
 def test_the_lag_of_a_job_that_is_silent_grows_by_itself() -> None:
     said = {"state": "running", "lag_s": 2.0, "lag_records": 7, "at_ms": NOW_MS - 60_000}
     (check,) = _report(fold=said)["checks"]["job:fold"]
