@@ -1,14 +1,16 @@
 """What was seen -> the health document (application/health+json). Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway import ledger_seen, letters_seen
 from gateway.job_status import JobStatus, SaidBreaker, job_status
 from gateway.probes import KafkaSeen, Seen
+from gateway.retention import FAIL_AT, WARN_AT, Unread
 from gateway.spool import SpoolState
 from gateway.state_view import Progress
 from shared import VERSION
+from shared.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
 from shared.timestamps import to_rfc3339
 from shared.topology import JOB_STATUS_TOPIC
 
@@ -29,6 +31,9 @@ class Observation(NamedTuple):
     job_statuses: Mapping[bytes, bytes]
     silent_ms: Mapping[bytes, int] = {}
     lag_warn_s: float = 60.0
+    replication: int = 1  # as the settings say
+    configs: Mapping[str, Mapping[str, str]] = {}  # of topics
+    unread: Sequence[Unread] | None = ()  # None: not known
     spool: SpoolState | None = None
     refusal: str = ""  # what Kafka does not let the gateway write
     workers: int = 1
@@ -41,11 +46,13 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
+        "kafka:replicas": _replicas(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "state_view:lag": _view(seen),
+        "retention:unread": _retention(seen.unread),
         "ledger:difference": ledger_seen.check(
             seen.job_statuses.get(ledger_seen.KEEPER), seen.at_ms
         ),
@@ -95,6 +102,42 @@ def _kafka(seen: Observation) -> Check:
         missing = "topics are missing: " + ", ".join(seen.kafka.missing_topics)
         return {**check, "status": "warn", "output": missing}
     return check
+
+
+def _replicas(seen: Observation) -> Check:
+    copies = []
+    for topic, partitions in seen.kafka.partitions.items():
+        config = seen.configs.get(topic, {})
+        least = config.get(MIN_IN_SYNC)
+        unclean = config[UNCLEAN] == "true" if UNCLEAN in config else None
+        copies.append(
+            Copies(topic, [*partitions.values()], None if least is None else int(least), unclean)
+        )
+    found = list(troubles(copies, seen.replication))
+    fewest = min((one.fewest for one in copies), default=None)
+    status = worst(["pass", *(one.status for one in found)])
+    return _check(status, fewest, "replicas", "; ".join(one.text for one in found))
+
+
+def _retention(unread: Sequence[Unread] | None) -> Check:
+    """Long before a record is deleted that a job has yet to read."""
+    if unread is None:
+        return _check("warn", None, "%", "not known: Kafka has not told what its topics keep")
+    first = max(unread, key=lambda one: one.share, default=None)
+    if first is None or first.share < WARN_AT:
+        return _check("pass", None, "%", "")
+    percent = int(first.share * 100)
+    said = (
+        f"what {first.job} has yet to read of {first.topic}/{first.partition} is deleted before "
+        f"it reads it, unless it catches up: {percent} % of the topic's retention is used up; "
+        "start the job, or raise retention.ms or retention.bytes of the topic"
+    )
+    if first.share >= 1:
+        said = (
+            f"records of {first.topic}/{first.partition} may be deleted that {first.job} has yet "
+            "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
+        )
+    return _check("fail" if first.share >= FAIL_AT else "warn", percent, "%", said)
 
 
 def _workers(seen: Observation) -> Check:

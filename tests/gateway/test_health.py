@@ -6,6 +6,7 @@ import pytest
 from gateway import ledger_seen
 from gateway.health_report import Observation, report
 from gateway.probes import KafkaSeen, Seen
+from gateway.retention import Unread
 from gateway.state_view import Progress
 from tests.gateway.support import Gateway
 
@@ -169,6 +170,45 @@ def test_missing_topics_are_named() -> None:
 )
 def test_a_view_that_is_cold_behind_or_has_skipped_is_a_warning(progress: Any) -> None:
     assert _report(view=progress)["checks"]["state_view:lag"][0]["status"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("share", "expected", "output"),
+    [
+        (0.0, "pass", ""),
+        (0.49, "pass", ""),
+        (0.5, "warn", "50 % of the topic's retention is used up; start the job, or raise"),
+        (0.9, "fail", "90 % of the topic's retention is used up"),
+        (1.0, "fail", "may be deleted that enrich has yet to read"),
+    ],
+)
+def test_what_is_about_to_be_deleted_unread_is_told_long_before(
+    share: float, expected: str, output: str
+) -> None:
+    unread = [Unread("enrich", "ingest.telemetry.v1", 2, share), Unread("fold", "a", 0, 0.0)]
+    (check,) = _report(unread=unread)["checks"]["retention:unread"]
+    assert check["status"] == expected
+    assert output in check.get("output", "")
+    assert _report(unread=None)["checks"]["retention:unread"][0]["status"] == "warn"
+
+
+def test_replicas_are_checked_and_not_believed() -> None:
+    seen = KafkaSeen(
+        UP, (), dict.fromkeys(LANES, 0), {"a": {0: (3, 3)}, "__consumer_offsets": {0: (1, 1)}}
+    )
+    safe = {"a": {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}}
+    (check,) = _report(kafka=seen, configs=safe)["checks"]["kafka:replicas"]
+    assert check["status"] == "pass"
+    (check,) = _report(kafka=seen, configs=safe, replication=3)["checks"]["kafka:replicas"]
+    assert check["status"] == "warn"
+    assert "__consumer_offsets has 1" in check["output"]
+    unsafe = {"a": {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}}
+    (check,) = _report(kafka=seen, configs=unsafe)["checks"]["kafka:replicas"]
+    assert "min.insync.replicas is 1" in check["output"]
+    assert "unclean.leader.election.enable is true" in check["output"]
+    behind = seen._replace(partitions={"a": {0: (3, 1)}})
+    (check,) = _report(kafka=behind, configs=safe)["checks"]["kafka:replicas"]
+    assert check["status"] == "fail"
 
 
 def test_the_process_lives_whatever_else_is_down(gateway: Gateway) -> None:
