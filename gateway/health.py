@@ -19,6 +19,7 @@ from gateway.health_report import Observation, report
 from gateway.job_metrics import job_metrics
 from gateway.job_news import JobNews
 from gateway.kafka_facts import KafkaFacts, look_at_facts
+from gateway.known_partitions import KnownPartitions
 from gateway.node import Node
 from gateway.outcomes import Log
 from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
@@ -66,6 +67,8 @@ class Health:
         self._postgres = _NOT_LOOKED
         self._facts = KafkaFacts()
         self._unread: list[Unread] | None = None
+        self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
+        self._ingest = [endpoint.topic for endpoint in flow.endpoints]
         self._facts_seen_s = float("-inf")
         self._retention = RetentionLook(
             settings.kafka, {job.name: job.ignited_by for job in flow.jobs()}
@@ -108,11 +111,16 @@ class Health:
                 lag_warn_s=self._settings.lag_warn_s,
                 replication=self._settings.replication,
                 configs=self._facts.configs,
+                widened=self._widened(),
                 unread=self._unread if now_s - self._facts_seen_s < _FACTS_OLD_S else None,
             ),
             self.jobs,
             self.lanes,
         )
+
+    def _widened(self) -> list[str]:
+        seen = self._kafka.partitions
+        return self._known.widened({t: len(seen[t]) for t in self._ingest if t in seen})
 
     def ledger(self) -> Iterator[Metric]:
         said = self.news.words().get(ledger_seen.KEEPER)

@@ -33,6 +33,7 @@ class Observation(NamedTuple):
     lag_warn_s: float = 60.0
     replication: int = 1  # as the settings say
     configs: Mapping[str, Mapping[str, str]] = {}  # of topics
+    widened: Sequence[str] = ()  # of topics that got partitions, what is the matter
     unread: Sequence[Unread] | None = ()  # None: not known
     spool: SpoolState | None = None
     refusal: str = ""  # what Kafka does not let the gateway write
@@ -47,6 +48,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "kafka:replicas": _replicas(seen),
+        "kafka:partitions": _partitions(seen.widened),
         "postgres:connection": _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
@@ -138,6 +140,10 @@ def _retention(unread: Sequence[Unread] | None) -> Check:
             "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
         )
     return _check("fail" if first.share >= FAIL_AT else "warn", percent, "%", said)
+
+
+def _partitions(widened: Sequence[str]) -> Check:
+    return _check("fail" if widened else "pass", None, "", "; ".join(widened))
 
 
 def _workers(seen: Observation) -> Check:

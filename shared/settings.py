@@ -94,6 +94,10 @@ class Settings(BaseSettings):
     )
     partitions: int = Field(4, ge=1, description="partitions of each topic that is created")
     replication: int = Field(1, ge=1, description="replicas of each topic that is created")
+    widened_topics: dict[str, int] = Field(
+        default_factory=dict,
+        description="topics that got more partitions on purpose, and how many they have now",
+    )
     kafka_security: Security = "plaintext"
     kafka_ca_file: Path | None = Field(
         None, description="PEM; who signed the brokers' certificates"

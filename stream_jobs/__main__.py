@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
-from shared.topology import Flow
+from shared.topology import Flow, Job
 from stream_jobs import (
     aggregate,
     checkpoints,
@@ -108,7 +108,8 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
 
 
 def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
-    ignited_by = {job.name: job.ignited_by for job in flow.jobs()}
+    jobs = {job.name: job for job in flow.jobs()}
+    ignited_by = {name: job.ignited_by for name, job in jobs.items()}
     offsets = {name: GroupOffsets(settings, name, ignited_by[name]) for name in names}
     try:
         copies = {name: OneCopy(name, offsets[name], settings.checkpoints) for name in names}
@@ -132,6 +133,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             offsets[name],
             copies[name],
             Waker(settings, flow) if name == retry.STAGE else Beside(),
+            _writes(jobs[name]),
         )
         for name in names
     ]
@@ -143,6 +145,11 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
     tidy_up()
     os._exit(2 if displaced else 0)
+
+
+def _writes(job: Job) -> tuple[str, ...]:
+    """In an order that others rely on; what persist emits is the relay's to write."""
+    return () if job.name == "persist" else (*job.emits, *job.waits_in, *job.starts_from)
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

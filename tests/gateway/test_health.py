@@ -192,6 +192,12 @@ def test_what_is_about_to_be_deleted_unread_is_told_long_before(
     assert _report(unread=None)["checks"]["retention:unread"][0]["status"] == "warn"
 
 
+def test_an_ingest_topic_that_was_widened_fails_by_name() -> None:
+    assert _report()["checks"]["kafka:partitions"][0]["status"] == "pass"
+    (check,) = _report(widened=["TOPIC_WIDENED: a had 4"])["checks"]["kafka:partitions"]
+    assert (check["status"], check["output"]) == ("fail", "TOPIC_WIDENED: a had 4")
+
+
 def test_replicas_are_checked_and_not_believed() -> None:
     seen = KafkaSeen(
         UP, (), dict.fromkeys(LANES, 0), {"a": {0: (3, 3)}, "__consumer_offsets": {0: (1, 1)}}
