@@ -39,9 +39,11 @@ DETAIL = "ce_detail"
 SOFTWARE = "ce_software"  # the version of ours that could not do it
 REWRITTEN = "ce_rewritten"  # sha256 of the payload before an operator changed its bytes
 ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
+STUB = "ce_stub"  # in the place of a value that is too large to be here: where it is
 TRIES = "ce_tries"  # on what was parked: how often it was tried there
 
 _TOLD_BYTES_MAX = 4096
+_KEPT_BYTES_MAX = 1024
 _SPEC_VERSION = SPEC_VERSION, b"1.0"
 _JSON = CONTENT_TYPE, b"application/json"
 # of a payload's headers, what its event has, too
@@ -175,7 +177,12 @@ def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) ->
     if record.revision:
         headers.append((REVISION, str(record.revision).encode()))
     if ingest_headers:
-        headers += [header for header in ingest_headers if header[0] in _KEPT]
+        # whoever wrote them may have written anything
+        headers += [
+            header
+            for header in ingest_headers
+            if header[0] in _KEPT and len(header[1]) <= _KEPT_BYTES_MAX
+        ]
     return headers
 
 

@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from shared.kafka_access import KafkaAccess, Mechanism, Security
 from shared.kafka_rules import refuse_what_does_not_go_together
 from shared.retry_policy import WhenParked
+from shared.topology import BODY_BYTES_MOST
 
 _PREFIX = "HEADRACE_"
 # no secret among the input of an error that nobody explains
@@ -249,6 +250,16 @@ class GatewaySettings(Settings):
             raise ValueError(
                 "HEADRACE_AUTH=mtls and HEADRACE_TLS_CLIENT_CA_FILE go together: one of them is "
                 "missing"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_body_can_be_parked(self) -> Self:
+        if self.body_bytes_max > BODY_BYTES_MOST:
+            raise ValueError(
+                f"{_variable(('body_bytes_max',))}={self.body_bytes_max}: {BODY_BYTES_MOST} is the "
+                "most, for with its headers a payload has to fit into its topic, and into the one "
+                "that it is parked in"
             )
         return self
 

@@ -11,6 +11,10 @@ from shared.model import Aggregate, Endpoint, Entity, EventType
 # An event can be four times its payload: JSON may say in five bytes a number that is written out in
 # eighteen. A record that its topic refused would stop the job that writes it.
 RECORD_BYTES_MAX = 8 * 1024 * 1024
+# beside it: what of a letter's earlier tries comes to, should it come again
+LETTER_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024
+# beside it: key and headers, the request's and ours
+BODY_BYTES_MOST = LETTER_BYTES_MAX - 64 * 1024
 JOB_STATUS_TOPIC = "job.status.v1"
 # who may ask the gateway; key: the credential's id, null: it is revoked
 CREDENTIAL_TOPIC = "credential.v1"

@@ -22,6 +22,7 @@ from shared.model import (
     Rejected,
 )
 from shared.retry_policy import WhenParked
+from shared.stub import fitted
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 from shared.user_code import told
 from stream_jobs.gates import Gates
@@ -147,7 +148,7 @@ def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> O
         value = envelope.event_value(record)
     except TypeError as error:
         raise Rejected("not_writable", f"the event cannot be written as JSON: {error}") from error
-    if len(value) > _EVENT_BYTES_MAX:
+    if len(value) + 4 * len(record.id) > _EVENT_BYTES_MAX:  # its id is in a header, too
         # the topic would refuse it, and with it the batch, again and again
         raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
     headers = envelope.event_headers(record, payload.headers)
@@ -223,6 +224,8 @@ def _entity_id(payload: Payload) -> str:
 def _fields(payload: Payload) -> Fields:
     value = payload.value
     if not value:
+        if stub := envelope.text(payload.headers, envelope.STUB):
+            raise Rejected("too_large", stub)
         raise Rejected("empty", "the record has no value")
     sent_sha256 = envelope.find(payload.headers, envelope.PAYLOAD_SHA256)
     if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
@@ -245,4 +248,4 @@ def _failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing
     first = again.First(origin, arrived_ms, payload.attempt, payload.revision)
     known = again.headers_of(payload.headers, first)  # all that brings it back from there
     headers = envelope.failure_headers(known, STAGE, origin, reason, detail)
-    return Outgoing(topic, payload.key, payload.value, headers)
+    return Outgoing(topic, *fitted(origin, payload.key, payload.value, headers))

@@ -25,6 +25,7 @@ from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
 from shared.settings import JobSettings
+from shared.stub import fitted
 from shared.topology import (
     Flow,
     dead_letter_topic,
@@ -264,7 +265,8 @@ class BucketOfLines(Handler):
         )
         tries = (envelope.TRIES, str(entry.tries).encode())
         topic = dead_letter_topic(enrichment.STAGE)
-        return Outgoing(topic, payload.key, payload.value, [*headers, tries])
+        letter = fitted(entry.place, payload.key, payload.value, [*headers, tries])
+        return Outgoing(topic, *letter)
 
 
 def _line(key: str) -> Key:
@@ -279,7 +281,8 @@ def _unreadable(record: Payload, detail: str) -> Outgoing:
     failure = envelope.failure_headers(
         record.headers, enrichment.STAGE, record.position, "no_origin", detail
     )
-    return Outgoing(dead_letter_topic(enrichment.STAGE), record.key, record.value, failure)
+    letter = fitted(record.position, record.key, record.value, failure)
+    return Outgoing(dead_letter_topic(enrichment.STAGE), *letter)
 
 
 def pack(chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
