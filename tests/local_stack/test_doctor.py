@@ -242,3 +242,25 @@ def test_beside_a_stack_with_another_flow_the_topics_of_this_one_are_not_asked_f
     assert "topics" not in findings
     assert "flow" not in of_the_same
     assert of_the_same["topics"].light is Light.RED
+
+
+@pytest.mark.parametrize(
+    ("replicas", "in_sync", "config", "light", "said"),
+    [
+        (1, 1, {"min.insync.replicas": "1"}, Light.GREEN, "1 of each partition"),
+        (3, 1, {"min.insync.replicas": "2"}, Light.RED, "nothing can be written to a"),
+        (3, 3, {"min.insync.replicas": "1"}, Light.YELLOW, "min.insync.replicas is 1"),
+        (3, 3, {"unclean.leader.election.enable": "true"}, Light.YELLOW, "is true"),
+    ],
+)
+def test_replicas_are_looked_at_and_not_believed(
+    replicas: int, in_sync: int, config: dict[str, str], light: Light, said: str
+) -> None:
+    entries = {name: SimpleNamespace(value=value) for name, value in config.items()}
+    told = SimpleNamespace(result=lambda _: entries)
+    asked = SimpleNamespace(describe_configs=lambda its, **_: dict.fromkeys(its, told))
+    partition = SimpleNamespace(replicas=range(replicas), isrs=range(in_sync))
+    topic = SimpleNamespace(partitions={0: partition})
+    found = running._replicas(asked, SimpleNamespace(topics={"a": topic}), ["a"])  # type: ignore[arg-type]
+    assert (found.name, found.light) == ("replicas", light)
+    assert said in found.value
