@@ -147,6 +147,19 @@ def test_a_state_says_that_it_is_stale_when_a_job_before_it_falls_silent(
     assert shown("enrich")["pipeline_lag_s"] >= told["pipeline_lag_s"] + 0.4
 
 
+def test_health_tells_what_kafka_says_of_replicas_and_of_what_is_unread(
+    real: GatewayProcess,
+) -> None:
+    def check(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = real.client.get("/health").json()["checks"][name][0]
+        return found
+
+    until(lambda: check("retention:unread")["status"] == "pass", 20)
+    replicas = check("kafka:replicas")
+    assert (replicas["status"], replicas["observedValue"]) == ("pass", 1)
+    assert check("kafka:partitions")["status"] == "pass"
+
+
 def test_a_damaged_view_is_made_anew(states: States, real: GatewayProcess, tmp_path: Path) -> None:
     states.put("f-1", 3)
     until(lambda: _version(real, "f-1") == 3, 5)
