@@ -82,7 +82,7 @@ def create_app(
             flow,
             state_view,
             FreshStates(flow, follower, settings.id_ring_size),
-            Pipeline(flow, health.news),
+            Pipeline(flow, health.news, health.spooled_s),
             settings.stale_after_s,
         ),
         *probe_routes(log, node),

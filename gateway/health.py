@@ -122,6 +122,10 @@ class Health:
         seen = self._kafka.partitions
         return self._known.widened({t: len(seen[t]) for t in self._ingest if t in seen})
 
+    def spooled_s(self) -> float:
+        """How long the oldest payload has waited that this node has accepted and Kafka has not."""
+        return 0.0 if self._spool is None else self._spool.state().age_ms / 1000
+
     def ledger(self) -> Iterator[Metric]:
         said = self.news.words().get(ledger_seen.KEEPER)
         return ledger_seen.metrics(said, time.time_ns() // 1_000_000)

@@ -89,9 +89,10 @@ _STATE = {
         "pipeline_lag_s": {
             "type": ["number", "null"],
             "minimum": 0,
-            "description": "What was accepted longer ago is in this state: an upper bound, of all "
-            "jobs on the way and the view; of a fresh state, of what is before fold. null: of one "
-            "of the jobs nothing is known yet. What waits for master data is not in it.",
+            "description": "What was accepted longer ago is in this state: an upper bound, of the "
+            "gateway's spool, all jobs on the way (by their last words, each two seconds) and the "
+            "view; of a fresh state, of what is before fold. null: of one of the jobs nothing is "
+            "known yet. What waits for master data is not in it.",
         },
         "stale": {
             "type": "boolean",

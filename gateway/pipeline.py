@@ -1,7 +1,8 @@
-"""How far what /state shows is behind what was accepted: of all jobs between the two, and the view.
+"""How far what /state shows is behind what was accepted: by this node's spool, all jobs on the way,
+and the view.
 
-A lag is an upper bound. What waits for one job may have waited for the one before it; and for a
-time in which nothing was heard of a job, everything may have waited.
+A lag is an upper bound, as of the jobs' last words. What waits for one job may have waited for the
+one before it; and for a time in which nothing was heard of a job, everything may have waited.
 """
 
 import time
@@ -16,6 +17,8 @@ from shared.topology import Flow
 _LOOK_EVERY_S = 0.5
 # its work is apart: what waits for master data waits by name, and holds up nobody else
 _APART = "retry"
+_SPOOL = "the gateway's spool"
+_WORKS = JobStatus({"state": "running"}, silent_ms=0)
 
 
 class JobSeen(NamedTuple):
@@ -90,11 +93,9 @@ def jobs_before(flow: Flow, topic: str) -> tuple[str, ...]:
 class Pipeline:
     """Asked at each request, it looks a few times a second."""
 
-    def __init__(
-        self, flow: Flow, news: JobNews, now_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, flow: Flow, news: JobNews, spooled_s: Callable[[], float]) -> None:
         self._news = news
-        self._now_s = now_s
+        self._spooled_s = spooled_s
         self._due_s = float("-inf")
         self._jobs = {row.name: jobs_before(flow, row.topic) for row in flow.with_state}
         self._folded = {row.name: behind(()) for row in flow.with_state}
@@ -102,17 +103,19 @@ class Pipeline:
 
     def of(self, entity: Entity | Aggregate, *, is_fresh: bool = False) -> Behind:
         """`is_fresh`: the events before fold were folded by the one who asks."""
-        if self._now_s() >= self._due_s:
+        if time.monotonic() >= self._due_s:
             self._look()
         return (self._fresh if is_fresh else self._folded)[entity.name]
 
     def _look(self) -> None:
-        self._due_s = self._now_s() + _LOOK_EVERY_S
+        self._due_s = time.monotonic() + _LOOK_EVERY_S
+        spool = JobSeen(_SPOOL, _WORKS, KnownLag(self._spooled_s(), 0.0))
         statuses = self._news.statuses({job for jobs in self._jobs.values() for job in jobs})
         seen = {job: self._seen(job, status) for job, status in statuses.items()}
         for entity, jobs in self._jobs.items():
-            self._folded[entity] = behind(seen[job] for job in jobs)
-            self._fresh[entity] = behind(seen[job] for job in jobs[:-1])
+            its = [spool, *(seen[job] for job in jobs)]
+            self._folded[entity] = behind(its)
+            self._fresh[entity] = behind(its[:-1])
 
     def _seen(self, job: str, status: JobStatus | None) -> JobSeen:
         is_silent = status is None or status.is_silent

@@ -1,8 +1,12 @@
+import json
+import time
+from types import SimpleNamespace
+
 import pytest
 
-from gateway.job_news import KnownLag
+from gateway.job_news import JobNews, KnownLag
 from gateway.job_status import JobStatus
-from gateway.pipeline import JobSeen, behind, jobs_before
+from gateway.pipeline import JobSeen, Pipeline, behind, jobs_before
 from shared.flow import FLOW
 
 RUNS = JobStatus({"state": "running"}, silent_ms=500)
@@ -66,3 +70,16 @@ def test_of_a_job_that_was_never_seen_nobody_knows_how_far_it_is_behind() -> Non
 def test_a_view_that_is_behind_hears_nothing_of_the_jobs() -> None:
     lag_s, why = stale(seen("enrich"), seen("fold", 1.0, 55.0, SILENT), view_s=60.0)
     assert (lag_s, why) == (61.0, "the view is 60 s behind")
+
+
+def test_what_lies_in_the_spool_is_accepted_and_in_no_state() -> None:
+    said = {"state": "running", "lag_s": 0.5, "at_ms": time.time_ns() // 1_000_000}
+    words = {job: json.dumps(said).encode() for job in (b"enrich", b"fold")}
+    news = JobNews(SimpleNamespace(values=lambda _: words))
+    device = FLOW.entities[0]
+    found = Pipeline(FLOW, news, lambda: 30.0).of(device)
+    lag_s = found.with_view(0.0)
+    assert lag_s == 31.0
+    assert found.why_stale(lag_s, 0.0, 10.0) == "the gateway's spool is 30 s behind"
+    fresh = Pipeline(FLOW, news, lambda: 0.0).of(device, is_fresh=True)
+    assert fresh.with_view(0.0) == 0.5  # enrich alone
