@@ -18,7 +18,8 @@ from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Int64, Schema,
 from gateway.kafka_offsets import Partition
 from shared.kafka_access import KafkaAccess
 
-_ANSWER_S = 5.0
+_ANSWER_S = 3.0  # the gateway's end waits for it
+_GOODBYE_S = 1.0
 
 
 class KafkaFacts(NamedTuple):
@@ -45,7 +46,7 @@ async def _look(kafka: KafkaAccess, topics: Collection[str]) -> KafkaFacts:
             configs |= await _configs(client, topics)
             sizes |= await _log_bytes(client)
     with contextlib.suppress(Exception):
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_GOODBYE_S):
             await client.close()
     return KafkaFacts(configs, sizes)
 
