@@ -1,6 +1,6 @@
 """What was seen -> the health document (application/health+json). Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway import ledger_seen, letters_seen
@@ -37,6 +37,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
     statuses = {job: job_status(seen.job_statuses.get(job.encode()), seen.at_ms) for job in jobs}
     desk = job_status(seen.job_statuses.get(letters_seen.DESK), seen.at_ms)
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
+    full = {lane: who for one in statuses.values() if one for lane, who in one.full_lanes.items()}
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "postgres:connection": _server(seen.postgres, "warn"),
@@ -56,7 +57,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
             for store, breaker in status.breakers.items()
         },
         **{
-            f"lane:{lane}": _waiting(waits[lane])
+            f"lane:{lane}": _waiting(waits[lane], full.get(lane, []))
             if lane in waits
             else _lane(lane, seen.kafka, desk)
             for lane in lanes
@@ -159,9 +160,12 @@ def _breaker(breaker: SaidBreaker) -> Check:
     return _check("warn", None, "", f"{breaker.state}{since}: {breaker.reason}")
 
 
-def _waiting(told: Mapping[str, float]) -> Check:
+def _waiting(told: Mapping[str, float], full: Sequence[str]) -> Check:
     """What is done stays on the topic, so its size says nothing."""
-    check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", "")
+    others = int(told["at_cap"]) - len(full)
+    named = [*full, *([f"{others} others"] if others > 0 else [])]
+    output = f"what comes beyond is parked: {'; '.join(named)}" if full else ""
+    check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", output)
     return {**check, **{name: told[name] for name in ("entities", "oldest_s")}}
 
 

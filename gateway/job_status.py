@@ -8,7 +8,7 @@ import orjson
 # they speak every two seconds
 SILENT_MAX_MS = 5_000
 _STATES = ("closed", "half-open", "open")
-_LANE_NUMBERS = ("payloads", "entities", "oldest_s", "woken", "parked")
+_LANE_NUMBERS = ("payloads", "entities", "oldest_s", "woken", "parked", "at_cap")
 
 
 class SaidBreaker(NamedTuple):
@@ -67,6 +67,17 @@ class JobStatus(NamedTuple):
             for lane, told in (said.items() if isinstance(said, dict) else ())
             if isinstance(told, dict)
         }
+
+    @property
+    def full_lanes(self) -> dict[str, list[str]]:
+        """Of these, whose caps bite: who may have no more wait there."""
+        said = self.said.get("lanes")
+        told = {
+            lane: one.get("full")
+            for lane, one in (said.items() if isinstance(said, dict) else ())
+            if isinstance(one, dict)
+        }
+        return {lane: [*map(str, who)] for lane, who in told.items() if isinstance(who, list)}
 
     def number(self, name: str) -> float | None:
         return _number(self.said.get(name))

@@ -380,7 +380,13 @@ def _gate() -> Message:
                             "description": "of each partition of the lane nothing before that",
                             "additionalProperties": _COUNT,
                         },
-                    }
+                    },
+                    {
+                        "full": {
+                            "type": "boolean",
+                            "description": "what comes beyond is parked; absent: it is not",
+                        },
+                    },
                 ),
             ]
         },
@@ -395,7 +401,11 @@ def _wake() -> Message:
         _object({}),
         {
             "type": "array",
-            "items": {**_TEXT, "description": "table/key of a row that has come; *: look at all"},
+            "items": {
+                **_TEXT,
+                "description": "table/key of a row that has come; *: look at all; @ and epoch "
+                "milliseconds: master data is complete up to then",
+            },
         },
     )
 
@@ -438,6 +448,13 @@ def _job_status() -> Message:
                     "description": "what waits in them, and what has gone on or was given up",
                     "additionalProperties": {
                         "type": "object",
+                        "properties": {
+                            "full": {
+                                "type": "array",
+                                "items": _TEXT,
+                                "description": "whose caps bite, some of them",
+                            }
+                        },
                         "additionalProperties": {"type": "number"},
                     },
                 },

@@ -288,8 +288,23 @@ class JobSettings(Settings):
         10.0, ge=1, description="an answer of PostgreSQL or Kafka that takes longer counts as none"
     )
 
+    master_stale_after_s: float = Field(
+        300.0, ge=120, description="without the relay's word; then what waits grows no older"
+    )
     waits_max_s: float = Field(
         7 * 86_400.0, gt=0, description="a payload without its master data is parked after that"
+    )
+    waiting_per_entity_max: int = Field(
+        1_000, ge=1, description="payloads that wait; what comes beyond is parked: `line_full`"
+    )
+    waiting_per_tenant_max: int = Field(
+        200_000, ge=1, description="payloads that wait; beyond, no further entity of it may"
+    )
+    waiting_entities_max: int = Field(
+        20_000, ge=1, description="of a tenant; payloads of others are parked: `too_many_waiting`"
+    )
+    unknown_ids_per_minute_max: int = Field(
+        5_000, ge=1, description="of a tenant that begin to wait; beyond: `too_many_unknown`"
     )
     when_parked: WhenParked = Field(
         "go_on",

@@ -25,6 +25,7 @@ from shared.retry_policy import WhenParked
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 from shared.user_code import told
 from stream_jobs.gates import Gates
+from stream_jobs.newcomers import Newcomers
 
 STAGE = "enrich"
 BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
@@ -100,9 +101,16 @@ class InTurn:
     """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
     its entity waits (see `gates`)."""
 
-    def __init__(self, enrich: Enrich, gates: Gates, when_parked: WhenParked) -> None:
+    def __init__(
+        self,
+        enrich: Enrich,
+        gates: Gates,
+        when_parked: WhenParked,
+        newcomers: Newcomers | None = None,
+    ) -> None:
         self._enrich = enrich
         self._gates = gates
+        self._newcomers = newcomers
         self._holds_what_is_parked = when_parked == "wait"
 
     def __call__(self, payload: Payload, read_at: Position, master: MasterData) -> Outgoing | None:
@@ -116,10 +124,16 @@ class InTurn:
         if self._gates.hold(key):
             detail = f"an earlier payload of {key} waits"
             return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
+        if self._gates.is_refused(key):
+            detail = f"an earlier payload of {key} was parked, for it might not wait"
+            return _failure(_DEAD_LETTERS, payload, BEHIND, detail)
         outgoing = self._enrich(payload, master)
         is_parked = outgoing.topic == _DEAD_LETTERS and self._holds_what_is_parked
         if outgoing.topic != _LANE and not is_parked:
             return outgoing
+        if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
+            self._gates.refuse(key)
+            return outgoing if is_parked else _failure(_DEAD_LETTERS, payload, *why_not)
         self._gates.sent_to_lane(key)
         return _waits(outgoing, payload, read_at)
 

@@ -139,6 +139,14 @@ def test_of_a_lane_that_a_job_empties_only_what_waits_counts(payloads: int, expe
     assert (check["entities"], check["oldest_s"]) == (2, 61.5)
 
 
+def test_a_lane_tells_whose_caps_bite() -> None:
+    full = ["tenant 'one': 200 entities wait", "device-7: as many payloads as one may have wait"]
+    told = {"payloads": 9, "at_cap": 4, "full": full}
+    said = {"state": "running", "lanes": {"retry.enrich.v1": told}}
+    (check,) = _report(enrich=said)["checks"]["lane:retry.enrich.v1"]
+    assert check["output"] == f"what comes beyond is parked: {'; '.join(full)}; 2 others"
+
+
 def test_missing_topics_are_named() -> None:
     document = _report(kafka=KafkaSeen(UP, ("event.reading.v1",), dict.fromkeys(LANES, 0)))
     assert "event.reading.v1" in document["checks"]["kafka:connection"][0]["output"]
