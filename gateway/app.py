@@ -76,8 +76,9 @@ def create_app(
     if metrics is not None:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
+    fresh = FreshStates(flow, follower, settings.id_ring_size, settings.fresh_events_max)
     device_routes: list[BaseRoute] = [
-        *state_routes(flow, state_view, FreshStates(flow, follower, settings.id_ring_size)),
+        *state_routes(flow, state_view, fresh),
         *probe_routes(log, node),
     ]
     admin_routes = [*health_routes(health), *(metrics_routes(metrics) if metrics else [])]

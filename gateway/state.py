@@ -74,7 +74,7 @@ def state_routes(flow: Flow, view: StateView, fresh_states: FreshStates) -> list
             shown = Shown(found, why_not=str(not_fresh))
         else:
             progress, found = view.find(entity.topic, key.encode())
-            shown = fresh_states.state(entity, key, found, tail)
+            shown = await fresh_states.state(entity, key, found, tail)
         return _answer(entity, entity_id, request, with_meta, progress, shown)
 
     paths: dict[str, Callable[..., Any]] = {

@@ -203,6 +203,9 @@ class GatewaySettings(Settings):
     fresh_tail_bytes_max: int = Field(
         64 * 1024 * 1024, ge=0, description="of memory, for events that `?fresh=true` folds"
     )
+    fresh_events_max: int = Field(
+        2_000, ge=0, description="of an entity, ahead of its snapshot, that `?fresh=true` folds"
+    )
     # the desk for dead letters, a process of its own
     desk_host: str = "127.0.0.1"
     desk_port: int = Field(8081, ge=0, le=65535)
