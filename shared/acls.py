@@ -16,7 +16,14 @@ from shared.topology import (
 
 Kind = Literal["topic", "group", "cluster"]
 Operation = Literal[
-    "READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "DESCRIBE",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "IDEMPOTENT_WRITE",
 ]
 CLUSTER = "kafka-cluster"
 _DESK_GROUPS = ("headrace-desk", "headrace-master-view")
@@ -82,6 +89,8 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
         yield Acl("retry", "READ", "group", "headrace-wake")
         enrich = next(row for row in flow.jobs() if row.name == "enrich")
         yield from _on_topics("retry", "DESCRIBE", enrich.ignited_by)
+        # Kafka lets who may delete a topic delete records: what is done with goes
+        yield from _on_topics("retry", "DELETE", enrich.waits_in)
 
 
 def _relay(flow: Flow) -> Iterable[Acl]:
@@ -113,6 +122,7 @@ def _topics(every: list[str]) -> Iterable[Acl]:
 def _operator(every: list[str]) -> Iterable[Acl]:
     """`./headrace` from a terminal: tail, demo, doctor, credentials."""
     yield from _on_topics("operator", "READ", every)
+    yield from _on_topics("operator", "DESCRIBE_CONFIGS", every)
     yield from _write("operator", [CREDENTIAL_TOPIC])
     groups = ("headrace-tail", "headrace-demo", *_DESK_GROUPS)
     yield from _asks("operator", *groups)

@@ -238,6 +238,8 @@ class Flow:
             "retention.bytes": "-1",
         }
         waiting = _once(lane for job in self.jobs() for lane in job.waits_in)
+        # by a time Kafka would remove what still waits, too: retry removes what is done
+        waits = f"work that waits; {self.ingest_retention_days} days after it is done it goes"
         types = self.event_types
         return (
             *(Topic(e.topic, ingest, "payloads as they came") for e in self.endpoints),
@@ -247,10 +249,13 @@ class Flow:
                 Topic(row.topic, _COMPACTED, "the latest snapshot of each")
                 for row in self.with_state
             ),
-            *(Topic(t.completion_topic, for_ever, "events that are durable") for t in types),
+            *(
+                Topic(t.completion_topic, for_ever, "events that are durable, kept for ever")
+                for t in types
+            ),
             *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.published_tables),
             *(
-                Topic(lane, for_ever, "work that waits" if lane in waiting else "work parked")
+                Topic(lane, for_ever, waits if lane in waiting else "work parked, kept for ever")
                 for lane in self.lanes
             ),
             *(

@@ -23,6 +23,7 @@ from stream_jobs.beside import Beside
 from stream_jobs.checkpoints import Offsets
 from stream_jobs.gate_view import LaneView
 from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.lane_trim import LaneTrim
 from stream_jobs.log_follower import LogFollower
 from stream_jobs.master_view import confirmed_ms
 from stream_jobs.waiting import EVERY_LINE, row, wake_value
@@ -32,6 +33,8 @@ _READ_WITHIN_S = 1.0
 _ANSWER_S = 5.0
 _KEEP_EVERY_S = 10.0
 _WAKE_AT_LEAST_EVERY_S = 60.0
+_TRIM_EVERY_S = 600.0
+_DAY_MS = 86_400_000
 _NEVER_MS = 2**62
 _TABLE_BEGINS, _TABLE_ENDS = master_topic("/").split("/")
 
@@ -43,6 +46,8 @@ class Waker(Beside):
         self._master = LogFollower(settings.kafka, "headrace-wake", masters)
         self._read = GroupOffsets(settings, "wake", masters)
         self._lane = LaneView(settings)
+        self._trims = LaneTrim(settings, flow.ingest_retention_days * _DAY_MS)
+        self._trim_at_s = 0.0
         self._producer = Producer(
             {
                 **settings.kafka.for_librdkafka(),
@@ -88,6 +93,9 @@ class Waker(Beside):
         if not self._rows and time.monotonic() >= self._keep_at_s:
             self._keep_at_s = time.monotonic() + _KEEP_EVERY_S
             self._read.commit(self._master.offsets(), "")
+        if time.monotonic() >= self._trim_at_s:
+            self._trim_at_s = time.monotonic() + _TRIM_EVERY_S
+            self._trims.trim()
         if trouble is not None:
             raise trouble
 

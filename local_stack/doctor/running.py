@@ -17,7 +17,9 @@ from local_stack.errors import StackError
 from local_stack.folder_flow import flow_reference
 from local_stack.paths import CHECKOUT
 from local_stack.settings_check import chosen_flow, kafka_client
+from shared.topology import Flow
 from stream_jobs.store import StoreAwayError, connect
+from stream_jobs.topics import other_configs
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"
@@ -99,8 +101,9 @@ def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
         client = kafka_client(bootstrap)
     except StackError:  # told already
         return []
+    admin = AdminClient({**client, "log_level": 0})
     try:
-        topics = AdminClient({**client, "log_level": 0}).list_topics(timeout=ANSWER_S)
+        topics = admin.list_topics(timeout=ANSWER_S)
     except KafkaException as error:
         reason = error.args[0].str()
         return [red("Kafka", f"{bootstrap} does not answer: {reason}", fix)]
@@ -108,13 +111,25 @@ def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
     if not with_topics:
         return [reached]
     try:
-        wanted = [topic.name for topic in chosen_flow().topics()]
+        flow = chosen_flow()
     except StackError:  # told already
         return [reached]
+    wanted = [topic.name for topic in flow.topics()]
     missing = [name for name in wanted if name not in topics.topics]
     if missing:
         return [reached, red("topics", f"missing: {', '.join(missing)}", UP_MENDS_IT)]
-    return [reached, green("topics", f"all {len(wanted)} there")]
+    there = green("topics", f"all {len(wanted)} there")
+    return [reached, there, *_topic_settings(admin, flow)]
+
+
+def _topic_settings(admin: AdminClient, flow: Flow) -> list[Finding]:
+    """Who chose another value may know why: `up` leaves it as it is."""
+    try:
+        others = other_configs(admin, flow)
+    except KafkaException as error:
+        others = [f"they cannot be read: {error.args[0].str()}"]
+    fix = "set it with kafka-configs.sh, unless you chose it"
+    return [yellow("topic settings", other, fix) for other in others]
 
 
 def _postgres(url: str, fix: str) -> list[Finding]:
