@@ -310,6 +310,13 @@ def test_a_wake_that_is_none_of_ours_wakes_all_the_same() -> None:
     assert found == [[], [], [], ["a/b"], []]
 
 
+def test_what_is_no_time_is_passed_over_in_a_wake() -> None:
+    wakes = [["a/b", "*"], ["@?"], ["@²"], ["@1"], ["@1790000000000", "@1790000000001"]]
+    assert [waiting.as_of(rows) for rows in wakes][-1] == 1_790_000_000_001
+    assert [waiting.as_of(rows) for rows in wakes][:3] == [None] * 3
+    assert waiting.as_of(waiting.rows_of_wake(waiting.wake_value(["a/b"], 17))) == 17
+
+
 def test_a_line_is_the_same_after_it_was_bytes() -> None:
     record = Payload(
         Position("retry.enrich.v1", 1, 3),
@@ -323,6 +330,11 @@ def test_a_line_is_the_same_after_it_was_bytes() -> None:
     line = waiting.decode(b"[[],null,null]")
     assert line.take(entry)
     assert waiting.decode(waiting.encode(line)) == line
+    # as earlier versions wrote it
+    (old, *_), *rest = orjson.loads(waiting.encode(line))
+    old[4] = str(entry.read_at)
+    known = waiting.decode(orjson.dumps(([old[:-1]], *rest)))
+    assert known == line
     payload = waiting.payload_of("device-7", entry, letter)
     assert (payload.value, payload.arrived_ms) == (b"\xff\x00", 17)
     assert ("x", b"\xff\xfe") in payload.headers
