@@ -11,6 +11,7 @@ from gateway.kafka_offsets import Partition
 from shared.envelope import Position
 
 _OVERHEAD_BYTES = 300  # of a record, beside its bytes
+_LOG_BYTES = 900  # of what keeps a key's records of one log
 _AT_ONCE = 200  # are forgotten, then others may run
 
 
@@ -32,7 +33,11 @@ class Tail:
     def put(self, key: bytes, record: TailRecord) -> None:
         log = record.position.topic, record.position.partition
         with self._lock:
-            self._by_key.setdefault(key, {}).setdefault(log, deque()).append(record)
+            own = self._by_key.setdefault(key, {})
+            if log not in own:
+                own[log] = deque()
+                self.bytes += _LOG_BYTES
+            own[log].append(record)
             self._logs.setdefault(log, deque()).append((key, record))
             self.bytes += _size(key, record)
 
@@ -57,6 +62,7 @@ class Tail:
                 own[log].popleft()  # of a key, too, a log's first record is the oldest
                 if not own[log]:
                     del own[log]
+                    self.bytes -= _LOG_BYTES
                 if not own:
                     del self._by_key[key]
                 self.bytes -= _size(key, record)

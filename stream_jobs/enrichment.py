@@ -124,15 +124,15 @@ class InTurn:
         if self._gates.hold(key):
             detail = f"an earlier payload of {key} waits"
             return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
-        if self._gates.is_refused(key):
-            detail = f"an earlier payload of {key} was parked, for it might not wait"
-            return _failure(_DEAD_LETTERS, payload, BEHIND, detail)
+        if (reason := self._gates.refused_for(key)) is not None:
+            detail = f"it is behind an earlier payload of {key}, which was parked for that"
+            return _failure(_DEAD_LETTERS, payload, reason, detail)
         outgoing = self._enrich(payload, master)
         is_parked = outgoing.topic == _DEAD_LETTERS and self._holds_what_is_parked
         if outgoing.topic != _LANE and not is_parked:
             return outgoing
         if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
-            self._gates.refuse(key)
+            self._gates.refuse(key, why_not[0])
             return outgoing if is_parked else _failure(_DEAD_LETTERS, payload, *why_not)
         self._gates.sent_to_lane(key)
         return _waits(outgoing, payload, read_at)

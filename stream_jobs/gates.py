@@ -94,7 +94,7 @@ class Gates:
         self._in_lane: dict[str, tuple[int, int]] = {}  # key -> partition, offset of the last one
         self._passed: dict[int, int] = {}
         self._sent: set[str] = set()
-        self._refused: set[str] = set()
+        self._refused: dict[str, str] = {}  # and why
 
     def hear_passed(self, passed: Mapping[int, int]) -> None:
         """First: what the gates and the lane say is heard later than this was true."""
@@ -125,12 +125,12 @@ class Gates:
     def sent_to_lane(self, key: str) -> None:
         self._sent.add(key)
 
-    def refuse(self, key: str) -> None:
+    def refuse(self, key: str, reason: str) -> None:
         """It may not begin to wait."""
-        self._refused.add(key)
+        self._refused[key] = reason
 
-    def is_refused(self, key: str) -> bool:
-        return key in self._refused
+    def refused_for(self, key: str) -> str | None:
+        return self._refused.get(key)
 
     def hold(self, key: str) -> bool:
         return key in self._sent or key in self._open or key in self._in_lane

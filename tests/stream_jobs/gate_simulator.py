@@ -365,7 +365,7 @@ class Simulation:
                     yield "parked", Parked(letter, 1)
                 elif self.random.random() < self.refuses:
                     self.refused += 1
-                    gates.refuse(letter.key)
+                    gates.refuse(letter.key, TOO_MANY)
                     yield "parked", Parked(letter, 1, TOO_MANY)
                 else:
                     gates.sent_to_lane(letter.key)
@@ -375,7 +375,7 @@ class Simulation:
         return gates.hold(key)
 
     def is_refused(self, gates: Gates, key: str) -> bool:
-        return gates.is_refused(key)
+        return gates.refused_for(key) is not None
 
     def _rows(self, upto: int) -> set[str]:
         return {row for row, there in dict(self.log.master[:upto]).items() if there}

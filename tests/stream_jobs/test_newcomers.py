@@ -83,7 +83,10 @@ def test_random_ids_are_parked_and_open_no_gate(when_parked: WhenParked) -> None
     assert not gates.hold("device-1")
     # nothing of the device goes ahead before what was parked is known to be parked
     late = payload("device-1", 3)
-    assert reason(enrich(late, late.position, Nothing())) == ("dlq.enrich.v1", "behind")
+    assert reason(enrich(late, late.position, Nothing())) == (
+        "dlq.enrich.v1",
+        "too_many_unknown",
+    )
     gates.heard_all()
     held = payload("device-0", 4)
     gates.sent_to_lane("device-0")
