@@ -10,8 +10,8 @@ from typing import NamedTuple
 from gateway.kafka_offsets import Partition
 from shared.envelope import Position
 
-_OVERHEAD_BYTES = 300  # of a record, beside its bytes
-_LOG_BYTES = 900  # of what keeps a key's records of one log
+_OVERHEAD_BYTES = 350  # of a record, beside its bytes
+_LOG_BYTES = 1100  # of what keeps a key's records of one log
 _AT_ONCE = 200  # are forgotten, then others may run
 
 
