@@ -301,7 +301,7 @@ class JobSettings(Settings):
         1_000, ge=1, description="payloads that wait; what comes beyond is parked: `line_full`"
     )
     waiting_per_tenant_max: int = Field(
-        200_000, ge=1, description="payloads that wait; beyond, no further entity of it may"
+        200_000, ge=1, description="payloads that wait; what comes beyond: `too_many_waiting`"
     )
     waiting_entities_max: int = Field(
         20_000, ge=1, description="of a tenant; payloads of others are parked: `too_many_waiting`"

@@ -122,6 +122,8 @@ class InTurn:
         if key is None:
             return self._enrich(payload, master)
         if self._gates.hold(key):
+            if not discarded and (why_not := self._why_no_more(key)):
+                return _failure(_DEAD_LETTERS, payload, *why_not)
             detail = f"an earlier payload of {key} waits"
             return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
         if (reason := self._gates.refused_for(key)) is not None:
@@ -136,6 +138,12 @@ class InTurn:
             return outgoing if is_parked else _failure(_DEAD_LETTERS, payload, *why_not)
         self._gates.sent_to_lane(key)
         return _waits(outgoing, payload, read_at)
+
+    def _why_no_more(self, key: str) -> tuple[str, str] | None:
+        """Where those behind a parked one wait, its line is what holds them."""
+        if self._newcomers is None or self._holds_what_is_parked:
+            return None
+        return self._newcomers.why_no_more(key, self._gates)
 
 
 def _key(payload: Payload) -> str | None:

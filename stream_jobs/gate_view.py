@@ -53,7 +53,12 @@ class GateView:
             key = (message.key() or b"").decode(errors="replace")
             if message.topic() == self._gate:
                 value = message.value()
-                self._gates.hear_gate(key, None if value is None else _payloads(value))
+                if value is None:
+                    self._gates.hear_gate(key, None)
+                else:  # what is none of ours holds its key, too
+                    told = gate_told(value)
+                    payloads, full = (told.payloads, told.full) if told else (1, False)
+                    self._gates.hear_gate(key, payloads, full=full)
             else:
                 self._gates.hear_lane(message.partition() or 0, message.offset() or 0, key)
         self._gates.heard_all()
@@ -127,12 +132,6 @@ class LaneView:
                 self._open[key] = told
             else:
                 self._open.pop(key, None)
-
-
-def _payloads(value: bytes) -> int:
-    """What is none of ours holds its key, too."""
-    told = gate_told(value)
-    return told.payloads if told else 1
 
 
 def first_needed(kafka: KafkaAccess) -> dict[int, int]:

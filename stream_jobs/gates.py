@@ -52,7 +52,9 @@ Caps. What would have a key wait anew enrich parks at once where too many wait (
 with it what comes behind it until the gates are read anew: a run of the batch that finds its row,
 or counts otherwise, must not find that later ones went ahead. Then it has its effect all the same,
 and its dead letter, where it is sent again, is a repeat. It has no line, so later others go ahead,
-whatever the policy.
+whatever the policy. Where they may (`go_on`), it also parks what would join a line that its gate
+tells to be full: who is held stays so until the gates are read anew, so nothing behind it has gone
+ahead by itself.
 
 A payload is due, or too old, by the lane's clock, which stands while master data is stale
 (`lane_clock`).
@@ -90,6 +92,7 @@ class Gates:
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}  # how many payloads of each wait
+        self._full: set[str] = set()
         self._of_tenants: dict[str, Waiting] = {}
         self._in_lane: dict[str, tuple[int, int]] = {}  # key -> partition, offset of the last one
         self._passed: dict[int, int] = {}
@@ -101,8 +104,9 @@ class Gates:
         self._passed = {**self._passed, **passed}
         self._in_lane = {key: at for key, at in self._in_lane.items() if not self._is_passed(*at)}
 
-    def hear_gate(self, key: str, payloads: int | None) -> None:
+    def hear_gate(self, key: str, payloads: int | None, *, full: bool = False) -> None:
         """None: it was closed."""
+        (self._full.add if full else self._full.discard)(key)
         tenant = tenant_of(key)
         its = self._of_tenants.get(tenant, Waiting(0, 0)).without(self._open.pop(key, None))
         if payloads is not None:
@@ -134,6 +138,10 @@ class Gates:
 
     def hold(self, key: str) -> bool:
         return key in self._sent or key in self._open or key in self._in_lane
+
+    def is_full(self, key: str) -> bool:
+        """Its line, as it was last told."""
+        return key in self._full
 
     def waiting(self, tenant: str) -> Waiting:
         return self._of_tenants.get(tenant, Waiting(0, 0))

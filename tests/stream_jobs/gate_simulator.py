@@ -91,6 +91,11 @@ class Log:
     as_of_ms: int = 0  # the relay's last word on master data
 
 
+def hear_gate(gates: Gates, key: str, value: bytes | None) -> None:
+    full = value is not None and orjson.loads(value)[1]
+    gates.hear_gate(key, None if value is None else 1, full=full)
+
+
 def lane_of(key: str) -> int:
     return KEYS.index(key) % LANES
 
@@ -254,7 +259,9 @@ class Simulation:
 
     def needed(self) -> dict[int, int]:
         needed: dict[int, int] = {}
-        for lane, offset in (at for value in self.gates().values() for at in orjson.loads(value)):
+        for lane, offset in (
+            at for value in self.gates().values() for at in orjson.loads(value)[0]
+        ):
             needed[int(lane)] = min(offset, needed.get(int(lane), offset))
         return needed
 
@@ -336,7 +343,7 @@ class Simulation:
         gates.hear_passed(dict(self.log.passed))
         yield
         for key, value in list(self.log.gates):
-            gates.hear_gate(key, None if value is None else 1)
+            hear_gate(gates, key, value)
         yield
         self.read_lane(gates)
         gates.heard_all()
@@ -352,7 +359,11 @@ class Simulation:
         rows = self._rows(int(len(self.log.master) * self.random.random() ** 0.5 + 0.5))
         for letter in letters:
             if self.must_wait(gates, letter.key):
-                yield "lane", letter
+                if self.may_park_held() and gates.is_full(letter.key) and not letter.discards:
+                    self.full += 1
+                    yield "parked", Parked(letter, 1, TOO_MANY)
+                else:
+                    yield "lane", letter
             elif letter.discards:
                 continue
             elif self.is_refused(gates, letter.key):
@@ -370,6 +381,9 @@ class Simulation:
                 else:
                     gates.sent_to_lane(letter.key)
                     yield "lane", letter
+
+    def may_park_held(self) -> bool:
+        return self.policy.when_parked == "go_on"
 
     def must_wait(self, gates: Gates, key: str) -> bool:
         return gates.hold(key)
@@ -582,7 +596,7 @@ class Simulation:
                 if self.policy.when_parked == "go_on":
                     del letters[key, entry.place]
             case Open(told):
-                yield "gates", (key, orjson.dumps([*told.needs.items()]))
+                yield "gates", (key, orjson.dumps([[*told.needs.items()], told.full]))
             case Close():
                 yield "gates", (key, None)
 

@@ -19,7 +19,14 @@ from stream_jobs.gates import (
     serve,
 )
 from stream_jobs.lane_clock import LaneClock
-from tests.stream_jobs.gate_simulator import HOLDS_MS, Plan, Simulation, Violation, Writes
+from tests.stream_jobs.gate_simulator import (
+    HOLDS_MS,
+    Plan,
+    Simulation,
+    Violation,
+    Writes,
+    hear_gate,
+)
 
 SCHEDULES = 10_000
 _SEEDS_OF_A_MUTANT = 10_000
@@ -115,7 +122,7 @@ class DoesNotReadTheLane(Simulation):
 class ReadsPassedLast(Simulation):
     def read_gates(self, gates: Gates) -> Iterator[None]:
         for key, value in list(self.log.gates):
-            gates.hear_gate(key, None if value is None else 1)
+            hear_gate(gates, key, value)
         yield
         self.read_lane(gates)
         yield

@@ -97,3 +97,30 @@ def test_what_would_only_hold_others_is_parked_by_its_own_reason() -> None:
     enrich = InTurn(enricher(FLOW), Gates(), "wait", newcomers(new=0))
     bad = payload("device-1", 1, b"?")
     assert reason(enrich(bad, bad.position, Nothing())) == ("dlq.enrich.v1", "not_json")
+
+
+def test_who_waits_already_has_no_more_wait_than_may() -> None:
+    gates = Gates()
+    gates.hear_gate("one/device-1", 1000, full=True)
+    gates.hear_gate("two/device-1", 7)
+    its = newcomers(entities=1, payloads=1007)
+    assert why(its.why_no_more("one/device-1", gates)) == "line_full"
+    assert its.why_no_more("two/device-1", gates) is None
+    assert why(newcomers(payloads=7).why_no_more("two/device-1", gates)) == "too_many_waiting"
+    gates.hear_gate("one/device-1", 900)
+    assert its.why_no_more("one/device-1", gates) is None
+
+
+@pytest.mark.parametrize(
+    ("when_parked", "topic"), [("go_on", "dlq.enrich.v1"), ("wait", "retry.enrich.v1")]
+)
+def test_what_its_line_has_no_room_for_is_parked_by_enrich_where_others_may_go_on(
+    when_parked: WhenParked, topic: str
+) -> None:
+    gates = Gates()
+    gates.hear_gate("device-1", 1000, full=True)
+    enrich = InTurn(enricher(FLOW), gates, when_parked, newcomers())
+    late = payload("device-1", 3)
+    assert reason(enrich(late, late.position, Nothing()))[0] == topic
+    discarded = late._replace(headers=[(envelope.DISCARDED, b"1")])
+    assert reason(enrich(discarded, late.position, Nothing()))[0] == "retry.enrich.v1"
