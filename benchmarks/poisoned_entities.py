@@ -211,7 +211,7 @@ class Bench:
 async def _post(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, device: str, body: bytes
 ) -> tuple[int, int]:
-    head = f"POST /v1/telemetry/{device} HTTP/1.1\r\nHost: gateway\r\nContent-Length: {len(body)}"
+    head = f"POST /v1/telemetry/{device} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
     writer.write(head.encode() + b"\r\n\r\n" + body)
     answer = await reader.readuntil(b"\r\n\r\n")
     length = int(answer.lower().partition(b"content-length:")[2].split()[0])

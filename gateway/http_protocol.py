@@ -24,6 +24,7 @@ from gateway.connections import Connections
 from gateway.exchange import Request, refusal, written
 from gateway.ingest import CLIENT_GONE, Ingest
 from gateway.known_heads import KnownHeads
+from gateway.own_pages import OwnPages
 from gateway.post import Post
 from gateway.problems import Problem, retry_after
 from gateway.request_rules import (
@@ -99,8 +100,8 @@ class GatewayProtocol(HttpToolsProtocol):
     __slots__ = (
         *("_answers", "_arrived_bytes", "_body_bytes", "_certified", "_chunks", "_connections"),
         *("_ends_at_s", "_expects_continue", "_framing_bytes", "_heads_read", "_ingest"),
-        *("_known_heads", "_limits", "_read_at_s", "_receiving", "_refusal", "_since_s"),
-        *("_unanswered", "_unread_bytes", "_upgrades", "_write_paused_at_s", "address"),
+        *("_known_heads", "_limits", "_own_pages", "_read_at_s", "_receiving", "_refusal"),
+        *("_since_s", "_unanswered", "_unread_bytes", "_upgrades", "_write_paused_at_s", "address"),
     )
 
     def __init__(
@@ -109,6 +110,7 @@ class GatewayProtocol(HttpToolsProtocol):
         connections: Connections,
         ingest: Ingest | None,
         known_heads: KnownHeads,
+        own_pages: OwnPages | None,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -122,6 +124,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._certified: Certified | None = None
         self._ingest = ingest
         self._known_heads = known_heads
+        self._own_pages = own_pages
         self._receiving = _HEAD
         self._since_s = self._read_at_s = time.monotonic()
         self._ends_at_s: float | None = None
@@ -261,6 +264,8 @@ class GatewayProtocol(HttpToolsProtocol):
         headers = self.headers
         arrived_bytes = self._framing_bytes + self._arrived_bytes
         by_name = judge(method, version, self.url, headers, arrived_bytes)
+        if self._own_pages is not None:
+            self._own_pages.judge(by_name.get(b"host"), by_name.get(b"origin"))
         if b"upgrade" in by_name and self.parser.should_upgrade():
             self._upgrades = True
             return

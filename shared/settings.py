@@ -1,7 +1,7 @@
 """Every setting, read once from the environment (HEADRACE_…). Units stand last in the names."""
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -75,6 +75,25 @@ def _networks(text: str) -> str:
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return () if text == "none" else tuple(ip_network(one) for one in text.split(","))
+
+
+_NAME = r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?"
+_HOST_NAME = re.compile(rf"{_NAME}(\.{_NAME})*")
+
+
+def _hosts(text: str) -> str:
+    names = text.lower()
+    if names != "none" and not all(map(_HOST_NAME.fullmatch, names.split(","))):
+        raise ValueError("write none, or names such as gateway.example with commas, without a port")
+    return names
+
+
+def is_loopback(host: str) -> bool:
+    """Nobody but this machine reaches it. Any other name than localhost may be another's."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Settings(BaseSettings):
@@ -162,6 +181,12 @@ class GatewaySettings(Settings):
     shutdown_grace_s: float = Field(10.0, gt=0)
     # who is asking
     auth: Annotated[str, AfterValidator(_ways)] = "none"
+    open: Literal["no", "yes-anyone-may-write"] = Field(
+        "no", description="whether other machines may reach what asks nobody who they are"
+    )
+    hosts: Annotated[str, AfterValidator(_hosts)] = Field(
+        "none", description="names beside localhost that a gateway which asks nobody answers to"
+    )
     credentials_key: SecretStr | None = Field(None, description="64 hex digits; seals HMAC secrets")
     credentials_key_file: Path | None = None
     jwt_keys_file: Path | None = Field(None, description="JWK set or PEM public key")
@@ -222,6 +247,22 @@ class GatewaySettings(Settings):
                 "HEADRACE_AUTH=hmac needs the key that its secrets are sealed with: set "
                 "HEADRACE_CREDENTIALS_KEY or HEADRACE_CREDENTIALS_KEY_FILE"
             )
+        return self
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        return frozenset(self.hosts.split(",")) - {"none"}
+
+    @model_validator(mode="after")
+    def _whoever_reaches_it_is_asked(self) -> Self:
+        for name in ("gateway_host", "desk_host"):
+            host = getattr(self, name)
+            if not (self.ways_to_ask or self.open != "no" or is_loopback(host)):
+                raise ValueError(
+                    f"{_variable((name,))}={host} lets other machines in, and HEADRACE_AUTH=none "
+                    "asks nobody who they are: set HEADRACE_AUTH (docs/security.md), listen on "
+                    "127.0.0.1, or say HEADRACE_OPEN=yes-anyone-may-write"
+                )
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
+from pydantic import ValidationError
 
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
@@ -198,6 +199,21 @@ def test_ports_are_open_to_this_machine_only(services: dict[str, Any]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("name", ["gateway", "desk"])
+def test_what_asks_nobody_starts_because_the_file_says_that_it_may(
+    services: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / f"Dockerfile.{name}").read_text()
+    image = dict(re.findall(r"(HEADRACE_\w+)=(\S+)", text.partition("ENV ")[2]))
+    for variable, value in image.items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(ValidationError, match="HEADRACE_OPEN=yes-anyone-may-write"):
+        GatewaySettings()
+    for variable in ("HEADRACE_OPEN", "HEADRACE_HOSTS"):
+        monkeypatch.setenv(variable, services[name]["environment"][variable])
+    assert GatewaySettings().host_names == {name}
 
 
 def test_images_are_pinned(services: dict[str, Any]) -> None:

@@ -149,7 +149,7 @@ class _Connection:
             reader, writer = self._stream
             head = [
                 f"POST /v1/{message.endpoint}/{message.device} HTTP/1.1",
-                "Host: gateway",
+                "Host: localhost",
                 f"Content-Length: {len(message.body)}",
                 *([f"Idempotency-Key: {message.key}"] if message.key else []),
             ]
