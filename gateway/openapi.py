@@ -103,7 +103,7 @@ _RECEIPTS_ANSWER = {
 _REFUSALS = {
     "400": "The entity id, a header or the body is not acceptable.",
     "401": "The gateway wants to know who is asking, and this is nobody that it knows.",
-    "403": "This caller may not write, or not this id; where nobody is asked: not from such a page.",
+    "403": "This caller may not write, or not this id; or a foreign page asks.",
     "408": "The body came too slowly. Nothing was written.",
     "413": "The body is larger than the gateway or Kafka takes.",
     "429": "More payloads than may be sent. Nothing was written; Retry-After says when to go on.",

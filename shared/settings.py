@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from shared.kafka_access import KafkaAccess, Mechanism, Security
 from shared.kafka_rules import refuse_what_does_not_go_together
+from shared.private_folder import keep_private
 from shared.retry_policy import WhenParked
 
 _PREFIX = "HEADRACE_"
@@ -138,6 +139,10 @@ class Settings(BaseSettings):
             self._kafka_password,
         )
 
+    def make_folders(self) -> None:
+        """Those with payloads, states and secrets, closed to others."""
+        _make_folder("state_dir", self.state_dir)
+
     def _read_kafka_password(self) -> str:
         file = self.kafka_sasl_password_file
         if file is None:
@@ -160,6 +165,16 @@ class Settings(BaseSettings):
         self._kafka_password = self._read_kafka_password()
         refuse_what_does_not_go_together(self.kafka, given)
         return self
+
+
+def _make_folder(setting: str, folder: Path) -> None:
+    try:
+        keep_private(folder)
+    except OSError as error:
+        raise WrongSetting(
+            f"{_variable((setting,))}={str(folder)!r} cannot be used: {error.strerror}; choose a "
+            "folder that this user may write to"
+        ) from None
 
 
 class GatewaySettings(Settings):
@@ -340,3 +355,7 @@ class JobSettings(Settings):
     @property
     def checkpoints(self) -> Path:
         return self.checkpoint_dir or self.state_dir / "checkpoints"
+
+    def make_folders(self) -> None:
+        super().make_folders()
+        _make_folder("checkpoint_dir", self.checkpoints)

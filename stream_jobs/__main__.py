@@ -84,6 +84,11 @@ def main(names: Sequence[str]) -> int:
     if absent:
         print(f"{', '.join(absent)}: this flow has no such job", file=sys.stderr)
         return 2
+    try:
+        settings.make_folders()
+    except WRONG_SETTINGS as error:
+        print(explain(error), file=sys.stderr)
+        return 2
     if reason := checkpoints.why_not(settings.checkpoints, flow):
         print(reason, file=sys.stderr)
         return 2

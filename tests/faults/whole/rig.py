@@ -19,6 +19,8 @@ from local_stack.errors import StackError
 from local_stack.ledger import from_database
 from local_stack.logs import log_path
 from local_stack.ports import free_port
+from local_stack.postgres import as_role
+from stream_jobs.grants import OWNER
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
 from tests.faults.proxy import Proxy
 from tests.faults.whole.fleet import Fleet
@@ -156,7 +158,7 @@ class Rig:
         url = self.launcher.status()["postgres_url"]
         if url is None:
             raise psycopg.OperationalError("no stack runs")
-        with psycopg.connect(url, connect_timeout=5) as connection:
+        with psycopg.connect(as_role(url, OWNER), connect_timeout=5) as connection:
             return connection.execute(query.encode(), arguments or None).fetchall()
 
     async def until(

@@ -74,13 +74,15 @@ def _stack(module: ModuleType) -> None:
 
     def through_doors(self: Any, environment: dict[str, str]) -> list[Any]:
         port = f":{self.ports['postgres']}/"
-        url = environment["HEADRACE_POSTGRES_URL"].replace(port, f":{doors['postgres']['door']}/")
+        door = f":{doors['postgres']['door']}/"
         return [
             dataclasses.replace(
                 service,
                 environment={
-                    **environment,
-                    "HEADRACE_POSTGRES_URL": url,
+                    **service.environment,
+                    "HEADRACE_POSTGRES_URL": (
+                        service.environment["HEADRACE_POSTGRES_URL"].replace(port, door)
+                    ),
                     "HEADRACE_KAFKA_BOOTSTRAP": (
                         f"127.0.0.1:{doors.get(service.name, doors['jobs'])['door']}"
                     ),
