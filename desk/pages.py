@@ -62,12 +62,13 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
         if "status" not in query:
             chosen = chosen._replace(status="parked")
         with open_desk() as desk:
+            shown = chosen._replace(up_to=chosen.up_to or desk.book.mark())
             groups = desk.book.groups(counted, chosen)
             rows, following = desk.book.page(chosen, _ROWS, query.get("after"))
-            parked = desk.book.count(chosen._replace(status="parked"))
+            parked = desk.book.count(shown._replace(status="parked"))
         if chosen.status not in (None, "parked"):
             parked = 0
-        content = page.letters(chosen, counted, groups, rows, following, parked, csrf_of(request))
+        content = page.letters(shown, counted, groups, rows, following, parked, csrf_of(request))
         return _shown(request, "Letters", content)
 
     @router.get("/letters/{letter_id}")
@@ -140,13 +141,13 @@ def _letter(
     trial: Trial | None = None,
     told: str = "",
 ) -> Response:
-    found = desk.show(letter_id)
+    up_to, found = desk.book.mark(), desk.show(letter_id)
     shown = found["payload_bytes"] or {}
     written = "base64" if shown.get("text") is None else "text"
     edited = shown.get("text") or shown.get("base64", "")
     if fields is not None:
         written, edited = first(fields, "form"), first(fields, "bytes")
-    content = letter_page.letter(found, edited, written, trial, csrf_of(request))
+    content = letter_page.letter(found, edited, written, trial, csrf_of(request), up_to)
     return _shown(request, "Letter", content, told)
 
 

@@ -14,7 +14,6 @@ from benchmarks.job_environment import job_environment
 from local_stack.stack import Stack
 from shared.settings import JobSettings
 from stream_jobs import store
-from stream_jobs.grants import JOBS
 from tests.kafka_log import eventually
 from tests.stream_jobs.desk_room import desk_log, desk_settings, room
 
@@ -73,12 +72,6 @@ def postgres_url(parts: Stack, migrated: str) -> str:
     return _new_database(parts, f"test_{next(_numbers)}", f"TEMPLATE {migrated}")
 
 
-@pytest.fixture
-def jobs_url(parts: Stack, postgres_url: str) -> str:
-    """The same with a job's own rights."""
-    return in_database_of(postgres_url, parts.postgres_url_of(JOBS))
-
-
 def _new_database(parts: Stack, name: str, like: str = "") -> str:
     with psycopg.connect(parts.postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} {like}".encode())
@@ -96,10 +89,10 @@ def connection(postgres_url: str) -> Iterator[store.Connection]:
 
 
 @pytest.fixture
-def job_settings(parts: Stack, jobs_url: str, tmp_path: Path) -> JobSettings:
+def job_settings(parts: Stack, postgres_url: str, tmp_path: Path) -> JobSettings:
     return JobSettings(
         kafka_bootstrap=parts.kafka_bootstrap,
-        postgres_url=SecretStr(jobs_url),
+        postgres_url=SecretStr(postgres_url),
         state_dir=tmp_path,
         partitions=4,
     )

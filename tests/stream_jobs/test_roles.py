@@ -31,6 +31,7 @@ TABLES = {
     "letter": ("", "SIU"),
     "letter_attempt": ("", "SI"),
     "letter_audit": ("", "SI"),
+    "letter_count": ("", "SID"),
     "letter_place": ("", "SIU"),
     "outbox": ("SID", "SI"),
     "parked": ("SI", "SI"),
