@@ -32,7 +32,7 @@ from confluent_kafka import KafkaException
 
 from local_stack.errors import StackError
 from local_stack.ledger import from_database
-from local_stack.postgres import as_role
+from local_stack.postgres_address import as_role
 from shared.ledger import TERMS
 from shared.retry_policy import WhenParked
 from shared.snapshot import META

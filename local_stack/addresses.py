@@ -5,7 +5,7 @@ from pathlib import Path
 
 from local_stack.errors import StackError
 from local_stack.ports import free_port, is_free
-from local_stack.postgres import postgres_url
+from local_stack.postgres_address import postgres_url
 
 CUSTOMARY_PORTS = {"gateway": 8080, "desk": 8081, "kafka": 9092, "postgres": 5432}
 CHOSEN_BY = {"gateway": "HEADRACE_GATEWAY_PORT", "desk": "HEADRACE_DESK_PORT"}

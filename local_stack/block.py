@@ -6,7 +6,7 @@ import sys
 from shlex import quote
 
 from local_stack.operator_token import operator_token
-from local_stack.postgres import shown
+from local_stack.postgres_address import shown
 from local_stack.settings_check import chosen_flow
 from local_stack.stack import Stack
 from shared.model import Example

@@ -1,7 +1,6 @@
 """A real PostgreSQL 18 in the foreground, on 127.0.0.1 only, its data kept in the state folder.
 
-Each part has a role of its own. Passwords stand in files that the user alone can read (libpq's
-.pgpass form): an address names the file, so it may be shown and handed on.
+Each part has a role of its own; their passwords stand in files that the user alone can read.
 """
 
 import secrets
@@ -10,21 +9,25 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
 from local_stack.downloads import Downloads
 from local_stack.errors import StackError
 from local_stack.logs import log_path
 from local_stack.paths import CHECKOUT
+from local_stack.postgres_address import (
+    DATABASE,
+    SUPERUSER,
+    pass_file,
+    password_file,
+    postgres_url,
+)
 from local_stack.processes import Service, run_to_the_end
 from local_stack.without_root import without_root
-from stream_jobs.grants import READER, ROLES
+from stream_jobs.grants import ROLES
 
-SUPERUSER = DATABASE = "headrace"
 _MAKE_ROLES = CHECKOUT / "stream_jobs" / "roles.sql"
 
 
@@ -42,7 +45,7 @@ def prepare_postgres(
         raise StackError(
             f"the password beside {data} is gone", "start anew: ./headrace reset --yes"
         )
-    _keep_password(data.parent, SUPERUSER, _password_file(data.parent).read_text())
+    _keep_password(data.parent, SUPERUSER, password_file(data.parent).read_text())
     settings = {
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": "",  # the state folder's path may be too long for a socket
@@ -66,38 +69,6 @@ def prepare_postgres(
     )
 
 
-def postgres_url(state_dir: Path, port: int, role: str) -> str | None:
-    """None as long as no database was made in this state folder."""
-    folder = state_dir / "postgres"
-    if not _password_file(folder).exists():
-        return None
-    file = quote(str(_pass_file(folder, role)))
-    return f"postgresql://{role}@127.0.0.1:{port}/{DATABASE}?passfile={file}"
-
-
-def as_role(url: str, role: str) -> str:
-    """The reader's address of our own server, for another role; a server of the user's own is
-    reached as the user says."""
-    end = f"/{READER}.pgpass"
-    if not url.endswith(end):
-        return url
-    return url.removesuffix(end).replace(f"//{READER}@", f"//{role}@", 1) + f"/{role}.pgpass"
-
-
-def shown(url: str | None) -> str | None:
-    """Without the password that a user's own address may hold."""
-    if url is None:
-        return None
-    try:
-        parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        return "cannot be read: see HEADRACE_POSTGRES_URL"
-    if not {"password", "sslpassword"} & parts.keys():
-        return url
-    place = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
-    return f"postgresql://{parts.get('user', '')}:***@{place}"
-
-
 def prepare_database(state_dir: Path, port: int) -> None:
     """The database and its roles; what is there already stays. Only this is done as superuser."""
     folder = state_dir / "postgres"
@@ -109,7 +80,7 @@ def prepare_database(state_dir: Path, port: int) -> None:
     with psycopg.connect(url, connect_timeout=5) as connection:
         connection.execute(_MAKE_ROLES.read_bytes())
         for role in ROLES:
-            if not _pass_file(folder, role).exists():
+            if not pass_file(folder, role).exists():
                 password = secrets.token_urlsafe(24)
                 _set_password(connection, role, password)
                 connection.commit()  # the file says that it is set
@@ -149,7 +120,7 @@ def _init(
     half = data.with_name("data.partial")
     shutil.rmtree(half, ignore_errors=True)
     data.parent.mkdir(parents=True, exist_ok=True)
-    password = _password_file(data.parent)
+    password = password_file(data.parent)
     password.touch(mode=0o600)
     password.write_text(secrets.token_urlsafe(24))
     command = [*wrapper, str(binaries / "initdb"), "-D", str(half), "-U", SUPERUSER]
@@ -158,21 +129,12 @@ def _init(
     half.rename(data)
 
 
-def _password_file(folder: Path) -> Path:
-    """The superuser's, from the making of the data folder on."""
-    return folder / "password"
-
-
-def _pass_file(folder: Path, role: str) -> Path:
-    return folder / f"{role}.pgpass"
-
-
 def _keep_password(folder: Path, role: str, password: str) -> None:
     half = folder / f"{role}.partial"
     half.unlink(missing_ok=True)
     half.touch(mode=0o600)
     half.write_text(f"*:*:*:{role}:{password}\n")
-    half.replace(_pass_file(folder, role))
+    half.replace(pass_file(folder, role))
 
 
 def _clear_stale_pid_file(data: Path, binary: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from local_stack.errors import StackError
 from local_stack.options import folder_of
-from local_stack.postgres import as_role
+from local_stack.postgres_address import as_role
 from local_stack.status import read_status
 from stream_jobs.grants import DESK, OWNER, READER
 

@@ -30,12 +30,8 @@ from local_stack.operator_token import forget_operator_token, operator_token, re
 from local_stack.paths import python_path
 from local_stack.paths import state_dir as default_state_dir
 from local_stack.ports import accepts
-from local_stack.postgres import (
-    SUPERUSER,
-    prepare_database,
-    prepare_postgres,
-    wait_for_own_postgres,
-)
+from local_stack.postgres import prepare_database, prepare_postgres, wait_for_own_postgres
+from local_stack.postgres_address import SUPERUSER
 from local_stack.processes import Service, Supervisor, python, run_to_the_end
 from local_stack.progress import say
 from local_stack.status import write_status

@@ -4,7 +4,7 @@ import typer
 
 from local_stack.options import StateDir, folder_of
 from local_stack.output import Output, OutputOption, say_json
-from local_stack.postgres import shown
+from local_stack.postgres_address import shown
 from local_stack.progress import say
 from local_stack.status import read_status
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from local_stack import cli
 from local_stack.block import ready_block
 from local_stack.locks import InstanceLock
-from local_stack.postgres import as_role, postgres_url, shown
+from local_stack.postgres_address import as_role, postgres_url, shown
 from local_stack.stack import Stack
 from local_stack.status import write_status
 from stream_jobs.grants import DESK, READER

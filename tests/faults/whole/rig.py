@@ -19,7 +19,7 @@ from local_stack.errors import StackError
 from local_stack.ledger import from_database
 from local_stack.logs import log_path
 from local_stack.ports import free_port
-from local_stack.postgres import as_role
+from local_stack.postgres_address import as_role
 from stream_jobs.grants import OWNER
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
 from tests.faults.proxy import Proxy
