@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.faults.whole.faults import KINDS, plan
 from tests.faults.whole.rig import Rig
-from tests.faults.whole.run import Report, run, say
+from tests.faults.whole.run import Load, Report, run, say
 
 _SHOWN_VIOLATIONS = 20
 
@@ -55,7 +55,8 @@ async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) ->
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
     async with Rig(folder, options.away_s) as rig:
         await rig.start()
-        report = await run(rig, seed, options.events, faults, options.per_s, options.times)
+        what = options.events, options.per_s, options.lines_per_s, options.times
+        report = await run(rig, seed, Load(*what, options.all_clients), faults)
     if report.is_good and not options.folder:
         shutil.rmtree(folder)
     else:
@@ -95,9 +96,15 @@ def _options() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="what to repeat; default: one by chance")
     what.add_argument("--seeds", type=_range, help="several, one after the other: 1-20")
-    parser.add_argument("--events", type=int, default=20_000, help="messages at least")
+    parser.add_argument("--events", type=int, default=40_000, help="payloads at least")
     parser.add_argument("--faults", type=int, default=12)
-    parser.add_argument("--per-s", type=float, default=150.0, help="messages a second at most")
+    parser.add_argument("--per-s", type=float, default=150.0, help="requests a second at most")
+    parser.add_argument(
+        "--lines-per-s", type=float, default=250.0, help="payloads in batches, beside those"
+    )
+    parser.add_argument(
+        "--all-clients", action="store_true", help="Java's and Go's clients must be there"
+    )
     parser.add_argument("--times", type=int, default=1, help="what has a key is sent so often")
     parser.add_argument("--away-s", type=float, help="how long a server that goes away is away")
     parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")

@@ -39,6 +39,7 @@ class Rig:
         self.points = folder / "points"
         self.points.mkdir(parents=True, exist_ok=True)
         self._fold = folder / "fold"
+        self.spool_flips = 0  # bytes of the spool that were flipped while it had payloads
         self._spark_log_bytes = 0
         doors = {name: {"door": free_port(), "behind": free_port()} for name in DOORS}
         environment = {

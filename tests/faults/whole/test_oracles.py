@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from shared.ledger import TERMS
-from shared.snapshot import META
 from tests.faults.ledger import Told
 from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
 from tests.faults.whole.fleet import LATE_DEVICES
 from tests.faults.whole.oracles import ORACLES, Run, doubled, violations
+from tests.faults.whole.sample import TERMS
 from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
 from tests.oracle import expected_areas, expected_states
 
@@ -145,7 +144,7 @@ def _finish(books: Books) -> None:
 
 
 def _add_snapshot(books: Books, topic: str, name: str, state: State, version: int) -> None:
-    value = json.dumps({**state, META: {"version": version}}).encode()
+    value = json.dumps({**state, "_meta": {"version": version}}).encode()
     _add(books.snapshots, topic, name.encode(), value)
 
 
