@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.whole.faults import KINDS, plan
+from tests.faults.whole.inject.rig_mutants import FAULTS, MUTANTS
 from tests.faults.whole.rig import Rig
-from tests.faults.whole.run import Load, Report, run, say
+from tests.faults.whole.run import Load, Report, run
+from tests.faults.whole.run_log import say
 
 _SHOWN_VIOLATIONS = 20
 
 
 def main() -> int:
     options = _options()
+    if options.mutant in FAULTS:
+        options.only = [FAULTS[options.mutant]]
     kinds = [k for k in KINDS if any(word in k for word in options.only or [""])]
     kinds = [k for k in kinds if not any(word in k for word in options.without or [])]
     if options.list:
@@ -53,7 +57,7 @@ def main() -> int:
 
 async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
-    async with Rig(folder, options.away_s) as rig:
+    async with Rig(folder, options.away_s, options.mutant) as rig:
         await rig.start()
         what = options.events, options.per_s, options.lines_per_s, options.times
         report = await run(rig, seed, Load(*what, options.all_clients), faults)
@@ -107,6 +111,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--times", type=int, default=1, help="what has a key is sent so often")
     parser.add_argument("--away-s", type=float, help="how long a server that goes away is away")
+    parser.add_argument(
+        "--mutant", default="", choices=MUTANTS, help="a mistake is put back: the run must fail"
+    )
     parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")
     parser.add_argument("--at-most", type=int, help="so many seeds now, the others another time")
     parser.add_argument("--only", action="append", help="kinds of fault that have this word")

@@ -82,6 +82,18 @@ def read_books(state_dir: Path, bootstrap: str, postgres_url: str, gateway_url: 
         )
 
 
+def shown_and_published(bootstrap: str, gateway_url: str) -> list[tuple[State, State]]:
+    """Each state that is shown beside the snapshot of the same version."""
+    snapshots = _read(bootstrap, [*sample.STATES])
+    published = {(entity_of(r), state_of(r)[0]): state_of(r)[1] for r in snapshots}
+    found = _answers(gateway_url, {entity_of(record) for record in snapshots})
+    return [
+        (said["state"], published[entity, said["version"]])
+        for entity, said in found.items()
+        if (entity, said["version"]) in published
+    ]
+
+
 def set_aside_folder(state_dir: Path) -> Path:
     return state_dir / "spool" / "set-aside"
 
@@ -128,6 +140,10 @@ def _ledger(state_dir: Path) -> dict[str, int]:
 
 
 def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:
+    return {entity: said["state"] for entity, said in _answers(gateway_url, entities).items()}
+
+
+def _answers(gateway_url: str, entities: set[Entity]) -> dict[Entity, dict[str, Any]]:
     limits = httpx.Limits(max_connections=8, max_keepalive_connections=8)
     with (
         httpx.Client(base_url=gateway_url, timeout=20, limits=limits, trust_env=False) as http,
@@ -135,7 +151,7 @@ def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:
     ):
         paths = {entity: f"/state/{entity[0]}/{entity[1]}" for entity in entities}
         answers = zip(paths, pool.map(http.get, paths.values()), strict=True)
-        return {entity: a.json()["state"] for entity, a in answers if a.status_code == 200}
+        return {entity: a.json() for entity, a in answers if a.status_code == 200}
 
 
 def _read(bootstrap: str, topics: list[str]) -> list[Record]:

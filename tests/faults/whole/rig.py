@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -34,17 +35,23 @@ class NotWellError(Exception):
 
 
 class Rig:
-    def __init__(self, folder: Path, away_s: float | None = None) -> None:
+    def __init__(self, folder: Path, away_s: float | None = None, mutant: str = "") -> None:
         self.away_s = away_s  # how long a server stays away; None: some seconds, by chance
         self.points = folder / "points"
         self.points.mkdir(parents=True, exist_ok=True)
         self._fold = folder / "fold"
+        self.lies: list[str] = []  # what was wrong while it ran
         self.spool_flips = 0  # bytes of the spool that were flipped while it had payloads
         self._spark_log_bytes = 0
         doors = {name: {"door": free_port(), "behind": free_port()} for name in DOORS}
         environment = {
             "HEADRACE_RIG": json.dumps(
-                {"doors": doors, "points": str(self.points), "fold": str(self._fold)}
+                {
+                    "doors": doors,
+                    "points": str(self.points),
+                    "fold": str(self._fold),
+                    "mutant": mutant,
+                }
             ),
             "PYTHONPATH": os.pathsep.join(
                 filter(None, (str(_INJECT), os.environ.get("PYTHONPATH")))
@@ -126,6 +133,29 @@ class Rig:
         """Why it is not well, in its own words."""
         return str(self.launcher.status()["job_outputs"].get(job, ""))
 
+    def stopped_jobs(self) -> list[str]:
+        outputs = self.launcher.status()["job_outputs"]
+        return [job for job, said in outputs.items() if str(said).startswith("failed")]
+
+    async def remove_checkpoint(self, job: str) -> None:
+        await self.hold_spark()
+        shutil.rmtree(self.state_dir / "checkpoints" / job, ignore_errors=True)
+        await self.release_spark()
+
+    def spool_records(self) -> int | None:
+        depth = self._health().get("spool:depth")
+        return None if depth is None else int(depth[0]["observedValue"])
+
+    def view_is_warm(self) -> bool:
+        view = self._health().get("state_view:lag") or [{"status": "fail"}]
+        return bool(view[0]["status"] == "pass")
+
+    def _health(self) -> dict[str, Any]:
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            answer = httpx.get(f"{self.launcher.gateway_url}/health", timeout=10, trust_env=False)
+            return dict(answer.json()["checks"])
+        return {}
+
     async def well(self, fleet: Fleet) -> None:
         """All is ready, and what was accepted only then has gone all the way."""
         await self.until(self.launcher.is_ready, "the stack is ready")
@@ -142,14 +172,14 @@ class Rig:
 
     def is_drained(self) -> bool:
         """By the product's own word: no job has anything left, and each payload has its end."""
-        with contextlib.suppress(httpx.HTTPError, StackError):
-            checks = httpx.get(f"{self.launcher.gateway_url}/health", timeout=10).json()["checks"]
-            lags = [
-                c[0].get("lag_records") for name, c in checks.items() if name.startswith("job:")
-            ]
+        checks = self._health()
+        jobs = [check[0] for name, check in checks.items() if name.startswith("job:")]
+        with contextlib.suppress(StackError):
             now_ms = time.time_ns() // 1_000_000
             return (
-                not any(lags) and not from_database(None, None, now_ms, self.state_dir)["in_flight"]
+                bool(jobs)
+                and not any(job.get("lag_records") for job in jobs)
+                and not from_database(None, None, now_ms, self.state_dir)["in_flight"]
             )
         return False
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from tests.faults.whole.faults import KINDS
 from tests.faults.whole.fleet import LATE_DEVICES, Fleet
 from tests.faults.whole.movers import move_devices, register
 from tests.faults.whole.rig import NotWellError, Rig
+from tests.faults.whole.run_log import say
 from tests.faults.whole.sends import Sends
 from tests.faults.whole.watcher import Watcher
 
@@ -107,7 +107,7 @@ async def _run(
     await asyncio.to_thread(watcher.stop)
     sends.close()
     run = found[0]
-    violations += [*fleet.wrong, *watcher.violations, *found[1]]
+    violations += [*fleet.wrong, *watcher.violations, *rig.lies, *found[1]]
     return Report(
         seed=seed,
         messages=len(sends.messages),
@@ -137,7 +137,3 @@ async def _judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
             return run, found
         say(f"{len(found)} do not hold yet, such as: {found[0][:150]}")
         await asyncio.sleep(3)
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

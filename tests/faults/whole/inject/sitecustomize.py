@@ -3,7 +3,7 @@ its proxies between the parts, and deaths at exact points, and the product knows
 
 HEADRACE_RIG is JSON: `doors`, through which the parts reach Kafka and PostgreSQL, and `points`, a
 folder: whoever comes to a point that has a file there removes it and dies. What stands in the
-file `fold` makes the fold another one.
+file `fold` makes the fold another one. `mutant` names a mistake that is put back (rig_mutants.py).
 """
 
 import dataclasses
@@ -151,17 +151,27 @@ PATCHES: dict[str, Callable[[Any], None]] = {
 }
 
 
+def patches_of(name: str) -> list[Callable[[Any], None]]:
+    found = [PATCHES[name]] if name in PATCHES else []
+    if RIG.get("mutant"):
+        import rig_mutants
+
+        found += filter(None, [rig_mutants.MUTANTS[RIG["mutant"]].get(name)])
+    return found
+
+
 class Patching(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        patch = PATCHES.get(name)
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patch else None
-        if patch is None or spec is None or spec.loader is None:
+        patches = patches_of(name)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patches else None
+        if spec is None or spec.loader is None:
             return None
         execute = spec.loader.exec_module
 
         def execute_and_patch(module: ModuleType) -> None:
             execute(module)
-            patch(module)
+            for patch in patches:
+                patch(module)
 
         spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
         return spec
