@@ -103,7 +103,7 @@ async def _run(
         moving.cancel()
         fleet.over = True
         await loading
-    found = await _judge(rig, sends)
+    found = await judge(rig, sends)
     await asyncio.to_thread(watcher.stop)
     sends.close()
     run = found[0]
@@ -122,7 +122,7 @@ async def _run(
     )
 
 
-async def _judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
+async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
     """What is still on its way may arrive; what is wrong then is wrong."""
     with suppress(NotWellError):  # then the ledger's oracle shows it
         await rig.until(rig.is_drained, "all is through", _DRAINED_WITHIN_S)
