@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
+from stream_jobs import sealed
+
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
     from shared.topology import Flow
 
@@ -44,11 +46,12 @@ def offsets_of(checkpoint: Path) -> Read:
 
 
 def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
-    """Where a query begins that has no checkpoint yet."""
+    """Where a query begins that has no checkpoint yet. What it says is believed only as it was
+    written: with a digit changed by its disk it would pass over payloads in silence."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     new = checkpoint / "begins_at.new"
     with new.open("wb") as file:
-        file.write(_told(offsets))
+        file.write(sealed.seal(_told(offsets)))
         file.flush()
         os.fsync(file.fileno())
     new.replace(checkpoint / _BEGINS_AT)
@@ -56,7 +59,7 @@ def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
 
 def begins_at(checkpoint: Path) -> Offsets | None:
     try:
-        return _as_offsets((checkpoint / _BEGINS_AT).read_bytes())
+        return _as_offsets(sealed.unseal((checkpoint / _BEGINS_AT).read_bytes()))
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -65,13 +68,13 @@ def remember_ahead(checkpoint: Path, offsets: Offsets) -> None:
     """What a job has done that no batch of Spark's has in its plan. It lasts as Spark's own files
     do: what a machine that fails forgets of it is done again."""
     new = checkpoint / f"ahead.{os.getpid()}.new"
-    new.write_bytes(_told(further(ahead_at(checkpoint), offsets)))
+    new.write_bytes(sealed.seal(_told(further(ahead_at(checkpoint), offsets))))
     new.replace(checkpoint / _AHEAD)
 
 
 def ahead_at(checkpoint: Path) -> Offsets:
     try:
-        return _as_offsets((checkpoint / _AHEAD).read_bytes())
+        return _as_offsets(sealed.unseal((checkpoint / _AHEAD).read_bytes()))
     except (OSError, ValueError, AttributeError):
         return {}
 
