@@ -3,10 +3,9 @@
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 import orjson
-
-from stream_jobs import sealed
 
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
     from shared.topology import Flow
@@ -51,7 +50,7 @@ def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
     checkpoint.mkdir(parents=True, exist_ok=True)
     new = checkpoint / "begins_at.new"
     with new.open("wb") as file:
-        file.write(sealed.seal(_told(offsets)))
+        file.write(seal(_told(offsets)))
         file.flush()
         os.fsync(file.fileno())
     new.replace(checkpoint / _BEGINS_AT)
@@ -59,7 +58,7 @@ def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
 
 def begins_at(checkpoint: Path) -> Offsets | None:
     try:
-        return _as_offsets(sealed.unseal((checkpoint / _BEGINS_AT).read_bytes()))
+        return _as_offsets(unseal((checkpoint / _BEGINS_AT).read_bytes()))
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -68,15 +67,28 @@ def remember_ahead(checkpoint: Path, offsets: Offsets) -> None:
     """What a job has done that no batch of Spark's has in its plan. It lasts as Spark's own files
     do: what a machine that fails forgets of it is done again."""
     new = checkpoint / f"ahead.{os.getpid()}.new"
-    new.write_bytes(sealed.seal(_told(further(ahead_at(checkpoint), offsets))))
+    new.write_bytes(seal(_told(further(ahead_at(checkpoint), offsets))))
     new.replace(checkpoint / _AHEAD)
 
 
 def ahead_at(checkpoint: Path) -> Offsets:
     try:
-        return _as_offsets(sealed.unseal((checkpoint / _AHEAD).read_bytes()))
+        return _as_offsets(unseal((checkpoint / _AHEAD).read_bytes()))
     except (OSError, ValueError, AttributeError):
         return {}
+
+
+def seal(said: bytes) -> bytes:
+    """With a checksum: what a disk has changed in a note of a job's own is not believed."""
+    return b"%s\n%08x\n" % (said, crc32(said))
+
+
+def unseal(raw: bytes) -> bytes:
+    """ValueError where it is not what was sealed."""
+    said, _, checksum = raw.partition(b"\n")
+    if checksum != b"%08x\n" % crc32(said):
+        raise ValueError("it is not what was written")
+    return said
 
 
 def further(one: Offsets, other: Offsets) -> Offsets:

@@ -25,7 +25,7 @@ _SHOWN_VIOLATIONS = 20
 def main() -> int:
     options = _options()
     if options.mutant in FAULTS:
-        options.only = [FAULTS[options.mutant]]
+        options.only, options.away_s = [FAULTS[options.mutant]], 12.0
     kinds = [k for k in KINDS if any(word in k for word in options.only or [""])]
     kinds = [k for k in kinds if not any(word in k for word in options.without or [])]
     if options.list:
@@ -71,9 +71,9 @@ async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) ->
 def table(done: Sequence[dict[str, Any]]) -> list[str]:
     """A row for each seed, then how often each kind of fault happened."""
     lines = [
-        "| seed | messages | sent | accepted | faults | doubled in the log | longest until well "
-        "| violations | took |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| seed | payloads | sent | accepted | faults | doubled in the log | longest until well "
+        "| held after | violations | took |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     fired: Counter[str] = Counter()
     for one in done:
@@ -82,7 +82,8 @@ def table(done: Sequence[dict[str, Any]]) -> list[str]:
         lines.append(
             f"| {one['seed']} | {one['messages']:,} | {one['tries']:,} | {one['accepted']:,} "
             f"| {sum(one['fired'].values())} of {one['planned']} | {doubled} "
-            f"| {one['longest_until_well_s']:.0f} s | {len(one['violations'])} "
+            f"| {one['longest_until_well_s']:.0f} s "
+            f"| {one['held_after_s']:.0f} s | {len(one['violations'])} "
             f"| {one['seconds']:.0f} s |"
         )
     lines += ["", f"{fired.total()} faults of {len(fired)} kinds:"]

@@ -252,7 +252,7 @@ class _Client:
         client that does not look so closely, the whole."""
         began_s = time.monotonic()
         left = messages
-        while left:
+        while left and not self._fleet.wrong:  # else the run has failed, and may end
             again = messages if messages[0].key and self._chance.random() < 0.3 else left
             answers = await self._send(_post_of(again))
             accepted = {m.number for m, a in zip(again, answers, strict=True) if a.accepts}

@@ -53,6 +53,7 @@ async def _in_a_job(job: str, pattern: str, rig: Rig, chance: random.Random) -> 
     assert path is not None
     job = path.parent.name if path.parent.name in JOBS else job
     flip_a_bit(path, chance)
+    rig.has_flipped = True
     released_s = time.time()
     await rig.release_spark()
     folder = rig.state_dir / "checkpoints" / job
@@ -62,9 +63,7 @@ async def _in_a_job(job: str, pattern: str, rig: Rig, chance: random.Random) -> 
         return any(mark.exists() and mark.stat().st_mtime > released_s for mark in marks)
 
     await rig.until(lambda: has_gone_on() or rig.stopped_jobs(), f"{job} goes on, or says why not")
-    for stopped in rig.stopped_jobs():
-        say(f"           {stopped} stopped: {rig.job_output(stopped)[:100]}")
-        await rig.remove_checkpoint(stopped)
+    await rig.mend_what_stopped()
 
 
 def _newest(rig: Rig, pattern: str) -> Path | None:

@@ -44,6 +44,8 @@ class Report(NamedTuple):
     doubled: dict[str, int]
     violations: list[str]
     longest_until_well_s: float
+    # from the load's end until all of it held, corrections of what fold counted twice included
+    held_after_s: float
     seconds: float
 
     @property
@@ -103,7 +105,9 @@ async def _run(
         moving.cancel()
         fleet.over = True
         await loading
+    ended_s = time.monotonic()
     found = await judge(rig, sends)
+    held_after_s = time.monotonic() - ended_s
     await asyncio.to_thread(watcher.stop)
     sends.close()
     run = found[0]
@@ -118,12 +122,14 @@ async def _run(
         doubled=oracles.doubled(run),
         violations=violations,
         longest_until_well_s=round(longest_s, 1),
+        held_after_s=round(held_after_s, 1),
         seconds=round(time.monotonic() - began_s, 1),
     )
 
 
 async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
-    """What is still on its way may arrive; what is wrong then is wrong."""
+    """What is still on its way may arrive, and what fold has counted twice be corrected; what is
+    wrong then is wrong."""
     with suppress(NotWellError):  # then the ledger's oracle shows it
         await rig.until(rig.is_drained, "all is through", _DRAINED_WITHIN_S)
     deadline_s = time.monotonic() + _SEEN_WITHIN_S

@@ -67,5 +67,5 @@ MUTANTS: dict[str, dict[str, Patch]] = {
 # the words of the kinds of fault that are needed to see it
 FAULTS = {
     "spool drops the rest": "the spool of a gateway that is down",
-    "drain stuck": "gateway, drained and not marked",
+    "drain stuck": "kafka away",
 }
