@@ -105,7 +105,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=12)
     parser.add_argument("--per-s", type=float, default=150.0, help="requests a second at most")
     parser.add_argument(
-        "--lines-per-s", type=float, default=250.0, help="payloads in batches, beside those"
+        "--lines-per-s", type=float, default=200.0, help="payloads in batches, beside those"
     )
     parser.add_argument(
         "--all-clients", action="store_true", help="Java's and Go's clients must be there"

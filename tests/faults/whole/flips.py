@@ -31,6 +31,7 @@ _FILES = {
     "made-for.json": ("fold", "*.made-for.json"),
     "the turns": ("fold", "../spark/*.turns"),
 }
+_WORKERS_LIVE_ON_S = 2.0
 _SPOOLED_AFTER_S = (6.0, 8.0)  # the gateway gives Kafka 5 s
 
 
@@ -49,6 +50,7 @@ def flip_a_bit(path: Path, chance: random.Random, begin: int = 0) -> None:
 async def _in_a_job(job: str, pattern: str, rig: Rig, chance: random.Random) -> None:
     await rig.until(lambda: _newest(rig, pattern), f"there is {pattern}")
     await rig.hold_spark()
+    await asyncio.sleep(_WORKERS_LIVE_ON_S)  # and would write over it
     path = _newest(rig, pattern)
     assert path is not None
     job = path.parent.name if path.parent.name in JOBS else job

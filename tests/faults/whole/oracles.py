@@ -301,10 +301,12 @@ def underived(run: Run) -> Iterator[str]:
     for one, count in derived.items():
         if count > 1:
             yield f"derived under {count} ids: {one}"
-    miscounted = _far_repeats(run).values() if run.books.ledger["late_duplicate"] else ()
+    miscounted = {*_far_repeats(run).values()} if run.books.ledger["late_duplicate"] else {}
     for one in derived.keys() ^ expected:
-        if by_id.get(one[0]) not in miscounted:
-            yield f"derived, and it should not be, or the other way: {one}"
+        device = by_id.get(one[0])
+        if device not in miscounted:
+            what = "derived, and should not be" if one in derived else "not derived"
+            yield f"{what}: {one} of {device}"
 
 
 def unbalanced(run: Run) -> Iterator[str]:
