@@ -21,7 +21,6 @@ from tests.faults.whole.watcher import Watcher
 
 _FAULTS_IN_A_ROW = 3  # then all has to be well again
 _DRAINED_WITHIN_S = 600.0  # a lost checkpoint may have brought the whole log again
-_SEEN_WITHIN_S = 60.0  # by all who show it
 
 
 class Load(NamedTuple):
@@ -132,7 +131,7 @@ async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
     wrong then is wrong."""
     with suppress(NotWellError):  # then the ledger's oracle shows it
         await rig.until(rig.is_drained, "all is through", _DRAINED_WITHIN_S)
-    deadline_s = time.monotonic() + _SEEN_WITHIN_S
+    deadline_s = time.monotonic() + rig.seen_within_s
     while True:
         status = rig.launcher.status()
         servers = status["kafka_bootstrap"], status["postgres_url"], rig.launcher.gateway_url
