@@ -129,8 +129,10 @@ async def _run(
 async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
     """What is still on its way may arrive, and what fold has counted twice be corrected; what is
     wrong then is wrong."""
+    began_s = time.monotonic()
     with suppress(NotWellError):  # then the ledger's oracle shows it
         await rig.until(rig.is_drained, "all is through", _DRAINED_WITHIN_S)
+    say(f"         all is through after {time.monotonic() - began_s:.1f} s")
     deadline_s = time.monotonic() + rig.seen_within_s
     while True:
         status = rig.launcher.status()
@@ -138,7 +140,8 @@ async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
         books = await asyncio.to_thread(read_books, rig.state_dir, *servers)
         run = oracles.Run(sends.messages, sends.answers, books, rig.spool_flips)
         found = await asyncio.to_thread(oracles.violations, run)
+        say(f"         judged after {time.monotonic() - began_s:.1f} s: {len(found)} do not hold")
         if not found or time.monotonic() > deadline_s:
             return run, found
-        say(f"{len(found)} do not hold yet, such as: {found[0][:150]}")
+        say(f"         such as: {found[0][:150]}")
         await asyncio.sleep(3)

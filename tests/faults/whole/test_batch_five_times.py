@@ -67,6 +67,7 @@ async def _run(folder: Path) -> tuple[Run, list[str]]:
         await client.send()
         await _kill("gateway", rig)
         await client.send()
+        client.close()
         await rig.until(rig.launcher.is_ready, "the stack is ready")
         found = await judge(rig, sends)
         sends.close()
@@ -81,6 +82,9 @@ class _Client:
         self._caller = Connection(rig.gateway_port)
         self._batch = _batch()
         sends.add(self._batch)
+
+    def close(self) -> None:
+        self._caller.close()
 
     async def send(self) -> set[Told]:
         answers: Sequence[Answer] = []
