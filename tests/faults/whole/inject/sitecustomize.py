@@ -151,18 +151,21 @@ PATCHES: dict[str, Callable[[Any], None]] = {
 }
 
 
-def patches_of(name: str) -> list[Callable[[Any], None]]:
-    found = [PATCHES[name]] if name in PATCHES else []
-    if RIG.get("mutant"):
-        import rig_mutants
+def _mutations() -> dict[str, Callable[[Any], None]]:
+    if not RIG or not RIG.get("mutant"):
+        return {}
+    import rig_mutants
 
-        found += filter(None, [rig_mutants.MUTANTS[RIG["mutant"]].get(name)])
+    found: dict[str, Callable[[Any], None]] = rig_mutants.MUTANTS[RIG["mutant"]]
     return found
+
+
+MUTATIONS = _mutations()
 
 
 class Patching(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        patches = patches_of(name)
+        patches = [every[name] for every in (PATCHES, MUTATIONS) if name in every]
         spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patches else None
         if spec is None or spec.loader is None:
             return None
