@@ -58,16 +58,21 @@ def lost(run: Run) -> Iterator[str]:
         accepting = [a for a in run.answers[message.number] if a.accepts]
         if message.number in there or not accepting:
             continue
-        is_aside = any(_holds(raw, message, accepting) for raw in books.set_aside)
         only_spooled = all(answer.told == Told.SPOOLED for answer in accepting)
-        if not (flips and only_spooled and is_aside and books.tells_of_set_aside):
+        excused = flips > 0 and only_spooled and books.tells_of_set_aside
+        if not (excused and _is_aside(run, message)):
             yield f"lost: {message}"
         flips -= 1
 
 
-def _holds(raw: bytes, message: Message, answers: Sequence[Answer]) -> bool:
-    """One flipped byte leaves the id or the body whole."""
-    return message.body in raw or any((a.id or "").encode() in raw for a in answers)
+def _is_aside(run: Run, message: Message) -> bool:
+    """Set aside out of the spool: where a device has sent it again, it stands later than it should.
+    One flipped byte leaves the id or the body whole."""
+    ids = {a.id for a in run.answers[message.number] if a.told == Told.SPOOLED and a.id}
+    return any(
+        message.body in raw or any(each.encode() in raw for each in ids)
+        for raw in run.books.set_aside
+    )
 
 
 def phantoms(run: Run) -> Iterator[str]:
@@ -127,7 +132,7 @@ def overtaken(run: Run) -> Iterator[str]:
     for message in run.messages:
         answers = run.answers[message.number]
         accepting = next((answer for answer in answers if answer.accepts), None)
-        if message.number in firsts and accepting is not None:
+        if message.number in firsts and accepting is not None and not _is_aside(run, message):
             times = answers[0].sent_at, accepting.sent_at, accepting.answered_at
             one = _Accepted(*times, firsts[message.number].place, message)
             by_device[message.endpoint, message.device].append(one)

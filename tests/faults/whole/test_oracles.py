@@ -12,7 +12,7 @@ import pytest
 from tests.faults.ledger import Told
 from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
 from tests.faults.whole.fleet import LATE_DEVICES
-from tests.faults.whole.oracles import ORACLES, Run, doubled, violations
+from tests.faults.whole.oracles import ORACLES, Run, doubled, overtaken, violations
 from tests.faults.whole.sample import TERMS
 from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
 from tests.oracle import Clocks, expected_areas, expected_states
@@ -533,6 +533,19 @@ def test_a_run_without_a_lie_is_well() -> None:
     run = _run()
     assert violations(run) == []
     assert doubled(run) == {"payloads": 94, "events": 95, "completions": 0, "late": 40}
+
+
+def test_what_was_set_aside_and_sent_again_may_stand_behind_what_came_meanwhile() -> None:
+    run = _run()
+    own = [r for r in run.books.ingest if r.key == b"device-0001"]
+    message = run.messages[0]
+    first = next(r for r in own if r.digest == message.digest)
+    again = _put(run.books, message)
+    run.books.ingest.remove(first)
+    run.answers[message.number] = [Answer(Told.SPOOLED, again.id)]
+    assert [*overtaken(run)]
+    aside = run._replace(books=run.books._replace(set_aside=[message.body]))
+    assert not [*overtaken(aside)]
 
 
 @pytest.mark.parametrize("seed", range(3))
