@@ -88,7 +88,7 @@ def reads(path: str, bootstrap: str) -> Iterator[bytes]:
         producer.produce(entity.topic, encode(snapshot, "bench"), device)
     producer.flush(30)
     for device in DEVICES:
-        yield f"GET {path}/{device} HTTP/1.1\r\nHost: gateway\r\n\r\n".encode()
+        yield f"GET {path}/{device} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def _publish(bootstrap: str, kind: Kind, made: list[Token] | list[SigningKey]) -> None:
@@ -105,5 +105,5 @@ def _body(number: int) -> bytes:
 
 
 def _post(target: str, body: bytes, *headers: str) -> bytes:
-    lines = [f"POST {target} HTTP/1.1", "Host: gateway", f"Content-Length: {len(body)}", *headers]
+    lines = [f"POST {target} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body

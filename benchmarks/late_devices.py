@@ -22,6 +22,8 @@ import httpx
 import psycopg
 
 from benchmarks.processes import cpu_s
+from local_stack.postgres_address import as_role
+from stream_jobs.grants import OWNER
 from tests.end_to_end.launcher import Launcher
 from tests.kafka_log import read_topic
 
@@ -37,7 +39,8 @@ class Bench:
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
         status = launcher.status()
-        self._kafka, self._postgres = status["kafka_bootstrap"], status["postgres_url"]
+        self._kafka = status["kafka_bootstrap"]
+        self._postgres = as_role(status["postgres_url"], OWNER)
         self._http = httpx.Client(base_url=launcher.gateway_url, timeout=60, trust_env=False)
 
     def idle_cores(self) -> float:

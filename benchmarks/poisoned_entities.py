@@ -32,9 +32,11 @@ from confluent_kafka import KafkaException
 
 from local_stack.errors import StackError
 from local_stack.ledger import from_database
+from local_stack.postgres_address import as_role
 from shared.ledger import TERMS
 from shared.retry_policy import WhenParked
 from shared.snapshot import META
+from stream_jobs.grants import OWNER
 from tests.end_to_end.launcher import Launcher
 from tests.kafka_log import last_values, read_topic
 from tests.oracle import expected_states
@@ -77,7 +79,8 @@ class Bench:
     def __init__(self, launcher: Launcher, policy: WhenParked, per_s: float) -> None:
         self._state_dir, self._policy, self._per_s = launcher.state_dir, policy, per_s
         status = launcher.status()
-        self._kafka, self._postgres = status["kafka_bootstrap"], status["postgres_url"]
+        self._kafka = status["kafka_bootstrap"]
+        self._postgres = as_role(status["postgres_url"], OWNER)
         self._port = int(launcher.gateway_url.rpartition(":")[2])
         self._desk = httpx.Client(base_url=status["desk_url"], timeout=60, trust_env=False)
         self._sent: list[Sent] = []
@@ -211,7 +214,7 @@ class Bench:
 async def _post(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, device: str, body: bytes
 ) -> tuple[int, int]:
-    head = f"POST /v1/telemetry/{device} HTTP/1.1\r\nHost: gateway\r\nContent-Length: {len(body)}"
+    head = f"POST /v1/telemetry/{device} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
     writer.write(head.encode() + b"\r\n\r\n" + body)
     answer = await reader.readuntil(b"\r\n\r\n")
     length = int(answer.lower().partition(b"content-length:")[2].split()[0])

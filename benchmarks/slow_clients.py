@@ -34,7 +34,7 @@ from gateway.state_view import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 
-_HEAD = b"POST /v1/telemetry/device-0001 HTTP/1.1\r\nHost: gateway\r\n"
+_HEAD = b"POST /v1/telemetry/device-0001 HTTP/1.1\r\nHost: localhost\r\n"
 _WHOLE_HEAD = _HEAD + b"Content-Length: 1000\r\n\r\n"
 _HONEST = _HEAD + b"Content-Length: 200\r\n\r\n" + b"x" * 200
 _HONEST_CONNECTIONS = 32

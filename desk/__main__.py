@@ -21,6 +21,7 @@ def main() -> int:
     try:
         settings = GatewaySettings()
         load_flow(settings.flow)
+        settings.make_folders()
         sockets = listen(settings.desk_host, settings.desk_port, "HEADRACE_DESK_PORT")
         app = create_app(settings)
     except WRONG_SETTINGS as error:

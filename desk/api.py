@@ -41,12 +41,13 @@ class Meant(_Body):
     software: str = ""
     since: str = ""
     until: str = ""
+    up_to: str = ""
     everything: bool = False
 
     def selection(self) -> Selection:
         given = self.model_dump(exclude={"ids", "everything"})
         found = selection_of({"ids": self.ids, **{k: [v] for k, v in given.items()}})
-        if found == Selection() and not self.everything:
+        if found.is_all and not self.everything:
             raise Problem(400, "which_letters", "give ids, a filter, or everything: true")
         return found
 
@@ -70,8 +71,10 @@ def api(open_desk: OpenDesk) -> APIRouter:
         after: str | None = None,
     ) -> Response:
         with open_desk() as desk:
-            rows, following = desk.book.page(asked_for(request), limit, after)
-        return _json({"letters": rows, "next": following})
+            chosen = asked_for(request)
+            up_to = chosen.up_to or desk.book.mark()
+            rows, following = desk.book.page(chosen, limit, after)
+        return _json({"letters": rows, "next": following, "up_to": up_to})
 
     @router.get("/groups")
     def groups(request: Request, by: str = "cause") -> Response:

@@ -57,7 +57,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             text = generate_latest(DeskMetrics(opened.book))
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    app.add_middleware(Door, who=who)
+    app.add_middleware(Door, who=who, is_open=settings.open != "no")
     return app
 
 

@@ -1,14 +1,14 @@
 """Who comes in, and from where. Stands before all of the desk's routes.
 
 An operator's token opens it: a program sends it as `Authorization: Bearer`, a browser keeps it in a
-cookie that no script reads and no other site sends. Where nobody is asked, only this machine's own
-names lead here, so that no foreign page can be made to ask in somebody's name.
+cookie that no script reads and no other site sends. Where nobody is asked, only connections from
+this machine lead here, whatever their requests call it; that no foreign page makes a browser of
+this machine ask is the connection's matter (gateway/own_pages.py).
 """
 
 import re
 from hmac import compare_digest, digest
 from http.cookies import CookieError, SimpleCookie
-from ipaddress import ip_address
 from secrets import token_bytes
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from gateway.auth.token import PREFIX, key_id_of
 from gateway.auth.who import Who, target_of, unauthenticated
 from gateway.exchange import read_by_name
 from gateway.problems import Problem
+from shared.settings import is_loopback
 
 COOKIE = "headrace-desk"
 _BY = "headrace.by"
@@ -41,11 +42,12 @@ _secret = token_bytes(32)  # a form of an earlier run of this process is opened 
 
 
 class Door:
-    """`who`: None where nobody is asked."""
+    """`who`: None where nobody is asked; `is_open`: then other machines may come in, too."""
 
-    def __init__(self, app: ASGIApp, who: Who | None) -> None:
+    def __init__(self, app: ASGIApp, who: Who | None, is_open: bool = False) -> None:
         self._app = app
         self._who = who
+        self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,10 +73,10 @@ class Door:
 
     def _admit(self, request: Request) -> None:
         if self._who is None:
-            if not _is_this_machine(request.headers.get("host", "")):
+            if not self._is_open and not (request.client and is_loopback(request.client.host)):
                 raise Problem(
-                    403, "foreign_host", "the desk asks nobody who they are, so it answers under "
-                    "this machine's own names alone: open it as http://127.0.0.1"
+                    403, "foreign_address", "the desk asks nobody who they are, so it answers this "
+                    "machine alone: set HEADRACE_AUTH, or HEADRACE_OPEN=yes-anyone-may-write"
                 )  # fmt: skip
             request.scope[_BY] = "anyone"
         elif request.url.path not in _OPEN:
@@ -128,11 +130,3 @@ def _refuse_other_sites(request: Request) -> None:
         return
     if urlsplit(origin).netloc != request.headers.get("host"):
         raise Problem(403, "foreign_origin", "another site's page may not ask in your name")
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False

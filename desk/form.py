@@ -11,6 +11,7 @@ from desk.selection import STATUSES, Selection
 from gateway.problems import Problem
 
 _BYTES_MAX = 32 * 1024 * 1024  # of a letter of 8 MiB, every byte may be three here
+_SIGN_IN_BYTES_MAX = 16 * 1024  # the longest token has half of it
 _FIELDS_MAX = 2_000
 
 Fields = Mapping[str, Sequence[str]]
@@ -18,11 +19,23 @@ Fields = Mapping[str, Sequence[str]]
 
 async def form(request: Request) -> Fields:
     """Problem where it is none of ours."""
+    return await _form(request, _BYTES_MAX)
+
+
+async def sign_in_form(request: Request) -> Fields:
+    """Of somebody whom nobody knows yet."""
+    return await _form(request, _SIGN_IN_BYTES_MAX)
+
+
+async def _form(request: Request, bytes_max: int) -> Fields:
+    too_large = Problem(413, "too_large", f"a form has {bytes_max} bytes at most here")
+    if int(request.headers.get("content-length", 0)) > bytes_max:
+        raise too_large
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _BYTES_MAX:
-            raise Problem(413, "too_large", f"a form has {_BYTES_MAX} bytes at most")
+        if len(body) > bytes_max:
+            raise too_large
     try:
         fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except ValueError:

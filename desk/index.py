@@ -63,6 +63,7 @@ def follow(
     look_again_s = say_again_s = 0.0
     while not ends():
         if time.monotonic() >= say_again_s:
+            book.sum_counts_up()
             status.report("running", letters=book.undecided())
             say_again_s = time.monotonic() + _SAY_EVERY_S
         if time.monotonic() >= look_again_s:

@@ -54,7 +54,7 @@ _SAVE_LETTER = """
         payload_sha256 = excluded.payload_sha256, bytes = excluded.bytes,
         software = excluded.software, attempt = excluded.attempt, times = known.times + 1,
         parked_at = excluded.parked_at, topic = excluded.topic, partition = excluded.partition,
-        "offset" = excluded."offset"
+        "offset" = excluded."offset", parked_in = pg_current_xact_id()
     WHERE excluded.attempt > known.attempt
 """
 _SAVE_PLACES = """
@@ -68,6 +68,26 @@ _NOTE_STORED = """
     FROM headrace.event AS event
     WHERE letter.status = 'redriven' AND letter.stage <> 'fold'
       AND letter.event_id = event.event_id
+"""
+
+_UNDECIDED = """
+    SELECT coalesce(sum(letters) FILTER (WHERE status = 'parked'), 0)::bigint AS parked,
+           coalesce(sum(letters) FILTER (WHERE status = 'redriven'), 0)::bigint AS redriven,
+           coalesce(sum(came_back) FILTER (WHERE status = 'parked'), 0)::bigint AS came_back,
+           (SELECT extract(epoch FROM now() - min(first_parked))::float8
+            FROM headrace.letter WHERE status = 'parked') AS oldest_s
+    FROM headrace.letter_count
+"""
+_COUNT_ROWS_MAX = 1000
+_SUM_COUNTS_UP = """
+    WITH summed AS (
+        DELETE FROM headrace.letter_count
+        WHERE (SELECT count(*) FROM headrace.letter_count) > %s RETURNING *
+    )
+    INSERT INTO headrace.letter_count
+    SELECT status, stage, cause, sum(letters), sum(came_back), sum(again) FROM summed
+    GROUP BY status, stage, cause
+    HAVING (sum(letters), sum(came_back), sum(again)) <> (0, 0, 0)
 """
 
 
@@ -154,6 +174,10 @@ class LetterBook:
         query = f"SELECT count(*) FROM headrace.letter WHERE {condition}"
         return int(self.values(query, *values)[0][0])
 
+    def mark(self) -> str:
+        """For Selection.up_to: what is parked from now on is not meant, nor what comes back."""
+        return str(self.values("SELECT pg_current_snapshot()::text")[0][0])
+
     def find(self, letter_id: str) -> Known | None:
         rows = self.rows("SELECT * FROM headrace.letter WHERE id = %s", letter_id)
         attempts = self.values(
@@ -211,7 +235,8 @@ class LetterBook:
                 """WITH again AS (
                        UPDATE headrace.letter
                        SET status = 'parked', cause = %s, detail = %s, software = %s,
-                           attempt = attempt + 1, times = times + 1, parked_at = now()
+                           attempt = attempt + 1, times = times + 1, parked_at = now(),
+                           parked_in = pg_current_xact_id()
                        WHERE id = %s RETURNING *
                    )
                    INSERT INTO headrace.letter_attempt
@@ -277,15 +302,13 @@ class LetterBook:
 
     def undecided(self) -> dict[str, Any]:
         """What waits for an operator, and what is under way."""
-        (found,) = self.rows(
-            """SELECT count(*) FILTER (WHERE status = 'parked') AS parked,
-                      count(*) FILTER (WHERE status = 'redriven') AS redriven,
-                      count(*) FILTER (WHERE status = 'parked' AND times > 1) AS came_back,
-                      extract(epoch FROM now() - min(first_parked)
-                                         FILTER (WHERE status = 'parked'))::float8 AS oldest_s
-               FROM headrace.letter WHERE status IN ('parked', 'redriven')"""
-        )
+        (found,) = self.rows(_UNDECIDED)
         return found
+
+    def sum_counts_up(self) -> None:
+        """For one at a time, now and then: each statement has added rows of its own."""
+        with judged_errors():
+            self.connection.execute(_SUM_COUNTS_UP, (_COUNT_ROWS_MAX,))
 
     def rows(self, query: str, *values: Any) -> list[Row]:
         with judged_errors(), self.connection.cursor(row_factory=dict_row) as cursor:

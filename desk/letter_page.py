@@ -23,7 +23,12 @@ _OUTCOMES = {
 
 
 def letter(
-    found: Mapping[str, Any], edited: str, written: str, trial: Trial | None, csrf: str
+    found: Mapping[str, Any],
+    edited: str,
+    written: str,
+    trial: Trial | None,
+    csrf: str,
+    up_to: str,
 ) -> list[Html]:
     """`edited`: what stands in the field for other bytes, written as text or base64."""
     shown = found["payload_bytes"]
@@ -50,7 +55,7 @@ def letter(
             ),
             facts(others, found),
         ),
-        discard(Selection(ids=(found["id"],)), "Discard this letter", csrf),
+        discard(Selection(ids=(found["id"],), up_to=up_to), "Discard this letter", csrf),
     ]
 
 

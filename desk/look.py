@@ -17,7 +17,7 @@ _HEX_ROW = 16
 def document(known: Known, record: Record | None) -> dict[str, Any]:
     """`record`: None where its bytes are no longer in their topic."""
     row = {name: value for name, value in known.row.items()
-           if name not in ("topic", "partition", "offset")}  # fmt: skip
+           if name not in ("topic", "partition", "offset", "parked_in")}  # fmt: skip
     return {
         **row,
         "place": str(place_of(known.row)),

@@ -9,13 +9,23 @@ from desk.letter_book import LetterBook
 
 # a letter that came back was redriven as often as it did
 _REDRIVEN = """
-    SELECT stage, sum(times - 1 + (status IN ('redriven', 'done'))::int), sum(times - 1)
-    FROM headrace.letter GROUP BY stage
+    SELECT stage,
+           sum(again + CASE WHEN status IN ('redriven', 'done') THEN letters ELSE 0 END)::bigint,
+           sum(again)::bigint
+    FROM headrace.letter_count GROUP BY stage
 """
 _LETTERS = """
-    SELECT status, stage, cause, count(*), count(*) FILTER (WHERE times > 1),
-           extract(epoch FROM now() - min(parked_at))::float8
-    FROM headrace.letter GROUP BY status, stage, cause ORDER BY count(*) DESC LIMIT 500
+    SELECT status, stage, cause, letters, came_back,
+           coalesce(extract(epoch FROM now() - oldest.parked_at), 0)::float8
+    FROM (SELECT status, stage, cause, sum(letters)::bigint AS letters,
+                 sum(came_back)::bigint AS came_back
+          FROM headrace.letter_count GROUP BY status, stage, cause
+          HAVING sum(letters) > 0 ORDER BY sum(letters) DESC LIMIT 500) AS kind
+    LEFT JOIN LATERAL (
+        SELECT parked_at FROM headrace.letter
+        WHERE (letter.status, letter.stage, letter.cause) = (kind.status, kind.stage, kind.cause)
+        ORDER BY parked_at LIMIT 1
+    ) AS oldest ON true
 """
 
 

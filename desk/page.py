@@ -80,7 +80,9 @@ def letters(
     parked: int,
     csrf: str,
 ) -> list[Html]:
-    """`parked`: how many of all that the filters show."""
+    """`parked`: how many of all that the filters show; the forms for all of them mean these, links
+    whatever there is by then."""
+    meant, selection = selection, selection._replace(up_to=None)
     return [
         _filters(selection, by),
         tag("h2", f"By {label(by)}"),
@@ -92,8 +94,8 @@ def letters(
         else tag("p", "These are all.", class_="quiet"),
         *(
             [
-                redrive_all(selection, parked, csrf),
-                discard(selection, f"Discard all {text(parked)}", csrf),
+                redrive_all(meant, parked, csrf),
+                discard(meant, f"Discard all {text(parked)}", csrf),
             ]
             if parked
             else []

@@ -11,7 +11,7 @@ from desk import letter_page, page
 from desk.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.desk import Desk
 from desk.door import COOKIE, by, csrf_of, operator, token_of
-from desk.form import Fields, bytes_of, first, form, selection_of
+from desk.form import Fields, bytes_of, first, form, selection_of, sign_in_form
 from desk.html import Html
 from desk.trial import Trial
 from desk.way_back import Change, always
@@ -39,7 +39,7 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
         return HTMLResponse(page.login(csrf_of(request), wrong=False))
 
     @router.post("/login")
-    def sign_in(request: Request, fields: Form) -> Response:
+    def sign_in(request: Request, fields: Annotated[Fields, Depends(sign_in_form)]) -> Response:
         token = first(fields, "token").strip()
         try:
             operator(who, request, token)
@@ -62,12 +62,13 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
         if "status" not in query:
             chosen = chosen._replace(status="parked")
         with open_desk() as desk:
+            shown = chosen._replace(up_to=chosen.up_to or desk.book.mark())
             groups = desk.book.groups(counted, chosen)
             rows, following = desk.book.page(chosen, _ROWS, query.get("after"))
-            parked = desk.book.count(chosen._replace(status="parked"))
+            parked = desk.book.count(shown._replace(status="parked"))
         if chosen.status not in (None, "parked"):
             parked = 0
-        content = page.letters(chosen, counted, groups, rows, following, parked, csrf_of(request))
+        content = page.letters(shown, counted, groups, rows, following, parked, csrf_of(request))
         return _shown(request, "Letters", content)
 
     @router.get("/letters/{letter_id}")
@@ -140,13 +141,13 @@ def _letter(
     trial: Trial | None = None,
     told: str = "",
 ) -> Response:
-    found = desk.show(letter_id)
+    up_to, found = desk.book.mark(), desk.show(letter_id)
     shown = found["payload_bytes"] or {}
     written = "base64" if shown.get("text") is None else "text"
     edited = shown.get("text") or shown.get("base64", "")
     if fields is not None:
         written, edited = first(fields, "form"), first(fields, "bytes")
-    content = letter_page.letter(found, edited, written, trial, csrf_of(request))
+    content = letter_page.letter(found, edited, written, trial, csrf_of(request), up_to)
     return _shown(request, "Letter", content, told)
 
 

@@ -39,7 +39,8 @@ class RedriveBook:
         self._connection = book.connection
 
     def begin(self, selection: Selection, per_second: float, by: str) -> Redrive:
-        """Of what is parked now: what comes back meanwhile is for another one."""
+        """Of what is parked now, or was when it was shown: what comes back is for another one."""
+        selection = selection._replace(up_to=selection.up_to or self._book.mark())
         with judged_errors(), self._connection.transaction():
             letters = self._book.count(selection._replace(status="parked"))
             (redrive,) = self._redrives(
@@ -100,11 +101,10 @@ class RedriveBook:
         with judged_errors():
             return self._book.rows(
                 f"""SELECT * FROM headrace.letter
-                    WHERE {condition} AND status = 'parked' AND parked_at <= %s
+                    WHERE {condition} AND status = 'parked'
                       AND (topic, partition, "offset") > (%s, %s, %s)
                     ORDER BY topic, partition, "offset" LIMIT %s""",
                 *values,
-                redrive.begun_at,
                 *after,
                 limit,
             )

@@ -6,6 +6,12 @@ STATUSES = ("parked", "redriven", "done", "discarded")
 GROUPED_BY = ("cause", "stage", "endpoint", "entity_id", "tenant", "software", "status", "hour")
 _HOUR = "date_trunc('hour', parked_at)"
 
+# what was parked in a later transaction than there can be was restored from another server
+_IN_MARK = (
+    "(pg_visible_in_snapshot(parked_in, %s::pg_snapshot)"
+    " OR parked_in >= pg_snapshot_xmax(pg_current_snapshot()))"
+)
+
 
 class Selection(NamedTuple):
     """None, or no ids: any."""
@@ -21,6 +27,7 @@ class Selection(NamedTuple):
     hour: str | None = None
     since: str | None = None  # RFC 3339, of its last parking
     until: str | None = None
+    up_to: str | None = None  # a mark: nothing that was parked after it was made
 
     def where(self) -> tuple[str, list[Any]]:
         """A condition for PostgreSQL."""
@@ -36,9 +43,15 @@ class Selection(NamedTuple):
             f"{_HOUR} = %s::timestamptz": self.hour,
             "parked_at >= %s::timestamptz": self.since,
             "parked_at < %s::timestamptz": self.until,
+            _IN_MARK: self.up_to,
         }
         asked = {condition: value for condition, value in given.items() if value is not None}
         return " AND ".join(asked) or "true", [*asked.values()]
+
+    @property
+    def is_all(self) -> bool:
+        """It narrows nothing: not a word of which letters."""
+        return self._replace(up_to=None) == Selection()
 
     def told(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value not in (None, ())}

@@ -13,6 +13,7 @@ def main() -> int:
     try:
         settings = GatewaySettings()
         load_flow(settings.flow)
+        settings.make_folders()
     except WRONG_SETTINGS as error:
         print(explain(error), file=sys.stderr)
         return WRONG_SETTING

@@ -19,6 +19,7 @@ from gateway.metrics import IN_FLIGHT_BYTES, IN_FLIGHT_PAYLOADS, Metrics, metric
 from gateway.node import Node
 from gateway.openapi import describe
 from gateway.outcomes import Log
+from gateway.pipeline import Pipeline
 from gateway.problems import HANDLERS
 from gateway.rate_limits import rate_limits
 from gateway.server import INGEST
@@ -62,7 +63,12 @@ def create_app(
         settings.fresh_tail_bytes_max,
     )
     background = (*background, follower)
-    admission = Admission(settings.in_flight_requests_max, settings.in_flight_bytes_max)
+    admission = Admission(
+        settings.in_flight_requests_max,
+        settings.in_flight_bytes_max,
+        settings.in_flight_share_max,
+        settings.trusted_proxies,
+    )
     ingest = Ingest(
         flow,
         log,
@@ -76,8 +82,15 @@ def create_app(
     if metrics is not None:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
+    fresh = FreshStates(flow, follower, settings.id_ring_size, settings.fresh_events_max)
     device_routes: list[BaseRoute] = [
-        *state_routes(flow, state_view, FreshStates(flow, follower, settings.id_ring_size)),
+        *state_routes(
+            flow,
+            state_view,
+            fresh,
+            Pipeline(flow, health.news, health.spooled_s),
+            settings.stale_after_s,
+        ),
         *probe_routes(log, node),
     ]
     admin_routes = [*health_routes(health), *(metrics_routes(metrics) if metrics else [])]

@@ -1,7 +1,7 @@
 """Where an accepted payload goes: to Kafka, and while Kafka takes none to this node's spool.
 
-As long as anything is in the spool, everything goes through it: nothing may overtake an earlier
-payload of its entity.
+As long as anything of its topic is in the spool, a payload goes through it: nothing may overtake an
+earlier payload of its entity.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from gateway.outcomes import (
 )
 from gateway.spool import Spool
 from gateway.spool_frame import Frame
+from gateway.spool_log import SpoolLog
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ _GATE_LOOK_S = 0.005
 
 
 class _Waiting(NamedTuple):
-    topic: str
+    number: int  # in the order in which they came
     records: Sequence[Record]
     tell: Tell
     kafka: list[Outcome] | None  # what it has said, where it was asked
@@ -48,31 +49,69 @@ class DurableLog:
     def __init__(self, kafka: Log, spool: Spool) -> None:
         self._kafka = kafka
         self._spool = spool
-        self._waiting: list[_Waiting] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._ways = {one.topic: _Way(kafka, one) for one in spool.logs}
 
     def is_healthy(self) -> bool:
         return self._kafka.is_healthy() or self._spool.has_room()
 
     def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
-        if self._spool.is_empty():
-            self._put_into_kafka(topic, records, tell)
-        else:
-            self._put_into_spool(_Waiting(topic, records, tell, None))
+        self._ways[topic].put(records, tell)
 
-    def _put_into_kafka(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+
+class _Way:
+    """Of one topic's payloads."""
+
+    def __init__(self, kafka: Log, spool: SpoolLog) -> None:
+        self._kafka = kafka
+        self._spool = spool
+        self._topic = spool.topic
+        self._puts = 0
+        self._asked: dict[bytes, int] = {}  # by entity: what Kafka has yet to answer
+        self._held: dict[bytes, list[_Waiting]] = {}  # by entity: until Kafka has
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    def put(self, records: Sequence[Record], tell: Tell) -> None:
+        self._puts += 1
+        if self._writer is None and not self._held and self._spool.is_empty():
+            self._put_into_kafka(self._puts, records, tell)
+            return
+        waiting = _Waiting(self._puts, records, tell, None)
+        entity = records[0].key
+        if entity in self._asked:  # an earlier one may come here, too
+            self._held.setdefault(entity, []).append(waiting)
+        else:
+            self._put_into_spool([waiting])
+
+    def _put_into_kafka(self, number: int, records: Sequence[Record], tell: Tell) -> None:
+        entity = records[0].key
+        self._asked[entity] = self._asked.get(entity, 0) + 1
+
         def judge(outcomes: list[Outcome]) -> None:
             for outcome in outcomes:
                 if not _is_the_last_word(outcome):
                     # it may land twice, under the same event id: that has one effect
-                    self._put_into_spool(_Waiting(topic, records, tell, outcomes))
+                    waiting = _Waiting(number, records, tell, outcomes)
+                    self._held.setdefault(entity, []).append(waiting)
+                    self._is_answered(entity)
                     return
+            self._is_answered(entity)
             tell(outcomes)
 
-        self._kafka.put(topic, records, judge)
+        try:
+            self._kafka.put(self._topic, records, judge)
+        except BaseException:
+            self._is_answered(entity)
+            raise
 
-    def _put_into_spool(self, waiting: _Waiting) -> None:
-        self._waiting.append(waiting)
+    def _is_answered(self, entity: bytes) -> None:
+        if left := self._asked.pop(entity) - 1:
+            self._asked[entity] = left
+        elif held := self._held.pop(entity, None):
+            self._put_into_spool(sorted(held, key=lambda waiting: waiting.number))
+
+    def _put_into_spool(self, waiting: list[_Waiting]) -> None:
+        self._waiting += waiting
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
 
@@ -84,20 +123,22 @@ class DurableLog:
                     await asyncio.sleep(_GATE_LOOK_S)
                     continue
                 group, self._waiting = self._waiting, []
-                if self._spool.is_empty() and self._kafka.is_healthy():
-                    for topic, records, tell, kafka in group:
-                        if kafka is None:
-                            self._put_into_kafka(topic, records, tell)
-                    group = [waiting for waiting in group if waiting.kafka is not None]
-                if group:
+                if self._may_pass_the_spool(group):
+                    for number, records, tell, _ in group:
+                        self._put_into_kafka(number, records, tell)
+                else:
                     await self._write_into_spool(group)
         finally:
             self._writer = None
 
+    def _may_pass_the_spool(self, group: list[_Waiting]) -> bool:
+        untried = all(waiting.kafka is None for waiting in group)
+        return untried and self._spool.is_empty() and self._kafka.is_healthy()
+
     async def _write_into_spool(self, group: list[_Waiting]) -> None:
         now_ms = time.time_ns() // 1_000_000
         frames = [
-            Frame(waiting.topic, record, now_ms)
+            Frame(self._topic, record, now_ms)
             for waiting in group
             for record in waiting.unwritten()
         ]
@@ -110,7 +151,7 @@ class DurableLog:
         left = iter(range(written))
         for waiting in group:
             said = waiting.kafka or repeat(None, len(waiting.records))
-            outcomes = [_outcome(one, waiting.topic, left, rest) for one in said]
+            outcomes = [_outcome(one, self._topic, left, rest) for one in said]
             try:
                 waiting.tell(outcomes)
             except Exception:  # whoever cannot hear it must not keep the others from it

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
+from confluent_kafka import KafkaException
 from fastapi import Request
 from fastapi.routing import APIRoute
 from prometheus_client.core import Metric
@@ -16,21 +17,26 @@ from starlette.routing import BaseRoute
 from gateway import ledger_seen
 from gateway.health_report import Observation, report
 from gateway.job_metrics import job_metrics
-from gateway.job_status import job_status
+from gateway.job_news import JobNews
+from gateway.kafka_facts import KafkaFacts, look_at_facts
+from gateway.known_partitions import KnownPartitions
 from gateway.node import Node
 from gateway.outcomes import Log
 from gateway.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
 from gateway.problems import Problem, retry_after
+from gateway.retention import RetentionLook, Unread
 from gateway.spool import Spool
 from gateway.state_view import StateView
 from shared.settings import GatewaySettings
-from shared.topology import JOB_STATUS_TOPIC, Flow
+from shared.topology import Flow
 
 _logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/health+json"
 RELAY = "relay"
 _LOOK_EVERY_S = 1.5
+_LOOK_AT_FACTS_EVERY_S = 20.0
+_FACTS_OLD_S = 120.0
 _STALE_S = 5.0
 Answers = dict[int | str, dict[str, Any]]
 _NOT_LOOKED = Seen(False, 0.0, "not looked at yet")
@@ -56,17 +62,27 @@ class Health:
         self._refusal = refusal
         self._node = node or Node()
         self.view = state_view
+        self.news = JobNews(state_view)
         self._kafka = KafkaSeen(_NOT_LOOKED)
         self._postgres = _NOT_LOOKED
+        self._facts = KafkaFacts()
+        self._unread: list[Unread] | None = None
+        self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
+        self._ingest = [endpoint.topic for endpoint in flow.endpoints]
+        self._facts_seen_s = float("-inf")
+        self._retention = RetentionLook(
+            settings.kafka, {job.name: job.ignited_by for job in flow.jobs()}
+        )
         self._kafka_seen_s = self._postgres_seen_s = 0.0
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         probe = KafkaProbe(self._settings.kafka, self._topics, self.lanes)
-        # two loops: a server that does not answer must not make the other's news old
+        # several loops: a server that does not answer must not make the other's news old
         self._loops = [
             asyncio.create_task(self._look_at_kafka(probe)),
             asyncio.create_task(self._look_at_postgres()),
+            asyncio.create_task(self._look_at_facts()),
         ]
 
     async def stop(self) -> None:
@@ -90,25 +106,39 @@ class Health:
                 workers_ready=workers_ready,
                 spool=None if self._spool is None else self._spool.state(),
                 view=self.view.progress(),
-                job_statuses=self.view.values(JOB_STATUS_TOPIC),
+                job_statuses=self.news.words(),
+                silent_ms=self.news.silent_ms(),
+                lag_warn_s=self._settings.lag_warn_s,
+                replication=self._settings.replication,
+                configs=self._facts.configs,
+                widened=self._widened(),
+                unread=self._unread if now_s - self._facts_seen_s < _FACTS_OLD_S else None,
             ),
             self.jobs,
             self.lanes,
         )
 
+    def _widened(self) -> list[str]:
+        seen = self._kafka.partitions
+        return self._known.widened({t: len(seen[t]) for t in self._ingest if t in seen})
+
+    def spooled_s(self) -> float:
+        """How long the oldest payload has waited that this node has accepted and Kafka has not."""
+        return 0.0 if self._spool is None else self._spool.state().age_ms / 1000
+
     def ledger(self) -> Iterator[Metric]:
-        said = self.view.values(JOB_STATUS_TOPIC).get(ledger_seen.KEEPER)
+        said = self.news.words().get(ledger_seen.KEEPER)
         return ledger_seen.metrics(said, time.time_ns() // 1_000_000)
 
     def jobs_metrics(self) -> Iterator[Metric]:
-        said, now_ms = self.view.values(JOB_STATUS_TOPIC), time.time_ns() // 1_000_000
-        return job_metrics({job: job_status(said.get(job.encode()), now_ms) for job in self.jobs})
+        return job_metrics(self.news.statuses(self.jobs))
 
     async def _look_at_kafka(self, probe: KafkaProbe) -> None:
         while True:
             try:
                 self._kafka = await asyncio.to_thread(probe.look)
                 self._kafka_seen_s = time.monotonic()
+                self.news.look()  # also while nobody asks: else it could not tell when they spoke
             except Exception:
                 _logger.exception("could not look at Kafka")
             await asyncio.sleep(_LOOK_EVERY_S)
@@ -122,6 +152,26 @@ class Health:
             except Exception:
                 _logger.exception("could not look at PostgreSQL")
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _look_at_facts(self) -> None:
+        """Seldom: it changes slowly, and costs Kafka some requests."""
+        while True:
+            try:
+                if self._kafka.server.works:
+                    await asyncio.to_thread(self._see_facts)
+            except (KafkaException, TimeoutError) as error:
+                _logger.info("could not look how near to its end what is unread is: %s", error)
+            except Exception:
+                _logger.exception("could not look at Kafka's topics")
+            waits = _LOOK_AT_FACTS_EVERY_S if self._kafka.server.works else _LOOK_EVERY_S
+            await asyncio.sleep(waits)
+
+    def _see_facts(self) -> None:
+        self._facts = look_at_facts(self._settings.kafka, self._kafka.partitions)
+        if not self._facts.configs:
+            return
+        self._unread = self._retention.look(self._facts, self._kafka.partitions)
+        self._facts_seen_s = time.monotonic()
 
 
 def _fresh(seen: Seen, seen_s: float, now_s: float) -> Seen:

@@ -1,19 +1,27 @@
 """What was seen -> the health document (application/health+json). Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway import ledger_seen, letters_seen
 from gateway.job_status import JobStatus, SaidBreaker, job_status
 from gateway.probes import KafkaSeen, Seen
+from gateway.retention import FAIL_AT, WARN_AT, Unread
 from gateway.spool import SpoolState
 from gateway.state_view import Progress
 from shared import VERSION
+from shared.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
 from shared.timestamps import to_rfc3339
 from shared.topology import JOB_STATUS_TOPIC
 
 _VIEW_LAG_MAX_MS = 5_000
 _MASTER_AGE_MAX_S = 300.0
+# what an operator has to do, before its payloads go on by themselves
+_STUCK_BY = {
+    "topic_missing": "Kafka has no such topic: make it, python -m stream_jobs topics",
+    "not_authorized": "Kafka does not let the gateway write to it: ./headrace acls",
+    "not_acknowledged": "Kafka does not acknowledge: look at its replicas and leaders",
+}
 
 Check = dict[str, Any]
 
@@ -27,6 +35,12 @@ class Observation(NamedTuple):
     accepts: bool
     view: Mapping[str, Progress]
     job_statuses: Mapping[bytes, bytes]
+    silent_ms: Mapping[bytes, int] = {}
+    lag_warn_s: float = 60.0
+    replication: int = 1  # as the settings say
+    configs: Mapping[str, Mapping[str, str]] = {}  # of topics
+    widened: Sequence[str] = ()  # of topics that got partitions, what is the matter
+    unread: Sequence[Unread] | None = ()  # None: not known
     spool: SpoolState | None = None
     refusal: str = ""  # what Kafka does not let the gateway write
     workers: int = 1
@@ -34,21 +48,27 @@ class Observation(NamedTuple):
 
 
 def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
-    statuses = {job: job_status(seen.job_statuses.get(job.encode()), seen.at_ms) for job in jobs}
-    desk = job_status(seen.job_statuses.get(letters_seen.DESK), seen.at_ms)
+    statuses = {job: _status(seen, job.encode()) for job in jobs}
+    desk = _status(seen, letters_seen.DESK)
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
+    full = {lane: who for one in statuses.values() if one for lane, who in one.full_lanes.items()}
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
+        "kafka:replicas": _replicas(seen),
+        "kafka:partitions": _partitions(seen.widened),
         "postgres:connection": _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "state_view:lag": _view(seen),
+        "retention:unread": _retention(seen.unread),
         "ledger:difference": ledger_seen.check(
-            seen.job_statuses.get(ledger_seen.KEEPER), seen.at_ms
+            seen.job_statuses.get(ledger_seen.KEEPER),
+            seen.at_ms,
+            seen.spool.set_aside_payloads if seen.spool else 0,
         ),
         "letters:parked": letters_seen.check(desk),
-        **{f"job:{job}": _job(status) for job, status in statuses.items()},
+        **{f"job:{job}": _job(status, seen.lag_warn_s) for job, status in statuses.items()},
         **{
             f"breaker:{job}:{store}": _breaker(breaker)
             for job, status in statuses.items()
@@ -56,7 +76,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
             for store, breaker in status.breakers.items()
         },
         **{
-            f"lane:{lane}": _waiting(waits[lane])
+            f"lane:{lane}": _waiting(waits[lane], full.get(lane, []))
             if lane in waits
             else _lane(lane, seen.kafka, desk)
             for lane in lanes
@@ -68,6 +88,10 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         "version": VERSION,
         "checks": {name: [{**check, "time": time}] for name, check in checks.items()},
     }
+
+
+def _status(seen: Observation, job: bytes) -> JobStatus | None:
+    return job_status(seen.job_statuses.get(job), seen.at_ms, seen.silent_ms.get(job))
 
 
 def worst(statuses: Any) -> str:
@@ -91,6 +115,46 @@ def _kafka(seen: Observation) -> Check:
     return check
 
 
+def _replicas(seen: Observation) -> Check:
+    copies = []
+    for topic, partitions in seen.kafka.partitions.items():
+        config = seen.configs.get(topic, {})
+        least = config.get(MIN_IN_SYNC)
+        unclean = config[UNCLEAN] == "true" if UNCLEAN in config else None
+        copies.append(
+            Copies(topic, [*partitions.values()], None if least is None else int(least), unclean)
+        )
+    found = list(troubles(copies, seen.replication))
+    fewest = min((one.fewest for one in copies), default=None)
+    status = worst(["pass", *(one.status for one in found)])
+    return _check(status, fewest, "replicas", "; ".join(one.text for one in found))
+
+
+def _retention(unread: Sequence[Unread] | None) -> Check:
+    """Long before a record is deleted that a job has yet to read."""
+    if unread is None:
+        return _check("warn", None, "%", "not known: Kafka has not told what its topics keep")
+    first = max(unread, key=lambda one: one.share, default=None)
+    if first is None or first.share < WARN_AT:
+        return _check("pass", None, "%", "")
+    percent = int(first.share * 100)
+    said = (
+        f"what {first.job} has yet to read of {first.topic}/{first.partition} is deleted before "
+        f"it reads it, unless it catches up: {percent} % of the topic's retention is used up; "
+        "start the job, or raise retention.ms or retention.bytes of the topic"
+    )
+    if first.share >= 1:
+        said = (
+            f"records of {first.topic}/{first.partition} may be deleted that {first.job} has yet "
+            "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
+        )
+    return _check("fail" if first.share >= FAIL_AT else "warn", percent, "%", said)
+
+
+def _partitions(widened: Sequence[str]) -> Check:
+    return _check("fail" if widened else "pass", None, "", "; ".join(widened))
+
+
 def _workers(seen: Observation) -> Check:
     less = seen.workers_ready < seen.workers
     output = f"{seen.workers} there should be" if less else ""
@@ -104,8 +168,15 @@ def _spool(spool: SpoolState) -> Check:
             f"{spool.bytes} of {spool.bytes_max} bytes wait for Kafka, the oldest for "
             f"{spool.age_ms // 1000} s"
         )
-    if spool.set_aside_bytes:
-        said.append(f"{spool.set_aside_bytes} bytes lie in the spool's set-aside folder")
+    said += [
+        f"{stuck.topic} has been stuck since {to_rfc3339(stuck.since_ms)}: {_STUCK_BY[stuck.why]}"
+        for stuck in spool.stuck
+    ]
+    if spool.set_aside_payloads:
+        said.append(
+            f"at least {spool.set_aside_payloads} payloads ({spool.set_aside_bytes} bytes) are set "
+            "aside and not in Kafka: ./headrace spool list, then ./headrace spool replay"
+        )
     if spool.bytes >= spool.bytes_max:
         return _check("fail", spool.records, "records", "; ".join(["it is full", *said]))
     return _check("warn" if said else "pass", spool.records, "records", "; ".join(said))
@@ -132,7 +203,7 @@ def _view(seen: Observation) -> Check:
     return _check("warn" if output else "pass", lag_ms, "ms", output)
 
 
-def _job(status: JobStatus | None) -> Check:
+def _job(status: JobStatus | None, lag_warn_s: float) -> Check:
     if status is None:
         return _check("warn", None, "s", "no sign of life yet")
     lag = {
@@ -140,14 +211,16 @@ def _job(status: JobStatus | None) -> Check:
         for name, value in (("lag_records", status.lag_records), ("lag_s", status.lag_s))
         if value is not None
     }
-    return {**_sign_of_life(status), **lag}
+    return {**_sign_of_life(status, lag_warn_s), **lag}
 
 
-def _sign_of_life(status: JobStatus) -> Check:
+def _sign_of_life(status: JobStatus, lag_warn_s: float) -> Check:
     lag = (status.lag_records, "records") if status.lag_s is None else (status.lag_s, "s")
     if status.is_silent:
         return _check("warn", *lag, f"no sign of life for {status.silent_ms // 1000} s")
     if status.state == "running":
+        if status.lag_s is not None and status.lag_s > lag_warn_s:
+            return _check("warn", *lag, f"it is {status.lag_s:.0f} s behind")
         return _check("pass", *lag, status.detail)
     return _check("warn", *lag, f"{status.state}: {status.detail}".removesuffix(": "))
 
@@ -159,9 +232,12 @@ def _breaker(breaker: SaidBreaker) -> Check:
     return _check("warn", None, "", f"{breaker.state}{since}: {breaker.reason}")
 
 
-def _waiting(told: Mapping[str, float]) -> Check:
+def _waiting(told: Mapping[str, float], full: Sequence[str]) -> Check:
     """What is done stays on the topic, so its size says nothing."""
-    check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", "")
+    others = int(told["at_cap"]) - len(full)
+    named = [*full, *([f"{others} others"] if others > 0 else [])]
+    output = f"what comes beyond is parked: {'; '.join(named)}" if full else ""
+    check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", output)
     return {**check, **{name: told[name] for name in ("entities", "oldest_s")}}
 
 

@@ -24,6 +24,7 @@ from gateway.connections import Connections
 from gateway.exchange import Request, refusal, written
 from gateway.ingest import CLIENT_GONE, Ingest
 from gateway.known_heads import KnownHeads
+from gateway.own_pages import OwnPages
 from gateway.post import Post
 from gateway.problems import Problem, retry_after
 from gateway.request_rules import (
@@ -99,8 +100,9 @@ class GatewayProtocol(HttpToolsProtocol):
     __slots__ = (
         *("_answers", "_arrived_bytes", "_body_bytes", "_certified", "_chunks", "_connections"),
         *("_ends_at_s", "_expects_continue", "_framing_bytes", "_heads_read", "_ingest"),
-        *("_known_heads", "_limits", "_read_at_s", "_receiving", "_refusal", "_since_s"),
-        *("_unanswered", "_unread_bytes", "_upgrades", "_write_paused_at_s", "address"),
+        *("_known_heads", "_limits", "_own_pages", "_read_at_s", "_read_bytes", "_receiving"),
+        *("_refusal", "_since_s", "_unanswered", "_unread_bytes", "_upgrades"),
+        *("_write_paused_at_s", "address"),
     )
 
     def __init__(
@@ -109,6 +111,7 @@ class GatewayProtocol(HttpToolsProtocol):
         connections: Connections,
         ingest: Ingest | None,
         known_heads: KnownHeads,
+        own_pages: OwnPages | None,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -122,6 +125,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._certified: Certified | None = None
         self._ingest = ingest
         self._known_heads = known_heads
+        self._own_pages = own_pages
         self._receiving = _HEAD
         self._since_s = self._read_at_s = time.monotonic()
         self._ends_at_s: float | None = None
@@ -130,9 +134,11 @@ class GatewayProtocol(HttpToolsProtocol):
         self._refusal: Problem | None = None
         self._expects_continue = False
         self._upgrades = False  # the head that was read asks for another protocol
-        # of the message being received, all but its body
+        # of the message being received, all but its body; not what came in one read with the end of
+        # the message before it
         self._framing_bytes = 0
-        self._arrived_bytes = self._heads_read = 0  # at once, the last time
+        self._read_bytes = self._heads_read = 0  # at once, the last time
+        self._arrived_bytes = 0  # with this message, from the read on in which it began
         self._chunks = 0
         self._body_bytes = 0
         self._unread_bytes = 0
@@ -165,12 +171,17 @@ class GatewayProtocol(HttpToolsProtocol):
             self._leave_unread(len(data))
             return
         self._read_at_s = time.monotonic()
-        is_fresh = not self._unanswered and not self._framing_bytes
+        is_fresh = (
+            not self._unanswered
+            and not self._framing_bytes
+            and (self._receiving is _NEXT or self.cycle is None)
+        )
         if is_fresh and self._read_again(data):
             return
         self._heads_read = 0
-        self._arrived_bytes = len(data)
-        self._framing_bytes += self._arrived_bytes
+        self._read_bytes = read_bytes = len(data)
+        self._arrived_bytes += read_bytes
+        self._framing_bytes += read_bytes
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:
@@ -180,6 +191,8 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             if self._framing_bytes > HEAD_BYTES_MAX + _BYTES_PER_CHUNK_MAX * self._chunks:
                 self.refuse(self._too_much_framing())
+            elif self._framing_bytes < 0:  # a body whose head was not counted
+                self._framing_bytes = 0
             elif is_fresh and self._heads_read == 1 and self._receiving is _NEXT:
                 self._learn(data)
 
@@ -190,16 +203,14 @@ class GatewayProtocol(HttpToolsProtocol):
         while True:
             try:
                 self.parser.feed_data(data)
+                return
             except httptools.HttpParserUpgrade as upgrade:
                 if not self._upgrades:
                     raise
-                self._upgrades = False
-                head = self._head_without_upgrade()
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.feed_data(head)
-                data = data[upgrade.args[0] :]
-            else:
-                return
+                rest = data[upgrade.args[0] :]
+            self._upgrades = False
+            data = self._head_without_upgrade() + rest
+            self.parser = httptools.HttpRequestParser(self)
 
     def _head_without_upgrade(self) -> bytes:
         method, version = self.parser.get_method(), self.parser.get_http_version()
@@ -245,6 +256,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.headers = []
         self._receiving = _HEAD
         self._since_s = self._read_at_s
+        self._arrived_bytes = self._read_bytes
 
     def on_url(self, url: bytes) -> None:
         self.url += url
@@ -259,8 +271,9 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         method, version = self.parser.get_method(), self.parser.get_http_version()
         headers = self.headers
-        arrived_bytes = self._framing_bytes + self._arrived_bytes
-        by_name = judge(method, version, self.url, headers, arrived_bytes)
+        by_name = judge(method, version, self.url, headers, self._arrived_bytes)
+        if self._own_pages is not None:
+            self._own_pages.judge(by_name.get(b"host"), by_name.get(b"origin"))
         if b"upgrade" in by_name and self.parser.should_upgrade():
             self._upgrades = True
             return
@@ -450,7 +463,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _look_at_head(self, age_s: float) -> None:
         if age_s <= self._limits.head_s:
             return
-        if not self._framing_bytes:
+        if self.cycle is None and not self._framing_bytes:
             self.transport.close()  # an answer to nothing would be taken for one to the next
         else:
             self.refuse(

@@ -32,6 +32,7 @@ from gateway.ingest_record import (
 from gateway.outcomes import Log, Outcome, Record, put_all
 from gateway.problems import Problem, problem_of, retry_after
 from gateway.rate_limits import DeviceLimit, RateLimits
+from gateway.request_rules import PAYLOADS, payloads_come_by_post
 from gateway.tracing import PostSpan, Tracing
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE, fresh_event_ids
 from shared.model import Endpoint
@@ -40,7 +41,6 @@ from shared.timestamps import to_rfc3339
 from shared.topology import Flow
 
 CLIENT_GONE = "client_gone"
-PREFIX = b"/v1/"
 Tell = Callable[[Answer | Problem], None]
 _PLACES_MOST = 50_000
 _PLACE_BYTES_MAX = 256
@@ -88,7 +88,7 @@ class Ingest:
         self._places: dict[bytes, tuple[Endpoint, str]] = {}  # by the target, as it was sent
 
     def is_for(self, request: Request) -> bool:
-        return request.target.startswith(PREFIX) or request.path().startswith(PREFIX.decode())
+        return request.target.startswith(PAYLOADS) or request.path().startswith(PAYLOADS.decode())
 
     def admit(self, request: Request) -> Reception:
         """Problem where the head alone says that nothing will come of it."""
@@ -97,7 +97,7 @@ class Ingest:
         )
         endpoint, entity_id = self._places.get(request.target) or self._find_place(request)
         if request.method != "POST":
-            raise Problem(405, "method_not_allowed", "payloads come by POST", headers=_ALLOW)
+            raise payloads_come_by_post()
         writing.refuse_others(caller, entity_id)
         head = read_head(request.by_name)
         span = self._tracing.begin(endpoint, entity_id, head)
@@ -109,7 +109,7 @@ class Ingest:
                 if not is_batch and (refusal := limit(entity_id)):
                     raise refusal
             most = self._batch_limit if is_batch else self._body_limit
-            body = Body(head.declared_bytes, most, self._admission)
+            body = Body(head.declared_bytes, most, self._admission, caller, request)
         except Problem as problem:
             span.refused(problem)
             span.end()
@@ -246,7 +246,7 @@ _received_at = lru_cache(4)(to_rfc3339)
 
 
 def _name(request: Request) -> str:
-    return request.path().removeprefix(PREFIX.decode())
+    return request.path().removeprefix(PAYLOADS.decode())
 
 
 def _refused(status: int, code: str, detail: str) -> Problem:
@@ -254,4 +254,3 @@ def _refused(status: int, code: str, detail: str) -> Problem:
 
 
 _JSON = b"content-type: application/json\r\n"
-_ALLOW = {"allow": "POST"}

@@ -8,7 +8,7 @@ import orjson
 # they speak every two seconds
 SILENT_MAX_MS = 5_000
 _STATES = ("closed", "half-open", "open")
-_LANE_NUMBERS = ("payloads", "entities", "oldest_s", "woken", "parked")
+_LANE_NUMBERS = ("payloads", "entities", "oldest_s", "woken", "parked", "at_cap")
 
 
 class SaidBreaker(NamedTuple):
@@ -77,6 +77,17 @@ class JobStatus(NamedTuple):
             for name, count in (said.items() if isinstance(said, dict) else ())
         }
 
+    @property
+    def full_lanes(self) -> dict[str, list[str]]:
+        """Of these, whose caps bite: who may have no more wait there."""
+        said = self.said.get("lanes")
+        told = {
+            lane: one.get("full")
+            for lane, one in (said.items() if isinstance(said, dict) else ())
+            if isinstance(one, dict)
+        }
+        return {lane: [*map(str, who)] for lane, who in told.items() if isinstance(who, list)}
+
     def number(self, name: str) -> float | None:
         return _number(self.said.get(name))
 
@@ -85,12 +96,14 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def job_status(raw: bytes | None, now_ms: int) -> JobStatus | None:
-    """None where the job has said nothing that can be understood."""
+def job_status(raw: bytes | None, now_ms: int, silent_ms: int | None = None) -> JobStatus | None:
+    """None where the job has said nothing that can be understood. `silent_ms`: since it was heard,
+    where that is known; else it is as old as it says itself."""
     try:
         said = orjson.loads(raw or b"")
     except ValueError:
         return None
     if not isinstance(said, dict) or not isinstance(said.get("at_ms"), int):
         return None
-    return JobStatus(said, max(0, now_ms - said["at_ms"]))
+    age_ms = max(0, now_ms - said["at_ms"])
+    return JobStatus(said, age_ms if silent_ms is None else silent_ms)

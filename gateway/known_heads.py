@@ -70,6 +70,8 @@ class KnownHeads:
         known = _Known(request.method, request.target, headers, {**by_name}, int(length))
         line = data.find(_SIGNED, 0, body_at)
         if line >= 0:
+            if b"authorization" not in by_name:  # it says twice who is asking
+                return
             end = data.find(b"\r\n", line + 2)
             self._signed[data[:line] + data[end:body_at]] = known
         elif not by_name.get(b"authorization", b"").lower().startswith(SCHEME):

@@ -45,10 +45,11 @@ def read(said: bytes | None) -> LedgerSeen | None:
     return seen if is_time_ms(seen.as_of_ms) else None
 
 
-def check(said: bytes | None, now_ms: int) -> dict[str, Any]:
+def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]:
+    """`set_aside`: what this node has accepted and no ingest topic holds, so no sum here counts."""
     seen = read(said)
     if seen is None:
-        return {"status": "warn", "output": "nothing is known of it yet"}
+        return {"status": "warn", "setAside": set_aside, "output": "nothing is known of it yet"}
     age_s = round(max(0, now_ms - seen.as_of_ms) / 1000, 1)
     told = []
     if seen.difference:
@@ -58,6 +59,8 @@ def check(said: bytes | None, now_ms: int) -> dict[str, Any]:
         told.append(
             f"{seen.recounting} entities have counted a late_duplicate twice; they are folded anew"
         )
+    if set_aside:
+        told.append(f"{set_aside} more were set aside by this node's spool: ./headrace spool list")
     if age_s * 1000 > _OLD_MS:
         told.append(f"as of {age_s:.0f} s ago" + (f": {seen.detail}" if seen.detail else ""))
     return {
@@ -69,6 +72,7 @@ def check(said: bytes | None, now_ms: int) -> dict[str, Any]:
         "endpoints": seen.endpoints,
         "derived": seen.derived,
         "recounting": seen.recounting,
+        "setAside": set_aside,
         **({"output": "; ".join(told)} if told else {}),
     }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import platform
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
@@ -134,9 +135,19 @@ def _spool(spool: SpoolState) -> Iterator[Metric]:
         ("spool_bytes", "Bytes that they take", spool.bytes),
         ("spool_bytes_max", "Bytes that they may take", spool.bytes_max),
         ("spool_oldest_age_seconds", "How long the oldest has waited", spool.age_ms / 1000),
-        ("spool_set_aside_bytes", "Bytes that Kafka will never take", spool.set_aside_bytes),
+        ("spool_set_aside_payloads", "Accepted, and not in Kafka", spool.set_aside_payloads),
+        ("spool_set_aside_bytes", "Bytes that they take", spool.set_aside_bytes),
     ):
         yield GaugeMetricFamily(_PREFIX + name, meaning, value)
+    stuck = GaugeMetricFamily(
+        f"{_PREFIX}spool_stuck_seconds",
+        "How long Kafka has taken nothing of a topic that the spool holds",
+        labels=("topic", "reason"),
+    )
+    now_ms = time.time_ns() // 1_000_000
+    for topic, why, since_ms in spool.stuck:
+        stuck.add_metric((topic, why), max(0, now_ms - since_ms) / 1000)
+    yield stuck
 
 
 def metrics_routes(metrics: Metrics) -> list[BaseRoute]:

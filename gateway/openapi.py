@@ -16,6 +16,10 @@ from shared.published import of_contract
 from shared.settings import GatewaySettings
 from shared.topology import Flow, dead_letter_topic
 
+FRAMES_FORMAT = "frames"  # no format of others: the description of the route says what it is
+_NOT_EMPTY = {"type": "string", "minLength": 1}
+_NOT_BLANK = {**_NOT_EMPTY, "pattern": r"[^ \t\n\r\v\f]"}  # a batch has one line at least
+_IDEMPOTENCY_KEY = {"type": "string", "pattern": "^[!-~]{1,255}$"}
 _PLACE = {
     "topic": {"type": "string"},
     "partition": {"type": "integer"},
@@ -65,6 +69,49 @@ _RECEIPTS = {
         },
     },
 }
+_STATE = {
+    "type": "object",
+    "required": [
+        *("entity", "id", "version", "event_time", "updated_at", "age_ms", "view"),
+        *("pipeline_lag_s", "stale", "state"),
+    ],
+    "properties": {
+        "entity": {"type": "string"},
+        "id": {"type": "string"},
+        "version": {"type": "integer"},
+        "event_time": {"type": ["string", "null"], "format": "date-time"},
+        "updated_at": {"type": "string", "format": "date-time"},
+        "age_ms": {"type": "integer", "description": "Since this version was published."},
+        "view": {
+            "type": "object",
+            "description": "How far the gateway has read what the jobs publish.",
+            "properties": {
+                "caught_up_at": {"type": "string", "format": "date-time"},
+                "lag_ms": {"type": "integer"},
+            },
+        },
+        "pipeline_lag_s": {
+            "type": ["number", "null"],
+            "minimum": 0,
+            "description": "What was accepted longer ago is in this state: an upper bound, of the "
+            "gateway's spool, all jobs on the way (by their last words, each two seconds) and the "
+            "view; of a fresh state, of what is before fold. null: of one of the jobs nothing is "
+            "known yet. What waits for master data is not in it.",
+        },
+        "stale": {
+            "type": "boolean",
+            "description": "A job on the way does not run, is silent, or the lag is above "
+            "HEADRACE_STALE_AFTER_S.",
+        },
+        "stale_because": {"type": "string", "description": "Only where it is: who is behind."},
+        "late": {"type": "integer"},
+        "clock_off": {"type": "integer"},
+        "fresh": {"type": "boolean", "description": "Only where it was asked for."},
+        "events_ahead": {"type": "integer"},
+        "not_fresh": {"type": "string", "description": "Why a fresh state could not be had."},
+        "state": {"type": "object"},
+    },
+}
 _PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code"],
@@ -103,7 +150,7 @@ _RECEIPTS_ANSWER = {
 _REFUSALS = {
     "400": "The entity id, a header or the body is not acceptable.",
     "401": "The gateway wants to know who is asking, and this is nobody that it knows.",
-    "403": "This caller may not write, or not this id.",
+    "403": "This caller may not write, or not this id; or a foreign page asks.",
     "408": "The body came too slowly. Nothing was written.",
     "413": "The body is larger than the gateway or Kafka takes.",
     "429": "More payloads than may be sent. Nothing was written; Retry-After says when to go on.",
@@ -127,6 +174,7 @@ def describe(
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
+        schemas["State"] = _STATE
         for endpoint in flow.endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}
@@ -166,9 +214,10 @@ def _payload_schemas(endpoint: Endpoint) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
     return {
         "summary": f"Hand in a payload for {endpoint.name}",
-        "description": "Any body, byte for byte. A 202 says that all in-sync replicas hold it at "
-        "the offset returned, or, where it says `spooled`, that it lies on the gateway's own disk "
-        f"until Kafka is back. At most {settings.body_bytes_max} bytes. The body is looked at "
+        "description": "Any body of any media type but frames, byte for byte. A 202 says that all "
+        "in-sync replicas hold it at the offset returned, or, where it says `spooled`, that it "
+        "lies on the gateway's own disk until Kafka is back. At most "
+        f"{settings.body_bytes_max} bytes. The body is looked at "
         f"later: what is no {_payload_name(endpoint)} is parked in {dead_letter_topic('enrich')}. "
         f"As {NDJSON.decode()}: a batch, one payload a line, answered with 207.",
         "operationId": f"ingest_{endpoint.name}",
@@ -179,9 +228,7 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
                 ),
                 **({"example": endpoint.example.entity_id} if endpoint.example else {}),
             },
-            _parameter(
-                "Idempotency-Key", "header", {"type": "string", "minLength": 1, "maxLength": 255}
-            ),
+            _parameter("Idempotency-Key", "header", _IDEMPOTENCY_KEY),
             _parameter("traceparent", "header", {"type": "string"}),
         ],
         "requestBody": {
@@ -191,8 +238,9 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
                     "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"},
                     **({"example": endpoint.example.payload} if endpoint.example else {}),
                 },
-                NDJSON.decode(): {"schema": {"type": "string", "format": "binary"}},
-                "*/*": {"schema": {"type": "string", "format": "binary"}},
+                NDJSON.decode(): {"schema": _NOT_BLANK},
+                "application/octet-stream": {"schema": {**_NOT_EMPTY, "format": "binary"}},
+                "text/plain": {"schema": _NOT_EMPTY},
             },
         },
         "responses": {
@@ -221,7 +269,7 @@ def _frames(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
         "operationId": f"ingest_{endpoint.name}_frames",
         "requestBody": {
             "required": True,
-            "content": {media_type: {"schema": {"type": "string", "format": "binary"}}},
+            "content": {media_type: {"schema": {**_NOT_EMPTY, "format": FRAMES_FORMAT}}},
         },
         "responses": {
             "207": _RECEIPTS_ANSWER,

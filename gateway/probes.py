@@ -10,6 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from gateway.kafka_offsets import asking_consumer, offset_ranges
 from shared.kafka_access import KafkaAccess
 
+# Kafka's own topic, by which the jobs know where they go on
+JOBS_POSITIONS = "__consumer_offsets"
 _KAFKA_ANSWER_S = 1.0
 _POSTGRES_ANSWER_S = 2  # libpq counts whole seconds and takes less than 2 for 2
 
@@ -33,12 +35,15 @@ class KafkaSeen(NamedTuple):
     server: Seen
     missing_topics: tuple[str, ...] = ()
     lane_records: dict[str, int] = {}  # noqa: RUF012 - never changed
+    # of each partition: its replicas, and those in sync
+    partitions: dict[str, dict[int, tuple[int, int]]] = {}  # noqa: RUF012
 
 
 class KafkaProbe:
     def __init__(self, kafka: KafkaAccess, topics: Collection[str], lanes: Collection[str]) -> None:
         self._refusal = ""
         self._topics = topics
+        self._looked_at = {*topics, JOBS_POSITIONS}
         self._lanes = lanes
         self._consumer = asking_consumer(kafka, self._note)
 
@@ -57,7 +62,12 @@ class KafkaProbe:
         records: dict[str, int] = {}
         for (topic, _), (start, end) in ranges.items():
             records[topic] = records.get(topic, 0) + end - start
-        return KafkaSeen(Seen(True, _ms_since(begun_s)), missing, records)
+        partitions = {
+            name: {p: (len(its.replicas), len(its.isrs)) for p, its in topic.partitions.items()}
+            for name, topic in topics.items()
+            if name in self._looked_at
+        }
+        return KafkaSeen(Seen(True, _ms_since(begun_s)), missing, records, partitions)
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:

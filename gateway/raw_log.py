@@ -13,6 +13,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import murmur2
 
+from gateway.known_partitions import KnownPartitions
 from gateway.lane import AWAY, Lane, Parcel, Writer
 from gateway.outcomes import NotWritten, Record, Tell
 from gateway.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
@@ -35,6 +36,7 @@ class RawLog:
         )
         self._access = settings.kafka.for_aiokafka()
         self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
+        self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
         self._lanes: dict[str, list[Lane]] = {}
         self._writers: dict[int | None, Writer] = {}  # by the broker; None: nobody leads
         self._hashes: dict[bytes, int] = {}
@@ -50,6 +52,11 @@ class RawLog:
     async def stop(self) -> None:
         """Within a few seconds, whatever state Kafka is in."""
         await self._keeper.stop()
+
+    def forget(self, topic: str) -> None:
+        """Its partitions are looked up anew: it may be another one by now. Only for who has nothing
+        of it under way."""
+        self._lanes.pop(topic, None)
 
     def is_healthy(self) -> bool:
         return self._keeper.producer() is not None
@@ -81,6 +88,7 @@ class RawLog:
             return
         # they stay as they are: more partitions would move keys, and break their order
         if topic not in self._lanes:
+            count = self._known.to_use(topic, count)
             self._lanes[topic] = [Lane(topic, p, self._writer(None)) for p in range(count)]
         lanes = self._lanes[topic]
         lanes[self._hash(parcel.records[0].key) % len(lanes)].put(parcel)

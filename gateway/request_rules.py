@@ -14,6 +14,7 @@ from gateway.problems import Problem
 
 HEAD_BYTES_MAX = 32 * 1024
 TARGET_BYTES_MAX = 8 * 1024
+PAYLOADS = b"/v1/"  # below it are the routes of payloads and no others
 HEADERS_MAX = 100
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -61,7 +62,7 @@ def judge(
     _check_host(host, version)
     _check_target(target, host)
     _check_framing(
-        method, version, by_name.get(b"content-length"), by_name.get(b"transfer-encoding")
+        method, version, by_name.get(b"content-length"), by_name.get(b"transfer-encoding"), target
     )
     return by_name
 
@@ -109,7 +110,9 @@ def _check_target(target: bytes, host: bytes | None) -> None:
         raise _bad("bad_target", "the URL in the request line names another host than Host does")
 
 
-def _check_framing(method: bytes, version: str, length: bytes | None, coding: bytes | None) -> None:
+def _check_framing(
+    method: bytes, version: str, length: bytes | None, coding: bytes | None, target: bytes
+) -> None:
     if coding is not None:
         if version == "1.0":
             raise _bad("bad_framing", "HTTP/1.0 has no Transfer-Encoding; send Content-Length")
@@ -120,6 +123,8 @@ def _check_framing(method: bytes, version: str, length: bytes | None, coding: by
             411, "length_required", "say how long the body is, by Content-Length or in chunks"
         )
     if method in _WITHOUT_BODY and (coding or (length and length.strip(b" \t0"))):
+        if target.startswith(PAYLOADS):
+            raise payloads_come_by_post(ends_connection=True)
         raise _bad("body_not_expected", f"a {method.decode()} has no body here")
 
 
@@ -142,6 +147,17 @@ def head_too_large() -> Problem:
 
 def target_too_long() -> Problem:
     return _refused(414, "target_too_long", f"a URL has at most {TARGET_BYTES_MAX} bytes here")
+
+
+def payloads_come_by_post(*, ends_connection: bool = False) -> Problem:
+    return Problem(
+        405,
+        "method_not_allowed",
+        "payloads come by POST",
+        outcome="definite",
+        headers={"allow": "POST"},
+        ends_connection=ends_connection,
+    )
 
 
 def _shown(name: bytes) -> str:

@@ -17,6 +17,7 @@ from gateway.connections import Connections, affordable
 from gateway.http_protocol import GatewayProtocol, Limits
 from gateway.known_heads import KnownHeads
 from gateway.node import Node
+from gateway.own_pages import own_pages
 from gateway.tls import ServerTls
 from shared.settings import GatewaySettings
 
@@ -41,7 +42,14 @@ def server_config(
         (node or Node()).counts.request_refused,
     )
     ingest = getattr(app.state, INGEST, None)
-    protocol = partial(GatewayProtocol, Limits.of(settings), connections, ingest, KnownHeads())
+    protocol = partial(
+        GatewayProtocol,
+        Limits.of(settings),
+        connections,
+        ingest,
+        KnownHeads(),
+        own_pages(settings),
+    )
     return uvicorn.Config(
         app,
         loop="gateway.server:Loop",

@@ -4,9 +4,12 @@ import struct
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import NamedTuple
 
 from gateway.outcomes import Record
+from shared.envelope import RECEIVED, TIME, find
+from shared.timestamps import from_rfc3339
 
 _HEAD = struct.Struct(">II")  # length and CRC-32 of what follows
 _FIXED = struct.Struct(">qHHIH")  # when, then the sizes of topic, key and value, then headers
@@ -44,15 +47,34 @@ def bodies(raw: bytes) -> Iterator[bytes]:
 
 def next_frame(raw: bytes) -> int:
     """Where the next whole, sound frame begins behind a damaged one; the end where there is none.
-    What the damaged one says of its length is tried first: most often its body is what is hurt, and
-    nothing within it may pass for a frame of its own."""
+    Most often its body is what is hurt, and nothing within it may pass for a frame of its own: so
+    what it says of its length is tried before the search. Or its length is hurt, and its body says
+    how long it is: a length that is wrong may by chance lead to the frame after the next."""
+    if size := _size_by_its_body(raw):
+        return size
     said = first_size_bytes(raw)
-    if said and _is_frame(raw, said):
+    if said and (said == len(raw) or _is_frame(raw, said)):
         return said
     for at in range(1, len(raw) - _HEAD.size - _FIXED.size + 1):
         if _is_frame(raw, at):
             return at
     return len(raw)
+
+
+def _size_by_its_body(raw: bytes) -> int:
+    """0 where the checksum does not confirm it."""
+    start, at = _HEAD.size, _HEAD.size + _FIXED.size
+    if at > len(raw):
+        return 0
+    _, topic, key, value, headers = _FIXED.unpack_from(raw, start)
+    at += topic + key + value
+    for _ in range(headers):
+        if at + _HEADER.size > len(raw):
+            return 0
+        at += _HEADER.size + sum(_HEADER.unpack_from(raw, at))
+    _, checksum = _HEAD.unpack_from(raw)
+    whole = at <= len(raw) and zlib.crc32(memoryview(raw)[start:at]) == int(checksum)
+    return at if whole else 0
 
 
 def _is_frame(raw: bytes, at: int) -> bool:
@@ -74,6 +96,46 @@ def size_bytes(body: bytes) -> int:
 def first_size_bytes(raw: bytes) -> int:
     """How long the frame that begins here says it is."""
     return _HEAD.size + int(_HEAD.unpack_from(raw)[0]) if len(raw) >= _HEAD.size else 0
+
+
+def read_frames(path: Path) -> Iterator[Frame]:
+    """One at a time, from the first to the last before one that is not whole and sound."""
+    with path.open("rb") as file:
+        while head := file.read(_HEAD.size):
+            rest = first_size_bytes(head) - _HEAD.size
+            raw = head + (file.read(rest) if rest > 0 else b"")
+            whole = [unpack(body) for body in bodies(raw)]
+            if not whole:
+                return
+            yield from whole
+
+
+def count_frames(path: Path) -> tuple[int, bool]:
+    """By what each says of its length, and whether that comes out even; one that cannot be right
+    counts as the last."""
+    count, at, end = 0, 0, path.stat().st_size
+    with path.open("rb") as file:
+        while at < end:
+            file.seek(at)
+            size_bytes = first_size_bytes(file.read(_HEAD.size))
+            count += 1
+            if size_bytes < _HEAD.size + _FIXED.size:
+                return count, False
+            at += size_bytes
+    return count, at == end
+
+
+def brought(frame: Frame) -> Record:
+    """As it goes to Kafka: late, so it says when it was received."""
+    key, value, headers = frame.record
+    return Record(key, value, [*headers, (RECEIVED, b"%d" % _received_ms(frame))])
+
+
+def _received_ms(frame: Frame) -> int:
+    try:
+        return from_rfc3339((find(frame.record.headers, TIME) or b"").decode())
+    except (ValueError, OverflowError):
+        return frame.spooled_ms
 
 
 def unpack(body: bytes) -> Frame:

@@ -1,12 +1,12 @@
-"""GET /state/{id}: the newest snapshot that the view has, and how old it is. With `fresh=true` the
-events after it are folded here."""
+"""GET /state/{id}: the newest snapshot that the view has, and how far it may be behind what was
+accepted. With `fresh=true` the events after it are folded here."""
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from fastapi import Request
+from fastapi import Path, Query, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -14,15 +14,21 @@ from starlette.routing import BaseRoute
 from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.guard import CALLER
 from gateway.fresh_state import FreshStates, Shown
+from gateway.pipeline import Behind, Pipeline
 from gateway.problems import Problem, retry_after
 from gateway.state_view import Found, Progress, StateView
 from gateway.tail_follower import NotFresh
+from shared.ids import ENTITY_ID, TENANT
 from shared.model import Aggregate, Entity
 from shared.snapshot import META
 from shared.timestamps import to_rfc3339
 from shared.topology import Flow
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The state, and how far it may be behind what was accepted.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/State"}}},
+    },
     304: {"description": "Nothing newer than what If-None-Match names."},
     401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
     404: {"description": "Unknown entity or id, or none that this caller may read."},
@@ -30,26 +36,50 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def state_routes(flow: Flow, view: StateView, fresh_states: FreshStates) -> list[BaseRoute]:
+# said, not checked: what is no id is the id of nobody
+_Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
+_Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
+
+
+class Freshness:
+    """Of an answer: how far it may be behind what was accepted. By this each of them says whether
+    it is stale, and why."""
+
+    __slots__ = ("lag_s", "why_stale")
+
+    def __init__(self, behind: Behind, view_lag_s: float, stale_after_s: float) -> None:
+        self.lag_s = behind.with_view(view_lag_s)
+        self.why_stale = behind.why_stale(self.lag_s, view_lag_s, stale_after_s)
+
+
+def state_routes(
+    flow: Flow,
+    view: StateView,
+    fresh_states: FreshStates,
+    pipeline: Pipeline,
+    stale_after_s: float,
+) -> list[BaseRoute]:
+    names = [entity.name for entity in flow.with_state]
+
     async def state_of(
-        entity: str,
-        entity_id: str,
+        entity: Annotated[str, Path(json_schema_extra={"enum": names})],
+        entity_id: _Id,
         request: Request,
         meta: bool = False,
-        tenant: str | None = None,
+        tenant: _Tenant = None,
         fresh: bool = False,
     ) -> Response:
         found = flow.find_with_state(entity)
         if found is None:
-            known = ", ".join(e.name for e in flow.with_state)
+            known = ", ".join(names)
             raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
         return await answer(found, entity_id, request, meta, tenant, fresh)
 
     async def state(
-        entity_id: str,
+        entity_id: _Id,
         request: Request,
         meta: bool = False,
-        tenant: str | None = None,
+        tenant: _Tenant = None,
         fresh: bool = False,
     ) -> Response:
         return await answer(flow.with_state[0], entity_id, request, meta, tenant, fresh)
@@ -66,16 +96,23 @@ def state_routes(flow: Flow, view: StateView, fresh_states: FreshStates) -> list
         key = caller.full_id_to_read(entity, entity_id, tenant)
         if not is_fresh or key is None:
             progress, found = view.find(entity.topic, (key or "").encode())
-            return _answer(entity, entity_id, request, with_meta, progress, Shown(found))
-        try:
-            tail = await fresh_states.tail_of(entity, key)
-        except NotFresh as not_fresh:
-            progress, found = view.find(entity.topic, key.encode())
-            shown = Shown(found, why_not=str(not_fresh))
+            shown = Shown(found)
         else:
-            progress, found = view.find(entity.topic, key.encode())
-            shown = fresh_states.state(entity, key, found, tail)
-        return _answer(entity, entity_id, request, with_meta, progress, shown)
+            try:
+                tail = await fresh_states.tail_of(entity, key)
+            except NotFresh as not_fresh:
+                progress, found = view.find(entity.topic, key.encode())
+                shown = Shown(found, why_not=str(not_fresh))
+            else:
+                progress, found = view.find(entity.topic, key.encode())
+                shown = await fresh_states.state(entity, key, found, tail)
+        now_ms = time.time_ns() // 1_000_000
+        _refuse_while_warming(entity, progress)
+        is_ahead = shown.events is not None  # of fold and of the view
+        behind = pipeline.of(entity, is_fresh=is_ahead)
+        view_lag_s = 0.0 if is_ahead else _view_lag_ms(progress, now_ms) / 1000
+        freshness = Freshness(behind, view_lag_s, stale_after_s)
+        return _answer(entity, entity_id, request, with_meta, progress, shown, freshness, now_ms)
 
     paths: dict[str, Callable[..., Any]] = {
         "/state/{entity_id}": state,
@@ -95,16 +132,10 @@ def _answer(
     with_meta: bool,
     progress: Progress,
     shown: Shown,
+    freshness: Freshness,
+    now_ms: int,
 ) -> Response:
     found = shown.found
-    now_ms = time.time_ns() // 1_000_000
-    if not progress.warm or progress.caught_up_ms is None:
-        raise Problem(
-            503,
-            "warming",
-            f"the view of {entity.name} is still being read from Kafka; ask again",
-            headers=retry_after(1),
-        )
     if found is None:
         begins = (
             f"its state begins with the first {entity.members} that counts for it"
@@ -115,17 +146,23 @@ def _answer(
             404,
             "unknown_id",
             f"no {entity.name} has this id; {begins}, "
-            "or look at GET /health for a job that is behind",
+            + (
+                f"or ask again later: {freshness.why_stale}"
+                if freshness.why_stale
+                else "or look at GET /health for a job that is behind"
+            ),
         )
     state = orjson.loads(found.value)
     meta = state.pop(META)
     if meta.get("deleted"):
         raise Problem(404, "deleted", f"this {entity.name} was deleted")
-    tag = f'W/"{meta["version"]}-{found.partition}-{found.offset}{"-meta" if with_meta else ""}"'
+    # who asks again and again hears of it when it becomes stale, or is no longer
+    kind = ("-meta" if with_meta else "") + ("-stale" if freshness.why_stale else "")
+    tag = f'W/"{meta["version"]}-{found.partition}-{found.offset}{kind}"'
     headers = {"etag": tag, "cache-control": "no-cache"}
     if _has(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
-    body = _body(entity, entity_id, state, meta, found, progress, now_ms)
+    body = _body(entity, entity_id, state, meta, found, progress, freshness, now_ms)
     if shown.events is not None:
         body |= {"fresh": True, "events_ahead": shown.events}
     elif shown.why_not is not None:
@@ -142,10 +179,10 @@ def _body(
     meta: dict[str, Any],
     found: Found,
     progress: Progress,
+    freshness: Freshness,
     now_ms: int,
 ) -> dict[str, Any]:
     event_time_ms = meta.get("event_time_ms")
-    caught_up_ms = progress.caught_up_ms or 0
     # how often the device's clock made a difference: only where it did
     clocks: dict[str, Any] = {name: meta[name] for name in ("late", "clock_off") if name in meta}
     return {
@@ -156,12 +193,29 @@ def _body(
         "updated_at": to_rfc3339(found.timestamp_ms),
         "age_ms": max(0, now_ms - found.timestamp_ms),
         "view": {
-            "caught_up_at": to_rfc3339(caught_up_ms),
-            "lag_ms": max(0, now_ms - caught_up_ms),
+            "caught_up_at": to_rfc3339(progress.caught_up_ms or 0),
+            "lag_ms": _view_lag_ms(progress, now_ms),
         },
+        "pipeline_lag_s": freshness.lag_s,
+        "stale": bool(freshness.why_stale),
+        **({"stale_because": freshness.why_stale} if freshness.why_stale else {}),
         **clocks,
         "state": state,
     }
+
+
+def _view_lag_ms(progress: Progress, now_ms: int) -> int:
+    return max(0, now_ms - (progress.caught_up_ms or 0))
+
+
+def _refuse_while_warming(entity: Entity | Aggregate, progress: Progress) -> None:
+    if not progress.warm or progress.caught_up_ms is None:
+        raise Problem(
+            503,
+            "warming",
+            f"the view of {entity.name} is still being read from Kafka; ask again",
+            headers=retry_after(1),
+        )
 
 
 def _has(if_none_match: str | None, tag: str) -> bool:

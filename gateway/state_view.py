@@ -6,22 +6,27 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.view_store import view_path
+from gateway.view_store import checksum, remove, view_path
 
 log = logging.getLogger(__name__)
 
 _BUSY_S = 0.05
 _LOOK_AT_FILE_EVERY_S = 1.0
 _FIND = """
-SELECT t.warm, t.caught_up_ms, r.value, r.timestamp_ms, r.partition, r.offset
+SELECT t.warm, t.caught_up_ms, r.value, r.version, r.timestamp_ms, r.partition,
+  r.offset, r.checksum
 FROM topic t LEFT JOIN record r ON r.topic = t.name AND r.key = ? WHERE t.name = ?
 """
 _MARK = """
 SELECT t.topic_id, t.warm, p.partition, p.next_offset
 FROM topic t LEFT JOIN position p ON p.topic = t.name WHERE t.name = ? ORDER BY p.partition
 """
+_ALL = """
+SELECT key, value, version, timestamp_ms, partition, offset, checksum FROM record WHERE topic = ?
+"""
 _ALL_IF_WARM = """
-SELECT r.key, r.value FROM topic t LEFT JOIN record r ON r.topic = t.name
+SELECT r.key, r.value, r.version, r.timestamp_ms, r.partition, r.offset, r.checksum
+FROM topic t LEFT JOIN record r ON r.topic = t.name
 WHERE t.name = ? AND t.warm
 """
 
@@ -50,9 +55,14 @@ class StateView:
         rows = self._query(_FIND, (key, topic))
         if not rows:
             return Progress(False, None), None
-        warm, caught_up_ms, *found = rows[0]
+        warm, caught_up_ms, value, *row = rows[0]
         progress = Progress(bool(warm), caught_up_ms)
-        return progress, Found(*found) if found[0] is not None else None
+        if value is None:
+            return progress, None
+        if not self._are_sound([(key, value, *row)]):
+            return Progress(False, None), None
+        _, timestamp_ms, partition, offset, _ = row
+        return progress, Found(value, timestamp_ms, partition, offset)
 
     def progress(self) -> dict[str, Progress]:
         rows = self._query("SELECT name, warm, caught_up_ms, skipped FROM topic", ())
@@ -60,7 +70,8 @@ class StateView:
 
     def values(self, topic: str) -> dict[bytes, bytes]:
         """Of a topic that has few records."""
-        return dict(self._query("SELECT key, value FROM record WHERE topic = ?", (topic,)))
+        rows = self._query(_ALL, (topic,))
+        return {key: value for key, value, *_ in rows} if self._are_sound(rows) else {}
 
     def mark(self, topic: str) -> list[tuple[Any, ...]]:
         """Another one wherever the topic's values may be others."""
@@ -69,12 +80,23 @@ class StateView:
     def values_if_warm(self, topic: str) -> dict[bytes, bytes] | None:
         """None where not all of them have been read from Kafka yet."""
         rows = self._query(_ALL_IF_WARM, (topic,))
-        return {key: value for key, value in rows if key is not None} if rows else None
+        there = [row for row in rows if row[0] is not None]
+        return {k: value for k, value, *_ in there} if rows and self._are_sound(there) else None
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+    def _are_sound(self, rows: list[tuple[Any, ...]]) -> bool:
+        """Else the view is removed, and the writer makes it anew: better late than wrong."""
+        if all(checksum(*fields) == known for *fields, known in rows):
+            return True
+        log.error("a row of the view is not what was written: the view is made anew from Kafka")
+        if self._path.exists() and self._path.stat().st_ino == self._inode:
+            remove(self._path)
+        self.close()
+        return False
 
     def _query(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """Nothing where there is no view yet."""

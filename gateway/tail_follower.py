@@ -28,7 +28,7 @@ _AGAIN_AFTER_S = 1.0
 _LOOK_EVERY_S = 0.2
 _ANSWER_S = 2.0
 _SILENT_MAX_S = 3.0  # what was heard longer ago is no longer "now"
-_RECORDS_AT_ONCE = 2000
+_RECORDS_AT_ONCE = 200  # then others may run: the loop has the interpreter with this thread
 _READING = "the events are being read"
 
 

@@ -3,6 +3,7 @@
 import logging
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,17 @@ from shared.settings import GatewaySettings, WrongSetting
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
+
+
+class _Newest(ssl.SSLContext):
+    """What a listener keeps: it begins each handshake with the context of that moment. That one has
+    its own keys for tickets and its own sessions: one that was verified by other files is unknown
+    to it, so its client shows its certificate again."""
+
+    newest: Callable[[], ssl.SSLContext]
+
+    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
+        return self.newest().wrap_bio(*given, **named)
 
 
 class ServerTls:
@@ -30,15 +42,14 @@ class ServerTls:
         except (OSError, ValueError) as error:  # ssl's own are OSErrors
             names = ", ".join(f"HEADRACE_{name.upper()}" for name in self._files)
             raise WrongSetting(f"{names}: TLS cannot use them: {error}") from None
-        self.context = self._newest
-        self.context.sni_callback = self._choose
+        self.context = _Newest(ssl.PROTOCOL_TLS_SERVER)
+        self.context.newest = self._choose
 
-    def _choose(self, handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
-        """Called in each handshake, whether the client names a server or not."""
+    def _choose(self) -> ssl.SSLContext:
         if time.monotonic() - self._looked_at_s >= _LOOK_EVERY_S:
             self._looked_at_s = time.monotonic()
             self._look()
-        handshake.context = self._newest
+        return self._newest
 
     def _look(self) -> None:
         seen = self._signature()

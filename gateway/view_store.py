@@ -4,26 +4,27 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from gateway.kafka_offsets import Partition
 
-_FORMAT = 1
+_FORMAT = 2
 _SCHEMA = """
 CREATE TABLE record (
   topic TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, version INTEGER,
   timestamp_ms INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL,
-  PRIMARY KEY (topic, key));
+  checksum INTEGER NOT NULL, PRIMARY KEY (topic, key));
 CREATE TABLE topic (
   name TEXT PRIMARY KEY, topic_id TEXT NOT NULL, warm INTEGER NOT NULL DEFAULT 0,
   caught_up_ms INTEGER, skipped INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE position (
   topic TEXT NOT NULL, partition INTEGER NOT NULL, next_offset INTEGER NOT NULL,
-  PRIMARY KEY (topic, partition));
+  checksum INTEGER NOT NULL, PRIMARY KEY (topic, partition));
 """
 _UPSERT = """
-INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, key) DO UPDATE SET
+INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, key) DO UPDATE SET
   value = excluded.value, version = excluded.version, timestamp_ms = excluded.timestamp_ms,
-  partition = excluded.partition, offset = excluded.offset
+  partition = excluded.partition, offset = excluded.offset, checksum = excluded.checksum
 WHERE excluded.version IS NULL OR record.version IS NULL OR excluded.version >= record.version
 """
 
@@ -36,6 +37,14 @@ class Row(NamedTuple):
     timestamp_ms: int
     partition: int
     offset: int
+
+
+class DamagedError(Exception):
+    """A row is not what was written: SQLite itself does not see that."""
+
+
+def checksum(key: bytes, value: bytes, *numbers: int | None) -> int:
+    return crc32(b" ".join((key, value, *(b"%d" % (number or 0) for number in numbers))))
 
 
 class Changes:
@@ -80,11 +89,25 @@ def view_path(state_dir: Path) -> Path:
 class ViewStore:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        if self._db.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
+        self._path = path
+        self._db = _opened(path)
+        if self._format() not in (0, _FORMAT):
+            self._db.close()
+            remove(path)
+            self._db = _opened(path)
+        if self._format() != _FORMAT:
             self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
+        self._inode = path.stat().st_ino
+
+    def _format(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def is_there(self) -> bool:
+        """Or a reader has found damage, and has removed it."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         self._db.close()
@@ -97,11 +120,12 @@ class ViewStore:
         return row[0] if row else None
 
     def positions(self, topic: str) -> dict[int, int]:
-        return dict(
-            self._db.execute(
-                "SELECT partition, next_offset FROM position WHERE topic = ?", (topic,)
-            )
-        )
+        """DamagedError where one is not what was written."""
+        query = "SELECT partition, next_offset, checksum FROM position WHERE topic = ?"
+        rows = self._db.execute(query, (topic,)).fetchall()
+        if any(known != checksum(topic.encode(), b"", *numbers) for *numbers, known in rows):
+            raise DamagedError(f"how far {topic} was read is not what was written")
+        return {partition: offset for partition, offset, _ in rows}
 
     def begin_topic(self, topic: str, topic_id: str) -> None:
         """Forgets what is known of the topic: it will be read again from its start."""
@@ -115,10 +139,13 @@ class ViewStore:
     def apply(self, changes: Changes) -> None:
         with self._transaction() as db:
             db.executemany("DELETE FROM record WHERE topic = ? AND key = ?", changes.deleted)
-            db.executemany(_UPSERT, changes.rows.values())
+            db.executemany(_UPSERT, ((*row, _checksum_of(row)) for row in changes.rows.values()))
             db.executemany(
-                "INSERT OR REPLACE INTO position VALUES (?, ?, ?)",
-                ((t, p, offset) for (t, p), offset in changes.positions.items()),
+                "INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?)",
+                (
+                    (t, p, offset, checksum(t.encode(), b"", p, offset))
+                    for (t, p), offset in changes.positions.items()
+                ),
             )
             db.executemany(
                 "UPDATE topic SET skipped = skipped + ? WHERE name = ?",
@@ -134,6 +161,17 @@ class ViewStore:
 
     def _transaction(self) -> "_Transaction":
         return _Transaction(self._db)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, timeout=10)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    return db
+
+
+def _checksum_of(row: Row) -> int:
+    return checksum(row.key, row.value, row.version, row.timestamp_ms, row.partition, row.offset)
 
 
 class _Transaction:

@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from gateway.kafka_offsets import Partition
 from gateway.one_writer import die_with_parent, leave_with_parent, only_writer
 from gateway.view_source import KafkaAway, TopicFacts, ViewSource, place_of, reached_end
-from gateway.view_store import Changes, Row, ViewStore, is_damaged, remove, view_path
+from gateway.view_store import Changes, DamagedError, Row, ViewStore, is_damaged, remove, view_path
 from shared.flow import load_flow
 from shared.settings import GatewaySettings
 from shared.snapshot import META
@@ -76,6 +76,8 @@ class ViewWriter:
         self._topics_due_s = min(self._topics_due_s, time.monotonic() + _WAIT_S)
 
     def _look_at_topics(self) -> None:
+        if not self._store.is_there():
+            raise DamagedError("a reader has found a row that is not what was written")
         facts = self._source.facts(self._topics)
         positions: dict[Partition, int] = {}
         known = self._store.topic_ids()
@@ -188,8 +190,8 @@ def main() -> None:
             while True:
                 writer.step()
                 leave_with_parent(parent_pid)
-        except sqlite3.DatabaseError as error:
-            if not is_damaged(error):
+        except (sqlite3.DatabaseError, DamagedError) as error:
+            if isinstance(error, sqlite3.Error) and not is_damaged(error):
                 raise
             log.error("the view's file is damaged (%s): making it anew from Kafka", error)
             remove(path)  # and end: the gateway starts the writer again

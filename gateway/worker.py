@@ -34,16 +34,17 @@ def build(
 ) -> FastAPI:
     node = node or Node()
     flow = load_flow(settings.flow)
-    raw_log = RawLog(settings, [endpoint.topic for endpoint in flow.endpoints])
+    topics = [endpoint.topic for endpoint in flow.endpoints]
+    raw_log = RawLog(settings, topics)
     log: Log = raw_log
     background: list[Background] = [raw_log]
     if node.workers == 1:
         background.insert(0, ViewProcess(settings))
     spool = None
     if settings.spool_bytes_max:
-        spool = Spool(settings.state_dir / "spool", settings.spool_bytes_max)
+        spool = Spool(settings.state_dir / "spool", settings.spool_bytes_max, topics)
         log = DurableLog(raw_log, spool)
-        background.append(SpoolDrain(raw_log, spool))
+        background.append(SpoolDrain(RawLog(settings, topics), spool))
     state_view = StateView(settings.state_dir)
     health = Health(settings, flow, log, state_view, spool, raw_log.refusal, node)
     background.append(health)

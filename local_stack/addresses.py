@@ -5,7 +5,7 @@ from pathlib import Path
 
 from local_stack.errors import StackError
 from local_stack.ports import free_port, is_free
-from local_stack.postgres import postgres_url
+from local_stack.postgres_address import postgres_url
 
 CUSTOMARY_PORTS = {"gateway": 8080, "desk": 8081, "kafka": 9092, "postgres": 5432}
 CHOSEN_BY = {"gateway": "HEADRACE_GATEWAY_PORT", "desk": "HEADRACE_DESK_PORT"}
@@ -56,11 +56,11 @@ class Addresses:
         own = self._settings.get(OWN_SERVER["kafka"])
         return own or f"127.0.0.1:{self.ports['kafka']}"
 
-    @property
-    def postgres_url(self) -> str | None:
-        """None as long as no database was ever made here."""
+    def postgres_url(self, role: str) -> str | None:
+        """None as long as no database was ever made here; a server of the user's own is reached as
+        the user says, whatever the role."""
         own = self._settings.get(OWN_SERVER["postgres"])
-        return own or postgres_url(self._state_dir, self.ports["postgres"])
+        return own or postgres_url(self._state_dir, self.ports["postgres"], role)
 
 
 def _port(variable: str, text: str) -> int:

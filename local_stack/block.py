@@ -6,11 +6,13 @@ import sys
 from shlex import quote
 
 from local_stack.operator_token import operator_token
+from local_stack.postgres_address import shown
 from local_stack.settings_check import chosen_flow
 from local_stack.stack import Stack
 from shared.model import Example
 from shared.settings import GatewaySettings
 from shared.topology import Flow
+from stream_jobs.grants import READER
 
 WARNING = "for development, not for production: one broker, no TLS, no login"
 
@@ -22,7 +24,7 @@ def ready_block(stack: Stack, seconds: float) -> str:
         "health": f"{stack.gateway_url}/health",
         **({"dead letters": stack.desk_url} if stack.desk_url else {}),
         "Kafka bootstrap": stack.kafka_bootstrap,
-        "PostgreSQL": stack.postgres_url,
+        "PostgreSQL": str(shown(stack.postgres_url_of(READER))),
         "state folder": str(stack.state_dir),
         "logs": str(stack.state_dir / "logs"),
         "jobs": ", ".join(sorted(stack.jobs)) or "none",

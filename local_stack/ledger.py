@@ -21,6 +21,13 @@ _MISSING_TOLD_MAX = 100
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
+def set_aside(folder: Path) -> int:
+    """Payloads that the gateway on this state folder has accepted and Kafka has not."""
+    from gateway.set_aside import in_spool
+
+    return sum(kept.payloads() for kept in in_spool(folder / "spool"))
+
+
 def since_ms(text: str, now_ms: int, option: str = "--since") -> int:
     """`15m` ago, or an RFC 3339 time."""
     try:

@@ -10,6 +10,7 @@ from typing import IO
 
 from local_stack.errors import StackError
 from local_stack.progress import say
+from shared.private_folder import keep_private
 
 
 @contextmanager
@@ -54,7 +55,7 @@ class InstanceLock:
 
     def _open(self) -> IO[str]:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            keep_private(self._path.parent)
             return self._path.open("a+")
         except OSError as error:
             raise StackError(

@@ -1,4 +1,7 @@
-"""A real PostgreSQL 18 in the foreground, on 127.0.0.1 only, its data kept in the state folder."""
+"""A real PostgreSQL 18 in the foreground, on 127.0.0.1 only, its data kept in the state folder.
+
+Each part has a role of its own; their passwords stand in files that the user alone can read.
+"""
 
 import secrets
 import shutil
@@ -8,14 +11,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from local_stack.downloads import Downloads
 from local_stack.errors import StackError
 from local_stack.logs import log_path
+from local_stack.paths import CHECKOUT
+from local_stack.postgres_address import (
+    DATABASE,
+    SUPERUSER,
+    pass_file,
+    password_file,
+    postgres_url,
+)
 from local_stack.processes import Service, run_to_the_end
 from local_stack.without_root import without_root
+from stream_jobs.grants import ROLES
 
-USER = DATABASE = "headrace"
+_MAKE_ROLES = CHECKOUT / "stream_jobs" / "roles.sql"
 
 
 def prepare_postgres(
@@ -27,11 +40,12 @@ def prepare_postgres(
     plain = {**environment, "LC_ALL": "C"}
     if not data.exists():
         _init(binaries, data, wrapper, plain, log_path(state_dir, "postgres-init"))
-    url = postgres_url(state_dir, port)
+    url = postgres_url(state_dir, port, SUPERUSER)
     if url is None:
         raise StackError(
             f"the password beside {data} is gone", "start anew: ./headrace reset --yes"
         )
+    _keep_password(data.parent, SUPERUSER, password_file(data.parent).read_text())
     settings = {
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": "",  # the state folder's path may be too long for a socket
@@ -55,20 +69,30 @@ def prepare_postgres(
     )
 
 
-def postgres_url(state_dir: Path, port: int) -> str | None:
-    """None as long as no database was made in this state folder."""
-    password = _password_file(state_dir / "postgres")
-    if not password.exists():
-        return None
-    return f"postgresql://{USER}:{password.read_text()}@127.0.0.1:{port}/{DATABASE}"
-
-
-def create_database(url: str) -> None:
-    """On the first start only; the server's own `postgres` database is there from the beginning."""
+def prepare_database(state_dir: Path, port: int) -> None:
+    """The database and its roles; what is there already stays. Only this is done as superuser."""
+    folder = state_dir / "postgres"
+    url = postgres_url(state_dir, port, SUPERUSER) or ""
     with psycopg.connect(url, dbname="postgres", autocommit=True, connect_timeout=5) as connection:
         query = "SELECT 1 FROM pg_database WHERE datname = %s"
         if connection.execute(query, (DATABASE,)).fetchone() is None:
             connection.execute(f"CREATE DATABASE {DATABASE}")
+    with psycopg.connect(url, connect_timeout=5) as connection:
+        connection.execute(_MAKE_ROLES.read_bytes())
+        for role in ROLES:
+            if not pass_file(folder, role).exists():
+                password = secrets.token_urlsafe(24)
+                _set_password(connection, role, password)
+                connection.commit()  # the file says that it is set
+                _keep_password(folder, role, password)
+
+
+def _set_password(connection: psycopg.Connection, role: str, password: str) -> None:
+    """Only its proof travels, so no log of the server can hold it."""
+    proof = connection.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256")
+    connection.execute(
+        sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), proof.decode())
+    )
 
 
 def postgres_answers(url: str, database: str | None = None) -> bool:
@@ -96,17 +120,21 @@ def _init(
     half = data.with_name("data.partial")
     shutil.rmtree(half, ignore_errors=True)
     data.parent.mkdir(parents=True, exist_ok=True)
-    password = _password_file(data.parent)
+    password = password_file(data.parent)
     password.touch(mode=0o600)
     password.write_text(secrets.token_urlsafe(24))
-    command = [*wrapper, str(binaries / "initdb"), "-D", str(half), "-U", USER]
+    command = [*wrapper, str(binaries / "initdb"), "-D", str(half), "-U", SUPERUSER]
     command += [f"--pwfile={password}", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
     run_to_the_end("making the database folder", command, environment, log)
     half.rename(data)
 
 
-def _password_file(folder: Path) -> Path:
-    return folder / "password"
+def _keep_password(folder: Path, role: str, password: str) -> None:
+    half = folder / f"{role}.partial"
+    half.unlink(missing_ok=True)
+    half.touch(mode=0o600)
+    half.write_text(f"*:*:*:{role}:{password}\n")
+    half.replace(pass_file(folder, role))
 
 
 def _clear_stale_pid_file(data: Path, binary: Path) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from local_stack.errors import StackError
 from local_stack.options import folder_of
+from local_stack.postgres_address import as_role
 from local_stack.status import read_status
+from stream_jobs.grants import DESK, OWNER, READER
 
 if TYPE_CHECKING:
     from desk.desk import Desk
@@ -31,13 +33,14 @@ def kafka_bootstrap(state_dir: Path | None) -> str:
 
 
 @contextmanager
-def database(state_dir: Path | None, application: str) -> Iterator["Connection"]:
+def database(
+    state_dir: Path | None, application: str, role: str = READER
+) -> Iterator["Connection"]:
     """A connection in autocommit mode; what the store cannot do now is a sentence."""
     from stream_jobs.store import StoreAwayError, connect
 
-    url = _address("HEADRACE_POSTGRES_URL", "postgres_url", state_dir, "no database yet")
     try:
-        with connect(url, application) as connection:
+        with connect(_postgres_url(state_dir, role), application) as connection:
             yield connection
     except StoreAwayError as error:
         raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
@@ -48,7 +51,7 @@ def master_data(state_dir: Path | None) -> Iterator["Connection"]:
     from stream_jobs.master_data import MasterDataError
 
     try:
-        with database(state_dir, "devices") as connection:
+        with database(state_dir, "devices", OWNER) as connection:
             yield connection
     except MasterDataError as error:
         raise StackError(str(error), "nothing was changed") from error
@@ -65,9 +68,7 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
 
     settings = GatewaySettings(
         kafka_bootstrap=kafka_bootstrap(state_dir),
-        postgres_url=SecretStr(
-            _address("HEADRACE_POSTGRES_URL", "postgres_url", state_dir, "no database yet")
-        ),
+        postgres_url=SecretStr(_postgres_url(state_dir, DESK)),
         state_dir=folder_of(state_dir),
     )
     try:
@@ -81,6 +82,11 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
         raise StackError(
             str(error), "list those that are there: ./headrace letters list"
         ) from error
+
+
+def _postgres_url(state_dir: Path | None, role: str) -> str:
+    url = _address("HEADRACE_POSTGRES_URL", "postgres_url", state_dir, "no database yet")
+    return as_role(url, role)
 
 
 def _address(variable: str, key: str, state_dir: Path | None, missing: str) -> str:

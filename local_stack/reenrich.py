@@ -12,6 +12,7 @@ from local_stack.reach import LOOK, database, kafka_bootstrap
 from local_stack.settings_check import chosen_flow
 from shared.settings import Settings
 from shared.timestamps import to_rfc3339
+from stream_jobs.grants import JOBS
 from stream_jobs.origins import Origins
 from stream_jobs.reenrich import Chosen, Reenrich, Run, RunExistsError, is_still_there, send_all
 
@@ -47,7 +48,7 @@ def _reaching(state_dir: Path | None) -> Iterator[tuple[Reenrich, Origins]]:
     topics = [endpoint.topic for endpoint in chosen_flow().endpoints]
     origins = Origins(Settings(kafka_bootstrap=bootstrap).kafka, _GROUP)
     try:
-        with database(state_dir, "reenrich") as connection:
+        with database(state_dir, "reenrich", JOBS) as connection:
             yield Reenrich(connection, topics), origins
     except KafkaException as error:
         reason = error.args[0].str()

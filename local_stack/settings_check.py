@@ -62,6 +62,10 @@ def _nearest(name: str, known: set[str]) -> str | None:
     return next((PREFIX + near for near in get_close_matches(name, sorted(known), 1)), None)
 
 
+def settings() -> Settings:
+    return _read(Settings)
+
+
 def gateway_settings() -> GatewaySettings:
     return _read(GatewaySettings)
 

@@ -30,15 +30,14 @@ from local_stack.operator_token import forget_operator_token, operator_token, re
 from local_stack.paths import python_path
 from local_stack.paths import state_dir as default_state_dir
 from local_stack.ports import accepts
-from local_stack.postgres import (
-    create_database,
-    prepare_postgres,
-    wait_for_own_postgres,
-)
+from local_stack.postgres import prepare_database, prepare_postgres, wait_for_own_postgres
+from local_stack.postgres_address import SUPERUSER
 from local_stack.processes import Service, Supervisor, python, run_to_the_end
 from local_stack.progress import say
 from local_stack.status import write_status
+from stream_jobs.grants import DESK, GATEWAY, JOBS, OWNER, READER
 
+_ROLES = {"gateway": GATEWAY, "spark": JOBS, "relay": JOBS, "desk": DESK, "migrate": OWNER}
 ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay", "desk")
 DEATHS_TO_GIVE_UP = 3
 OWN_SERVER_WAIT_S = 20.0
@@ -97,7 +96,11 @@ class Stack:
 
     @property
     def postgres_url(self) -> str:
-        url = self._addresses.postgres_url
+        """As superuser: for who has the stack as an object. Nothing that it runs knows it."""
+        return self.postgres_url_of(SUPERUSER)
+
+    def postgres_url_of(self, role: str) -> str:
+        url = self._addresses.postgres_url(role)
         if url is None:
             raise StackError("this stack has no database", "start it with the service postgres")
         return url
@@ -199,16 +202,22 @@ class Stack:
             service = prepare_postgres(downloads, self.state_dir, self._settings, port=port)
             self._supervisor.add(service)
             self._wait_until(lambda: self._runs("postgres"), deadline)
-            create_database(self.postgres_url)
+            prepare_database(self.state_dir, port)
             self._report(f"  PostgreSQL is up on 127.0.0.1:{port}")
         elif "postgres" in self._services:
             wait_for_own_postgres(self.postgres_url, time.monotonic() + OWN_SERVER_WAIT_S)
 
     def _init_step(self, name: str, environment: Mapping[str, str]) -> None:
         command = python("-m", "stream_jobs", name)
+        environment = self._as_part(name, environment)
         run_to_the_end(
             f"the step `{name}`", command, environment, log_path(self.state_dir, f"init-{name}")
         )
+
+    def _as_part(self, name: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """With the database's address for that part, which may do there what it needs."""
+        url = self._addresses.postgres_url(_ROLES[name]) if name in _ROLES else None
+        return {**environment, "HEADRACE_POSTGRES_URL": url} if url else environment
 
     def _applications(self, environment: Mapping[str, str]) -> list[Service]:
         commands = {
@@ -226,7 +235,7 @@ class Stack:
             Service(
                 name,
                 command,
-                environment,
+                self._as_part(name, environment),
                 stage=1,
                 is_up=partial(is_up, name),
             )
@@ -241,7 +250,6 @@ class Stack:
             **self._settings,
             **ClassArchives(java, downloads).spark_submit_opts(self._settings),
             "HEADRACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
-            **({"HEADRACE_POSTGRES_URL": url} if (url := self._addresses.postgres_url) else {}),
             "HEADRACE_STATE_DIR": str(self.state_dir),
             "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
             "HEADRACE_DESK_PORT": str(self.ports["desk"]),
@@ -296,7 +304,7 @@ class Stack:
             "gateway_url": self.gateway_url,
             "desk_url": self.desk_url,
             "kafka_bootstrap": self.kafka_bootstrap,
-            "postgres_url": self._addresses.postgres_url,
+            "postgres_url": self._addresses.postgres_url(READER),
             "state_dir": str(self.state_dir),
             "flow": flow_reference(self._settings),
             "jobs": self.jobs,

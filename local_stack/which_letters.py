@@ -1,5 +1,6 @@
 """The options that say which letters a verb means."""
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -18,7 +19,9 @@ _FILTERS = {
     "entity_id": typer.Option("--entity", help="Of this device, say."),
     "since": typer.Option(help="Parked since: 2026-11-21T12:00:00Z."),
     "until": typer.Option(help="Parked before: 2026-11-21T13:00:00Z."),
+    "up_to": typer.Option("--up-to", help="None that was parked after `list` gave this mark."),
 }
+_MARK = re.compile(r"\d{1,19}:\d{1,19}:[\d,]{0,100000}")
 _IDS = Annotated[list[str] | None, typer.Argument(help="Ids of letters.")]
 _ALL = Annotated[bool, typer.Option("--all", help="Whatever is parked.")]
 _Verb = Callable[..., None]
@@ -60,7 +63,9 @@ def _meant(all_: bool = True, ids: list[str] | None = None, **filters: str | Non
         except (ValueError, OverflowError) as error:
             said = f"--{name} {filters[name]}: {error}"
             raise StackError(said, "write 2026-11-21T12:00:00Z") from error
+    if not _MARK.fullmatch(filters["up_to"] or "1:1:"):
+        raise StackError(f"--up-to {filters['up_to']} is no mark", "./headrace letters list has it")
     meant = Selection(ids=tuple(ids or ()), **filters)
-    if meant == Selection() and not all_:
+    if meant.is_all and not all_:
         raise StackError("which letters?", "give ids, --cause and so on, or --all")
     return meant

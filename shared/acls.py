@@ -16,7 +16,14 @@ from shared.topology import (
 
 Kind = Literal["topic", "group", "cluster"]
 Operation = Literal[
-    "READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "DESCRIBE",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "IDEMPOTENT_WRITE",
 ]
 CLUSTER = "kafka-cluster"
 _DESK_GROUPS = ("headrace-desk", "headrace-master-view")
@@ -53,7 +60,11 @@ def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     # /health tells what is missing and how much lies in the lanes
     others = [topic for topic in every if topic not in (*written, *read)]
     yield from _on_topics("gateway", "DESCRIBE", others)
-    yield from _asks("gateway", "headrace-gateway", "headrace-view", "headrace-fold")
+    # and whether a topic can lose what is acknowledged, or deletes what a job has yet to read
+    yield from _on_topics("gateway", "DESCRIBE_CONFIGS", every)
+    yield Acl("gateway", "DESCRIBE", "cluster", CLUSTER)  # the sizes of logs
+    jobs = [f"headrace-{job.name}" for job in flow.jobs()]
+    yield from _asks("gateway", "headrace-gateway", "headrace-view", *jobs)
 
 
 def _jobs(flow: Flow) -> Iterable[Acl]:
@@ -82,6 +93,8 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
         yield Acl("retry", "READ", "group", "headrace-wake")
         enrich = next(row for row in flow.jobs() if row.name == "enrich")
         yield from _on_topics("retry", "DESCRIBE", enrich.ignited_by)
+        # Kafka lets who may delete a topic delete records: what is done with goes
+        yield from _on_topics("retry", "DELETE", enrich.waits_in)
 
 
 def _relay(flow: Flow) -> Iterable[Acl]:
@@ -113,6 +126,7 @@ def _topics(every: list[str]) -> Iterable[Acl]:
 def _operator(every: list[str]) -> Iterable[Acl]:
     """`./headrace` from a terminal: tail, demo, doctor, credentials."""
     yield from _on_topics("operator", "READ", every)
+    yield from _on_topics("operator", "DESCRIBE_CONFIGS", every)
     yield from _write("operator", [CREDENTIAL_TOPIC])
     groups = ("headrace-tail", "headrace-demo", *_DESK_GROUPS)
     yield from _asks("operator", *groups)

@@ -80,6 +80,8 @@ class Applier:
             if record.position.offset <= now.positions.get(log, -1):
                 continue
             if (record.attempt or record.revision) and asks_for_refold(now, record):
+                if not now.asked:
+                    now.emitted_to = dict(now.positions)
                 # the log has what was held so far: a refold up to here will have it, too
                 for at, *_ in (*held, record):
                     now.positions[f"{at.topic}/{at.partition}"] = at.offset

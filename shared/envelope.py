@@ -29,6 +29,7 @@ PAYLOAD_SHA256 = "ce_payloadsha256"
 TENANT = "ce_tenant"  # absent where there is none
 ORIGIN = "ce_origin"
 ARRIVED = "ce_arrivedms"  # where the record's own time is a later one
+RECEIVED = "ce_receivedms"  # by the gateway, on what its spool held before it was written here
 ATTEMPT = "ce_attempt"  # absent on a first attempt
 REVISION = "ce_revision"  # absent but on corrections
 DISCARDED = "ce_discarded"  # on what an operator has discarded, for those that keep it
@@ -39,9 +40,11 @@ DETAIL = "ce_detail"
 SOFTWARE = "ce_software"  # the version of ours that could not do it
 REWRITTEN = "ce_rewritten"  # sha256 of the payload before an operator changed its bytes
 ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
+STUB = "ce_stub"  # in the place of a value that is too large to be here: where it is
 TRIES = "ce_tries"  # on what was parked: how often it was tried there
 
 _TOLD_BYTES_MAX = 4096
+_KEPT_BYTES_MAX = 1024
 _SPEC_VERSION = SPEC_VERSION, b"1.0"
 _JSON = CONTENT_TYPE, b"application/json"
 # of a payload's headers, what its event has, too
@@ -175,7 +178,12 @@ def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) ->
     if record.revision:
         headers.append((REVISION, str(record.revision).encode()))
     if ingest_headers:
-        headers += [header for header in ingest_headers if header[0] in _KEPT]
+        # whoever wrote them may have written anything
+        headers += [
+            header
+            for header in ingest_headers
+            if header[0] in _KEPT and len(header[1]) <= _KEPT_BYTES_MAX
+        ]
     return headers
 
 

@@ -37,7 +37,16 @@ class Arrival(NamedTuple):
     """What the log knows of a payload before anyone has read it."""
 
     entity_id: str
-    arrived_ms: int
+    arrived_ms: int  # in the log, by its clock
+    received_ms: int | None = None  # by the gateway, where its spool held the payload meanwhile
+
+    @property
+    def at_ms(self) -> int:
+        """When a payload came that does not say it itself. Our own delay is no part of that; and
+        a gateway's clock may be wrong, but nothing is received after it was written."""
+        if self.received_ms is None:
+            return self.arrived_ms
+        return min(self.received_ms, self.arrived_ms)
 
 
 class Draft(NamedTuple):

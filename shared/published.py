@@ -26,6 +26,7 @@ from shared.topology import (
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
+_ARRAY = {"type": "array"}
 _BURST = {
     "type": "array",
     "description": "moments of its type since then, digests of ids",
@@ -57,6 +58,11 @@ _HEADERS: dict[str, Fields] = {
         "pattern": "^[0-9]+$",
         "description": "epoch milliseconds of the payload's first arrival, by the broker's clock",
     },
+    envelope.RECEIVED: {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": "epoch milliseconds, by the gateway's clock, where its spool held it",
+    },
     envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.REVISION: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.READ_AT: {"type": "string", "description": "topic/partition/offset"},
@@ -86,6 +92,7 @@ _INGEST_HEADERS_AT_TIMES = (
     envelope.CONTENT_ENCODING,
     envelope.TRACE_PARENT,
     envelope.TENANT,
+    envelope.RECEIVED,
 )
 _COMPLETION_HEADERS = (
     envelope.SPEC_VERSION,
@@ -267,6 +274,11 @@ def _state(row: Any) -> Fields:
             "additionalProperties": _COUNT,
             "description": "events that a refold which is under way takes in",
         },
+        "emitted_to": {
+            "type": "object",
+            "additionalProperties": _COUNT,
+            "description": "meanwhile, up to where what follows from events was emitted",
+        },
         "ended_ms": _TIME_MS,
         "deleted": {"const": True, "description": "the state is the initial one again"},
         "late": {**_COUNT, "description": "events that came after a newer one of their type"},
@@ -349,20 +361,22 @@ def _waiting_or_parked(job: Job) -> Message:
 def _of_fold() -> dict[str, list[Message]]:
     whose = {"entity": _TEXT, "id": _ENTITY_ID}
     counts = {"type": "object", "additionalProperties": _COUNT}
+    refold = _object({**whose, "positions": counts, "asked": counts}, {"emitted_to": counts})
+    refolded = {**whose, "snapshot": {"type": "object"}, "parked": _ARRAY}
     request = Message(
         "refold",
         "an entity is to be folded anew from its event log, up to these positions, since an event "
         "was corrected or sent on again; null: it was. What it gets meanwhile waits in fold",
         {**_TEXT, "description": "entity:id"},
         _object({}),
-        {**_object({**whose, "positions": counts, "asked": counts}), "type": ["object", "null"]},
+        {**refold, "type": ["object", "null"]},
     )
     answer = Message(
         "refolded",
         "the entity as it was folded anew; fold takes it in, and publishes it with its state",
         _ENTITY_ID,
         _object({}),
-        _object({**whose, "snapshot": {"type": "object"}, "parked": {"type": "array"}}),
+        _object(refolded, {"follows": _ARRAY}),
     )
     return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
 
@@ -392,7 +406,13 @@ def _gate() -> Message:
                             "description": "of each partition of the lane nothing before that",
                             "additionalProperties": _COUNT,
                         },
-                    }
+                    },
+                    {
+                        "full": {
+                            "type": "boolean",
+                            "description": "what comes beyond is parked; absent: it is not",
+                        },
+                    },
                 ),
             ]
         },
@@ -407,7 +427,11 @@ def _wake() -> Message:
         _object({}),
         {
             "type": "array",
-            "items": {**_TEXT, "description": "table/key of a row that has come; *: look at all"},
+            "items": {
+                **_TEXT,
+                "description": "table/key of a row that has come; *: look at all; @ and epoch "
+                "milliseconds: master data is complete up to then",
+            },
         },
     )
 
@@ -450,6 +474,13 @@ def _job_status() -> Message:
                     "description": "what waits in them, and what has gone on or was given up",
                     "additionalProperties": {
                         "type": "object",
+                        "properties": {
+                            "full": {
+                                "type": "array",
+                                "items": _TEXT,
+                                "description": "whose caps bite, some of them",
+                            }
+                        },
                         "additionalProperties": {"type": "number"},
                     },
                 },

@@ -27,6 +27,8 @@ class Request(NamedTuple):
     id: str
     positions: Mapping[str, int]  # event topic/partition -> the last offset that is to be in it
     asked: Mapping[str, int]  # event id -> revision, of what it was asked for
+    # event topic/partition -> offset; what follows from later events was not emitted yet
+    emitted_to: Mapping[str, int] | None = None
 
     @property
     def key(self) -> bytes:
@@ -37,7 +39,8 @@ class Answer(NamedTuple):
     entity: str
     id: str
     snapshot: Snapshot
-    parked: Sequence[Parked]  # of what was asked for, what the fold did not take
+    parked: Sequence[Parked]  # of what is new to the state, what the fold did not take
+    follows: Sequence[EventRecord]  # from what is new to the state
 
 
 def request_value(request: Request) -> bytes:
@@ -55,7 +58,8 @@ def read_request(value: bytes) -> Request:
 def answer_value(answer: Answer, fold_fingerprint: str) -> bytes:
     encoded = snapshot.encode(answer.snapshot, fold_fingerprint)
     parked = [(*p[1:], list(p.record.position), event_fields(p.record)) for p in answer.parked]
-    fields = {"entity": answer.entity, "id": answer.id, "parked": parked}
+    follows = [event_fields(record) for record in answer.follows]
+    fields = {"entity": answer.entity, "id": answer.id, "parked": parked, "follows": follows}
     return orjson.dumps({**fields, "snapshot": orjson.Fragment(encoded)})
 
 
@@ -68,7 +72,10 @@ def read_answer(value: bytes) -> tuple[Answer, str]:
             Parked(event_of(Position(*place), event), reason, detail)
             for reason, detail, place, event in fields["parked"]
         ]
-        return Answer(fields["entity"], fields["id"], found, parked), fold
+        # answers of earlier versions have it in the snapshot
+        told = fields.get("follows", fields["snapshot"][snapshot.META].get("emissions", []))
+        follows = [event_of(Position(*e["origin"]), e) for e in told]
+        return Answer(fields["entity"], fields["id"], found, parked, follows), fold
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
@@ -85,13 +92,19 @@ def refold(applier: Applier, request: Request, log: Iterable[EventRecord]) -> An
             failure = applier.fold(now, record, id_digest(record.id), emitted)
             if failure is None:
                 break
-        record = candidates[0]
-        if record.id in request.asked:
+        if record.id in request.asked or _is_new(record, request):
             # what followed from the others was emitted long ago
             follows += [one._replace(revision=record.revision) for one in emitted]
             parked += [failure] if failure else []
-    now.emissions = emissions.last(follows)
-    return Answer(request.entity, request.id, now, parked)
+    return Answer(request.entity, request.id, now, parked, follows)
+
+
+def _is_new(record: EventRecord, request: Request) -> bool:
+    """It came while the entity was folded anew, was held, and then left to this refold."""
+    if request.emitted_to is None:
+        return False
+    topic, partition, offset = record.position
+    return offset > request.emitted_to.get(f"{topic}/{partition}", -1)
 
 
 def in_effect(log: Iterable[EventRecord]) -> list[Sequence[EventRecord]]:
@@ -173,9 +186,8 @@ def taken(
     ):
         return None
     new = replace(answer.snapshot, version=now.version + 1, behind=now.behind)
-    follows = list(new.emissions)
     applied = applier.apply(answer.id, new, held)
-    emitted = [*follows, *applied.emitted]
+    emitted = [*answer.follows, *applied.emitted]
     new.emissions = emissions.last(emitted)
     return applied._replace(snapshot=new, emitted=emitted, parked=[*answer.parked, *applied.parked])
 
@@ -198,4 +210,4 @@ def _skip(now: Snapshot, starts: Mapping[str, int]) -> None:
 
 
 def request_of(entity: str, entity_id: str, now: Snapshot) -> Request:
-    return Request(entity, entity_id, dict(now.positions), dict(now.asked))
+    return Request(entity, entity_id, dict(now.positions), dict(now.asked), dict(now.emitted_to))

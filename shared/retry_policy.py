@@ -17,6 +17,7 @@ class RetryPolicy(NamedTuple):
     attempts_max: int
     age_max_s: float
     when_parked: WhenParked
+    line_max: int = 1_000  # payloads of an entity
 
     def pause_ms(self, event_id: str, attempts: int) -> int:
         """Before the next attempt, when that many have failed."""

@@ -1,4 +1,4 @@
-"""When a device says that something happened: its field `at`, else when the payload arrived."""
+"""When a device says that something happened: its field `at`, else when the payload came."""
 
 from shared.model import Arrival, Fields, Rejected
 from shared.timestamps import from_rfc3339
@@ -6,7 +6,7 @@ from shared.timestamps import from_rfc3339
 
 def sent_at_ms(payload: Fields, arrival: Arrival) -> int:
     if "at" not in payload:
-        return arrival.arrived_ms
+        return arrival.at_ms
     at = payload["at"]
     if not isinstance(at, str):
         raise Rejected("wrong_type", f"at: RFC 3339 text is expected, not {type(at).__name__}")

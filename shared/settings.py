@@ -1,7 +1,7 @@
 """Every setting, read once from the environment (HEADRACE_…). Units stand last in the names."""
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -18,7 +18,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from shared.kafka_access import KafkaAccess, Mechanism, Security
 from shared.kafka_rules import refuse_what_does_not_go_together
+from shared.private_folder import keep_private
 from shared.retry_policy import WhenParked
+from shared.topology import BODY_BYTES_MOST
 
 _PREFIX = "HEADRACE_"
 # no secret among the input of an error that nobody explains
@@ -77,6 +79,25 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return () if text == "none" else tuple(ip_network(one) for one in text.split(","))
 
 
+_NAME = r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?"
+_HOST_NAME = re.compile(rf"{_NAME}(\.{_NAME})*")
+
+
+def _hosts(text: str) -> str:
+    names = text.lower()
+    if names != "none" and not all(map(_HOST_NAME.fullmatch, names.split(","))):
+        raise ValueError("write none, or names such as gateway.example with commas, without a port")
+    return names
+
+
+def is_loopback(host: str) -> bool:
+    """Nobody but this machine reaches it. Any other name than localhost may be another's."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class Settings(BaseSettings):
     """What every part needs."""
 
@@ -94,6 +115,10 @@ class Settings(BaseSettings):
     )
     partitions: int = Field(4, ge=1, description="partitions of each topic that is created")
     replication: int = Field(1, ge=1, description="replicas of each topic that is created")
+    widened_topics: dict[str, int] = Field(
+        default_factory=dict,
+        description="topics that got more partitions on purpose, and how many they have now",
+    )
     kafka_security: Security = "plaintext"
     kafka_ca_file: Path | None = Field(
         None, description="PEM; who signed the brokers' certificates"
@@ -119,6 +144,10 @@ class Settings(BaseSettings):
             self._kafka_password,
         )
 
+    def make_folders(self) -> None:
+        """Those with payloads, states and secrets, closed to others."""
+        _make_folder("state_dir", self.state_dir)
+
     def _read_kafka_password(self) -> str:
         file = self.kafka_sasl_password_file
         if file is None:
@@ -143,6 +172,16 @@ class Settings(BaseSettings):
         return self
 
 
+def _make_folder(setting: str, folder: Path) -> None:
+    try:
+        keep_private(folder)
+    except OSError as error:
+        raise WrongSetting(
+            f"{_variable((setting,))}={str(folder)!r} cannot be used: {error.strerror}; choose a "
+            "folder that this user may write to"
+        ) from None
+
+
 class GatewaySettings(Settings):
     gateway_host: str = "127.0.0.1"
     gateway_port: int = Field(8080, ge=0, le=65535)
@@ -158,10 +197,19 @@ class GatewaySettings(Settings):
     spool_after_s: float = Field(5.0, gt=0, description="without Kafka's ack; then to the spool")
     in_flight_requests_max: int = Field(10_000, ge=1)
     in_flight_bytes_max: int = Field(32 * 1024 * 1024, ge=1)
+    in_flight_share_max: float = Field(
+        0.25, gt=0, le=1, description="who holds more of these bytes leaves as much to others"
+    )
     docs: bool = Field(True, description="serve /docs and /openapi.json")
     shutdown_grace_s: float = Field(10.0, gt=0)
     # who is asking
     auth: Annotated[str, AfterValidator(_ways)] = "none"
+    open: Literal["no", "yes-anyone-may-write"] = Field(
+        "no", description="whether other machines may reach what asks nobody who they are"
+    )
+    hosts: Annotated[str, AfterValidator(_hosts)] = Field(
+        "none", description="names beside localhost that a gateway which asks nobody answers to"
+    )
     credentials_key: SecretStr | None = Field(None, description="64 hex digits; seals HMAC secrets")
     credentials_key_file: Path | None = None
     jwt_keys_file: Path | None = Field(None, description="JWK set or PEM public key")
@@ -203,6 +251,14 @@ class GatewaySettings(Settings):
     fresh_tail_bytes_max: int = Field(
         64 * 1024 * 1024, ge=0, description="of memory, for events that `?fresh=true` folds"
     )
+    # when what is behind is told
+    stale_after_s: float = Field(
+        10.0, gt=0, description="behind what was accepted: then `/state` says that it is stale"
+    )
+    lag_warn_s: float = Field(60.0, gt=0, description="of a job; from then on `/health` warns")
+    fresh_events_max: int = Field(
+        2_000, ge=0, description="of an entity, ahead of its snapshot, that `?fresh=true` folds"
+    )
     # the desk for dead letters, a process of its own
     desk_host: str = "127.0.0.1"
     desk_port: int = Field(8081, ge=0, le=65535)
@@ -224,6 +280,22 @@ class GatewaySettings(Settings):
             )
         return self
 
+    @property
+    def host_names(self) -> frozenset[str]:
+        return frozenset(self.hosts.split(",")) - {"none"}
+
+    @model_validator(mode="after")
+    def _whoever_reaches_it_is_asked(self) -> Self:
+        for name in ("gateway_host", "desk_host"):
+            host = getattr(self, name)
+            if not (self.ways_to_ask or self.open != "no" or is_loopback(host)):
+                raise ValueError(
+                    f"{_variable((name,))}={host} lets other machines in, and HEADRACE_AUTH=none "
+                    "asks nobody who they are: set HEADRACE_AUTH (docs/security.md), listen on "
+                    "127.0.0.1, or say HEADRACE_OPEN=yes-anyone-may-write"
+                )
+        return self
+
     @model_validator(mode="after")
     def _certificates_can_be_asked_for(self) -> Self:
         for one, needed in (
@@ -240,6 +312,16 @@ class GatewaySettings(Settings):
             raise ValueError(
                 "HEADRACE_AUTH=mtls and HEADRACE_TLS_CLIENT_CA_FILE go together: one of them is "
                 "missing"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_body_can_be_parked(self) -> Self:
+        if self.body_bytes_max > BODY_BYTES_MOST:
+            raise ValueError(
+                f"{_variable(('body_bytes_max',))}={self.body_bytes_max}: {BODY_BYTES_MOST} is the "
+                "most, for with its headers a payload has to fit into its topic, and into the one "
+                "that it is parked in"
             )
         return self
 
@@ -288,8 +370,23 @@ class JobSettings(Settings):
         10.0, ge=1, description="an answer of PostgreSQL or Kafka that takes longer counts as none"
     )
 
+    master_stale_after_s: float = Field(
+        300.0, ge=120, description="without the relay's word; then what waits grows no older"
+    )
     waits_max_s: float = Field(
         7 * 86_400.0, gt=0, description="a payload without its master data is parked after that"
+    )
+    waiting_per_entity_max: int = Field(
+        1_000, ge=1, description="payloads that wait; what comes beyond is parked: `line_full`"
+    )
+    waiting_per_tenant_max: int = Field(
+        200_000, ge=1, description="payloads that wait; what comes beyond: `too_many_waiting`"
+    )
+    waiting_entities_max: int = Field(
+        20_000, ge=1, description="of a tenant; payloads of others are parked: `too_many_waiting`"
+    )
+    unknown_ids_per_minute_max: int = Field(
+        5_000, ge=1, description="of a tenant that begin to wait; beyond: `too_many_unknown`"
     )
     when_parked: WhenParked = Field(
         "go_on",
@@ -299,3 +396,7 @@ class JobSettings(Settings):
     @property
     def checkpoints(self) -> Path:
         return self.checkpoint_dir or self.state_dir / "checkpoints"
+
+    def make_folders(self) -> None:
+        super().make_folders()
+        _make_folder("checkpoint_dir", self.checkpoints)

@@ -50,6 +50,8 @@ class Snapshot:
     # event id -> revision, of what was read and is not in the state: a refold is under way that has
     # all up to `positions`. Revision 0: an older event that was sent on again
     asked: dict[str, int] = field(default_factory=dict)
+    # while it is asked for: event topic/partition -> offset up to which what follows was emitted
+    emitted_to: dict[str, int] = field(default_factory=dict)
     arrived_ms: int | None = None  # the newest arrival that was folded
     # arrival of the last event that deleted it: what arrived until then is of a life that is over
     ended_ms: int | None = None
@@ -100,6 +102,7 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         meta["retried_marks"] = snapshot.retried_marks
     if snapshot.asked:
         meta["asked"] = snapshot.asked
+        meta["emitted_to"] = snapshot.emitted_to
     if snapshot.ended_ms is not None:
         meta["ended_ms"] = snapshot.ended_ms
     if snapshot.deleted:
@@ -180,6 +183,7 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         emissions=[event_of(Position(*e["origin"]), e) for e in meta.get("emissions", ())],
         corrections=meta.get("corrections", {}),
         asked=meta.get("asked", {}),
+        emitted_to=meta.get("emitted_to", {}),
         retried_marks=meta.get("retried_marks", {}),
         arrived_ms=meta.get("arrived_ms"),
         ended_ms=meta.get("ended_ms"),

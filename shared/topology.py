@@ -11,6 +11,10 @@ from shared.model import Aggregate, Endpoint, Entity, EventType
 # An event can be four times its payload: JSON may say in five bytes a number that is written out in
 # eighteen. A record that its topic refused would stop the job that writes it.
 RECORD_BYTES_MAX = 8 * 1024 * 1024
+# beside it: what of a letter's earlier tries comes to, should it come again
+LETTER_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024
+# beside it: key and headers, the request's and ours
+BODY_BYTES_MOST = LETTER_BYTES_MAX - 64 * 1024
 JOB_STATUS_TOPIC = "job.status.v1"
 # who may ask the gateway; key: the credential's id, null: it is revoked
 CREDENTIAL_TOPIC = "credential.v1"
@@ -238,6 +242,8 @@ class Flow:
             "retention.bytes": "-1",
         }
         waiting = _once(lane for job in self.jobs() for lane in job.waits_in)
+        # by a time Kafka would remove what still waits, too: retry removes what is done
+        waits = f"work that waits; {self.ingest_retention_days} days after it is done it goes"
         types = self.event_types
         return (
             *(Topic(e.topic, ingest, "payloads as they came") for e in self.endpoints),
@@ -247,10 +253,13 @@ class Flow:
                 Topic(row.topic, _COMPACTED, "the latest snapshot of each")
                 for row in self.with_state
             ),
-            *(Topic(t.completion_topic, for_ever, "events that are durable") for t in types),
+            *(
+                Topic(t.completion_topic, for_ever, "events that are durable, kept for ever")
+                for t in types
+            ),
             *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.published_tables),
             *(
-                Topic(lane, for_ever, "work that waits" if lane in waiting else "work parked")
+                Topic(lane, for_ever, waits if lane in waiting else "work parked, kept for ever")
                 for lane in self.lanes
             ),
             *(

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
-from shared.topology import Flow
+from shared.topology import Flow, Job
 from stream_jobs import (
     aggregate,
     checkpoints,
@@ -86,6 +86,11 @@ def main(names: Sequence[str]) -> int:
     if absent:
         print(f"{', '.join(absent)}: this flow has no such job", file=sys.stderr)
         return 2
+    try:
+        settings.make_folders()
+    except WRONG_SETTINGS as error:
+        print(explain(error), file=sys.stderr)
+        return 2
     if reason := checkpoints.why_not(settings.checkpoints, flow):
         print(reason, file=sys.stderr)
         return 2
@@ -110,7 +115,8 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
 
 
 def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
-    ignited_by = {job.name: job.ignited_by for job in flow.jobs()}
+    jobs = {job.name: job for job in flow.jobs()}
+    ignited_by = {name: job.ignited_by for name, job in jobs.items()}
     offsets = {name: GroupOffsets(settings, name, ignited_by[name]) for name in names}
     try:
         copies = {name: OneCopy(name, offsets[name], settings.checkpoints) for name in names}
@@ -134,6 +140,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             offsets[name],
             copies[name],
             _beside(name, settings, flow),
+            _writes(jobs[name]),
         )
         for name in names
     ]
@@ -151,6 +158,11 @@ def _beside(job: str, settings: JobSettings, flow: Flow) -> Beside:
     if job == retry.STAGE:
         return Waker(settings, flow)
     return ClockCounts() if job == rebuild.STAGE else Beside()
+
+
+def _writes(job: Job) -> tuple[str, ...]:
+    """In an order that others rely on; what persist emits is the relay's to write."""
+    return () if job.name == "persist" else (*job.emits, *job.waits_in, *job.starts_from)
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

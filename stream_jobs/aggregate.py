@@ -20,6 +20,7 @@ from shared.envelope import Position
 from shared.flow import load_flow
 from shared.model import Aggregate
 from shared.settings import JobSettings
+from shared.stub import fitted
 from shared.topology import Flow, dead_letter_topic
 from shared.user_code import told
 from stream_jobs import aggregation, made_for
@@ -155,7 +156,7 @@ def _dead_letter(
     position: Position, key: bytes | None, value: bytes | None, reason: str, detail: str
 ) -> Outgoing:
     failure = envelope.failure_headers((), STAGE, position, reason, detail)
-    return Outgoing(dead_letter_topic(STAGE), key, value, failure)
+    return Outgoing(dead_letter_topic(STAGE), *fitted(position, key, value, failure))
 
 
 def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:

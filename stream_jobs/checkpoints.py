@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 import orjson
 
@@ -44,11 +45,12 @@ def offsets_of(checkpoint: Path) -> Read:
 
 
 def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
-    """Where a query begins that has no checkpoint yet."""
+    """Where a query begins that has no checkpoint yet. What it says is believed only as it was
+    written: with a digit changed by its disk it would pass over payloads in silence."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     new = checkpoint / "begins_at.new"
     with new.open("wb") as file:
-        file.write(_told(offsets))
+        file.write(seal(_told(offsets)))
         file.flush()
         os.fsync(file.fileno())
     new.replace(checkpoint / _BEGINS_AT)
@@ -56,7 +58,7 @@ def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
 
 def begins_at(checkpoint: Path) -> Offsets | None:
     try:
-        return _as_offsets((checkpoint / _BEGINS_AT).read_bytes())
+        return _as_offsets(unseal((checkpoint / _BEGINS_AT).read_bytes()))
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -65,15 +67,28 @@ def remember_ahead(checkpoint: Path, offsets: Offsets) -> None:
     """What a job has done that no batch of Spark's has in its plan. It lasts as Spark's own files
     do: what a machine that fails forgets of it is done again."""
     new = checkpoint / f"ahead.{os.getpid()}.new"
-    new.write_bytes(_told(further(ahead_at(checkpoint), offsets)))
+    new.write_bytes(seal(_told(further(ahead_at(checkpoint), offsets))))
     new.replace(checkpoint / _AHEAD)
 
 
 def ahead_at(checkpoint: Path) -> Offsets:
     try:
-        return _as_offsets((checkpoint / _AHEAD).read_bytes())
+        return _as_offsets(unseal((checkpoint / _AHEAD).read_bytes()))
     except (OSError, ValueError, AttributeError):
         return {}
+
+
+def seal(said: bytes) -> bytes:
+    """With a checksum: what a disk has changed in a note of a job's own is not believed."""
+    return b"%s\n%08x\n" % (said, crc32(said))
+
+
+def unseal(raw: bytes) -> bytes:
+    """ValueError where it is not what was sealed."""
+    said, _, checksum = raw.partition(b"\n")
+    if checksum != b"%08x\n" % crc32(said):
+        raise ValueError("it is not what was written")
+    return said
 
 
 def further(one: Offsets, other: Offsets) -> Offsets:

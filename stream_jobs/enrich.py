@@ -28,6 +28,7 @@ from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, written_by_its_work
 from stream_jobs.master_view import MasterView
 from stream_jobs.messages import payload_of
+from stream_jobs.newcomers import Caps, Newcomers
 from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
 
@@ -45,11 +46,14 @@ class EnrichTask:
     postgres_url: str
     slow_after_s: float
     when_parked: WhenParked
+    caps: Caps
     writer: WriterOf
 
     def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         if load_flow(self.flow).master_tables:
-            enrich = InTurn(_enricher(self.flow), _gates(self), self.when_parked)
+            enrich = InTurn(
+                _enricher(self.flow), _gates(self), self.when_parked, _newcomers(self.caps)
+            )
         else:  # nothing is waited for, and no job would take it from the lane
             enrich = InTurn(_enricher(self.flow), Gates(), "go_on")
         master = _master_view(self)
@@ -91,6 +95,11 @@ def _gate_view(task: EnrichTask) -> GateView:
 
 
 @cache
+def _newcomers(caps: Caps) -> Newcomers:
+    return Newcomers(caps)
+
+
+@cache
 def _master_view(task: EnrichTask) -> MasterView:
     return MasterView(task.kafka, load_flow(task.flow).master_tables, task.master_age_max_s)
 
@@ -108,6 +117,7 @@ def task(settings: JobSettings) -> EnrichTask:
         settings.postgres_url.get_secret_value(),
         settings.slow_after_s,
         settings.when_parked,
+        Caps.of(settings),
         WriterOf.job_of(STAGE, settings),
     )
 

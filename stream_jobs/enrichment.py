@@ -22,15 +22,19 @@ from shared.model import (
     Rejected,
 )
 from shared.retry_policy import WhenParked
+from shared.stub import fitted
+from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 from shared.user_code import told
 from stream_jobs.gates import Gates
+from stream_jobs.newcomers import Newcomers
 
 STAGE = "enrich"
 BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
 # why a payload waits that has not been tried
 BEHIND = "behind"
 _LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
+_TIME_DIGITS_MAX = 15
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
 
 
@@ -100,9 +104,16 @@ class InTurn:
     """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
     its entity waits (see `gates`)."""
 
-    def __init__(self, enrich: Enrich, gates: Gates, when_parked: WhenParked) -> None:
+    def __init__(
+        self,
+        enrich: Enrich,
+        gates: Gates,
+        when_parked: WhenParked,
+        newcomers: Newcomers | None = None,
+    ) -> None:
         self._enrich = enrich
         self._gates = gates
+        self._newcomers = newcomers
         self._holds_what_is_parked = when_parked == "wait"
 
     def __call__(self, payload: Payload, read_at: Position, master: MasterData) -> Outgoing | None:
@@ -114,14 +125,28 @@ class InTurn:
         if key is None:
             return self._enrich(payload, master)
         if self._gates.hold(key):
+            if not discarded and (why_not := self._why_no_more(key)):
+                return _failure(_DEAD_LETTERS, payload, *why_not)
             detail = f"an earlier payload of {key} waits"
             return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
+        if (reason := self._gates.refused_for(key)) is not None:
+            detail = f"it is behind an earlier payload of {key}, which was parked for that"
+            return _failure(_DEAD_LETTERS, payload, reason, detail)
         outgoing = self._enrich(payload, master)
         is_parked = outgoing.topic == _DEAD_LETTERS and self._holds_what_is_parked
         if outgoing.topic != _LANE and not is_parked:
             return outgoing
+        if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
+            self._gates.refuse(key, why_not[0])
+            return outgoing if is_parked else _failure(_DEAD_LETTERS, payload, *why_not)
         self._gates.sent_to_lane(key)
         return _waits(outgoing, payload, read_at)
+
+    def _why_no_more(self, key: str) -> tuple[str, str] | None:
+        """Where those behind a parked one wait, its line is what holds them."""
+        if self._newcomers is None or self._holds_what_is_parked:
+            return None
+        return self._newcomers.why_no_more(key, self._gates)
 
 
 def _key(payload: Payload) -> str | None:
@@ -147,7 +172,7 @@ def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> O
         value = envelope.event_value(record)
     except TypeError as error:
         raise Rejected("not_writable", f"the event cannot be written as JSON: {error}") from error
-    if len(value) > _EVENT_BYTES_MAX:
+    if len(value) + 4 * len(record.id) > _EVENT_BYTES_MAX:  # its id is in a header, too
         # the topic would refuse it, and with it the batch, again and again
         raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
     headers = envelope.event_headers(record, payload.headers)
@@ -162,7 +187,7 @@ def _event(
     if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
         raise Rejected(*breach)
     tenant = tenant_of(entity_id)
-    arrival = Arrival(entity_id, payload.arrived_ms)
+    arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(payload))
     draft = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
     if not isinstance(draft, Draft):
         raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
@@ -211,6 +236,15 @@ def _record(payload: Payload, draft: Draft, entity_id: str, shape: int) -> Event
     )
 
 
+def _received_ms(payload: Payload) -> int | None:
+    """None where no spool held it, and where anyone has written there what is no time."""
+    told = envelope.find(payload.headers, envelope.RECEIVED)
+    if told is None or len(told) > _TIME_DIGITS_MAX or not told.isdigit():
+        return None
+    received_ms = int(told)
+    return received_ms if is_time_ms(received_ms) else None
+
+
 def _entity_id(payload: Payload) -> str:
     if not payload.key:
         raise Rejected("no_key", "the record has no key: whose payload is it?")
@@ -223,6 +257,8 @@ def _entity_id(payload: Payload) -> str:
 def _fields(payload: Payload) -> Fields:
     value = payload.value
     if not value:
+        if stub := envelope.text(payload.headers, envelope.STUB):
+            raise Rejected("too_large", stub)
         raise Rejected("empty", "the record has no value")
     sent_sha256 = envelope.find(payload.headers, envelope.PAYLOAD_SHA256)
     if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
@@ -245,4 +281,4 @@ def _failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing
     first = again.First(origin, arrived_ms, payload.attempt, payload.revision)
     known = again.headers_of(payload.headers, first)  # all that brings it back from there
     headers = envelope.failure_headers(known, STAGE, origin, reason, detail)
-    return Outgoing(topic, payload.key, payload.value, headers)
+    return Outgoing(topic, *fitted(origin, payload.key, payload.value, headers))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from shared import ledger
+from shared import ledger, stub
 from shared.envelope import ID, TIME, failure_headers
 from shared.ledger import Verdict
 from shared.model import Fields
@@ -330,11 +330,12 @@ class EventStore:
                 str(letter.record.position),
                 letter.reason,
                 letter.detail.replace("\0", "\\0"),
-                letter.record.key,
-                letter.record.value,
-                _letter_headers(letter),
+                key,
+                value,
+                json.dumps(header_rows(headers)),
             )
             for letter in letters
+            for key, value, headers in [_as_parked(letter)]
         ]
         return self._execute(_PARK, columns, dead_letter_topic("persist"))
 
@@ -368,11 +369,12 @@ def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None
         states[row.entity, row.id] = row
 
 
-def _letter_headers(letter: DeadLetter) -> str:
+def _as_parked(letter: DeadLetter) -> stub.Fields:
+    """Key, value and headers."""
     record = letter.record
     headers = failure_headers(
         record.headers, "persist", record.position, letter.reason, letter.detail
     )
     if not any(name == ID for name, _ in headers):
         headers.append((ID, letter.id.encode()))
-    return json.dumps(header_rows(headers))
+    return stub.fitted(record.position, record.key, record.value, headers)

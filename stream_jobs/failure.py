@@ -16,6 +16,8 @@ _STOPPING = (
 )
 # a file of the state that is not what Spark has written: read again, it would be the same
 _DAMAGED_STATE = "CANNOT_LOAD_STATE_STORE", "ChecksumException"
+# nor is a file that says what batches there were
+_DAMAGED_FILE = re.compile(r"ChecksumException: Checksum error: (?:file:)?(\S+)")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # the last line of a Python traceback; where it stands in a module is in the log
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
@@ -52,6 +54,9 @@ def judge(message: str, causes: str = "") -> Failure:
         damaged = condition.startswith(_DAMAGED_STATE[0]) and _DAMAGED_STATE[1] in causes
         if damaged or condition.startswith(_STOPPING):
             return Failure(stops=True, waits=False, reason=condition)
+    if damaged_file := _DAMAGED_FILE.search(f"{message}\n{causes}"):
+        reason = f"CHECKPOINT_DAMAGED: {damaged_file[1]} is not what was written"
+        return Failure(stops=True, waits=False, reason=reason)
     return Failure(stops=False, waits=False, reason=_last_telling_line(message))
 
 

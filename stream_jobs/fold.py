@@ -21,6 +21,7 @@ from shared.envelope import EventRecord, Header, Position
 from shared.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
 from shared.settings import JobSettings
+from shared.stub import fitted
 from shared.topology import (
     REFOLD_TOPIC,
     REFOLDED_TOPIC,
@@ -343,7 +344,7 @@ def _dead_letter(
     position: Position, key: bytes | None, value: bytes, reason: str, detail: str
 ) -> Outgoing:
     failure = envelope.failure_headers((), STAGE, position, reason, detail)
-    return _row(dead_letter_topic(STAGE), key, value, failure)
+    return _row(dead_letter_topic(STAGE), *fitted(position, key, value, failure))
 
 
 def transform(

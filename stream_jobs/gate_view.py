@@ -1,12 +1,14 @@
 """What a process knows of whose payloads wait, and of how far enrich and retry are."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from shared.envelope import Position
+from shared.ids import tenant_of
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topology import Flow, gate_topic, retry_topic
@@ -14,9 +16,12 @@ from stream_jobs.gates import Gates, Look, Ripeness, Told
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lag import unread
 from stream_jobs.log_follower import CommittedOffsets, LogFollower
+from stream_jobs.newcomers import Caps
 from stream_jobs.waiting import gate_told
 
 _ANSWER_S = 3.0
+_MINUTE_MS = 60_000
+_NAMED_MAX = 5
 # as long as somebody is held: of a batch that lasts
 _HEARS_EVERY_S = 0.1
 
@@ -47,7 +52,13 @@ class GateView:
         for message in self._log.to_the_end():
             key = (message.key() or b"").decode(errors="replace")
             if message.topic() == self._gate:
-                self._gates.hear_gate(key, message.value())
+                value = message.value()
+                if value is None:
+                    self._gates.hear_gate(key, None)
+                else:  # what is none of ours holds its key, too
+                    told = gate_told(value)
+                    payloads, full = (told.payloads, told.full) if told else (1, False)
+                    self._gates.hear_gate(key, payloads, full=full)
             else:
                 self._gates.hear_lane(message.partition() or 0, message.offset() or 0, key)
         self._gates.heard_all()
@@ -61,6 +72,7 @@ class LaneView:
     def __init__(self, settings: JobSettings) -> None:
         self._lane = GroupOffsets(settings, "retry", [retry_topic("enrich")])
         self._log = LogFollower(settings.kafka, "headrace-gates", [gate_topic("enrich")])
+        self._caps = Caps.of(settings)
         self._open: dict[bytes, Told] = {}
 
     def somebody_waits(self) -> bool:
@@ -76,14 +88,41 @@ class LaneView:
     def numbers(self, counts: Mapping[str, int]) -> dict[str, Any]:
         self._refresh()
         oldest_ms = min((told.since_ms for told in self._open.values()), default=None)
+        full = self._full()
         age_s = 0.0 if oldest_ms is None else max(0.0, time.time() - oldest_ms / 1000)
         numbers = {
             "payloads": sum(told.payloads for told in self._open.values()),
             "entities": len(self._open),
             "oldest_s": round(age_s, 1),
+            "at_cap": len(full),
+            "full": full[:_NAMED_MAX],
             **counts,
         }
         return {"lanes": {retry_topic("enrich"): numbers}}
+
+    def _full(self) -> list[str]:
+        """Where a cap bites, and for whom."""
+        now_ms = time.time_ns() // 1_000_000
+        new: Counter[str] = Counter()
+        entities: Counter[str] = Counter()
+        payloads: Counter[str] = Counter()
+        full: list[str] = []
+        for key, told in self._open.items():
+            name = key.decode(errors="replace")
+            tenant = tenant_of(name)
+            entities[tenant] += 1
+            payloads[tenant] += told.payloads
+            new[tenant] += told.since_ms > now_ms - _MINUTE_MS
+            if told.full:
+                full.append(f"{name}: as many payloads as one entity may have wait")
+        for number, most, what in (
+            (entities, self._caps.entities, "entities wait"),
+            (payloads, self._caps.payloads, "payloads wait"),
+            (new, self._caps.new_a_minute, "ids began to wait within a minute"),
+        ):
+            tenants = [f"tenant {one!r}: {n} {what}" for one, n in number.items() if n >= most]
+            full = [*tenants, *full]
+        return full
 
     def _refresh(self) -> None:
         self._log.go_on_from({})

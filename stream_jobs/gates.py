@@ -33,6 +33,9 @@ R4 A line that is empty is closed later, by a null: the events that emptied it a
 R5 A gate also says from where on its line needs the lane, and only later that it needs less. So who
    has lost all lines begins where the open gates or `passed` say, and first sets `passed` back to
    that: then nothing is ripe before all is read again.
+R6 Of a line that is longer than it may be, the last ones are given up as any other: once they are
+   ripe (else enrich could still send one past a line that has emptied meanwhile), and noted first.
+   Whoever looks at the line has them parked, whatever those ahead wait for.
 
 Invariants, for each key and ingest partition:
 I1 Who is not held has nothing waiting, and all its earlier payloads are in their topics: a lane
@@ -45,6 +48,17 @@ I3 First effects come in ingest order: among direct ones by enrich's task, among
    ahead (`go_on`) or stay (`wait`). So a fold may judge by its marks, however often a batch runs.
 I4 Nothing is stuck: a payload waits for a row only after a look at master data that had all
    arrivals until then, so the row's arrival is still to come; all else has a time.
+Caps. What would have a key wait anew enrich parks at once where too many wait (`newcomers`), and
+with it what comes behind it until the gates are read anew: a run of the batch that finds its row,
+or counts otherwise, must not find that later ones went ahead. Then it has its effect all the same,
+and its dead letter, where it is sent again, is a repeat. It has no line, so later others go ahead,
+whatever the policy. Where they may (`go_on`), it also parks what would join a line that its gate
+tells to be full: who is held stays so until the gates are read anew, so nothing behind it has gone
+ahead by itself.
+
+A payload is due, or too old, by the lane's clock, which stands while master data is stale
+(`lane_clock`).
+
 The price: a key that sends faster than retry's batches follow each other stays held until it rests.
 """
 
@@ -53,31 +67,55 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.envelope import Position
+from shared.ids import tenant_of
 from shared.retry_policy import RetryPolicy
 
 Partition = tuple[str, int]
 AT_ONCE = 0  # as a time that has passed
+LINE_FULL = "line_full"
+
+
+class Waiting(NamedTuple):
+    """Of a tenant, to a sixteenth of each entity's payloads."""
+
+    entities: int
+    payloads: int
+
+    def without(self, payloads: int | None) -> "Waiting":
+        if payloads is None:
+            return self
+        return Waiting(self.entities - 1, self.payloads - payloads)
 
 
 class Gates:
     """Whose payloads wait, as the gates and the lane say."""
 
     def __init__(self) -> None:
-        self._open: dict[str, bytes] = {}
+        self._open: dict[str, int] = {}  # how many payloads of each wait
+        self._full: set[str] = set()
+        self._of_tenants: dict[str, Waiting] = {}
         self._in_lane: dict[str, tuple[int, int]] = {}  # key -> partition, offset of the last one
         self._passed: dict[int, int] = {}
         self._sent: set[str] = set()
+        self._refused: dict[str, str] = {}  # and why
 
     def hear_passed(self, passed: Mapping[int, int]) -> None:
         """First: what the gates and the lane say is heard later than this was true."""
         self._passed = {**self._passed, **passed}
         self._in_lane = {key: at for key, at in self._in_lane.items() if not self._is_passed(*at)}
 
-    def hear_gate(self, key: str, value: bytes | None) -> None:
-        if value is None:
-            self._open.pop(key, None)
+    def hear_gate(self, key: str, payloads: int | None, *, full: bool = False) -> None:
+        """None: it was closed."""
+        (self._full.add if full else self._full.discard)(key)
+        tenant = tenant_of(key)
+        its = self._of_tenants.get(tenant, Waiting(0, 0)).without(self._open.pop(key, None))
+        if payloads is not None:
+            self._open[key] = payloads
+            its = Waiting(its.entities + 1, its.payloads + payloads)
+        if its.entities:
+            self._of_tenants[tenant] = its
         else:
-            self._open[key] = value
+            self._of_tenants.pop(tenant, None)
 
     def hear_lane(self, partition: int, offset: int, key: str) -> None:
         if not self._is_passed(partition, offset):
@@ -86,15 +124,30 @@ class Gates:
     def heard_all(self) -> None:
         """Of the lane, too, up to an end behind all that was sent there."""
         self._sent.clear()
+        self._refused.clear()
 
     def sent_to_lane(self, key: str) -> None:
         self._sent.add(key)
 
+    def refuse(self, key: str, reason: str) -> None:
+        """It may not begin to wait."""
+        self._refused[key] = reason
+
+    def refused_for(self, key: str) -> str | None:
+        return self._refused.get(key)
+
     def hold(self, key: str) -> bool:
         return key in self._sent or key in self._open or key in self._in_lane
 
+    def is_full(self, key: str) -> bool:
+        """Its line, as it was last told."""
+        return key in self._full
+
+    def waiting(self, tenant: str) -> Waiting:
+        return self._of_tenants.get(tenant, Waiting(0, 0))
+
     def hold_any(self) -> bool:
-        return bool(self._sent or self._open or self._in_lane)
+        return bool(self._sent or self._refused or self._open or self._in_lane)
 
     def _is_passed(self, partition: int, offset: int) -> bool:
         return offset < self._passed.get(partition, 0)
@@ -162,10 +215,15 @@ class Entry:
     due_ms: int = AT_ONCE
     given_up_in: int | None = None  # the batch
     parked: bool = False  # and those behind it wait
+    taken_ms: int | None = None  # by the lane's clock; earlier versions wrote none
 
     @property
     def ident(self) -> tuple[Position, int]:
         return self.place, self.revision
+
+    @property
+    def counts_from_ms(self) -> int:
+        return self.waits_since_ms if self.taken_ms is None else self.taken_ms
 
 
 class Told(NamedTuple):
@@ -177,6 +235,7 @@ class Told(NamedTuple):
     reason: str
     detail: str
     needs: Mapping[str, int]  # of each partition of the lane nothing before that
+    full: bool = False  # what comes beyond is parked
 
     def is_news_to(self, before: "Told | None") -> bool:
         if before is None or self._replace(payloads=before.payloads) != before:
@@ -190,6 +249,7 @@ class Line:
     told: Told | None = None
     emptied_in: int | None = None
     closed: bool = False
+    _order: list[Entry] | None = field(default=None, repr=False, compare=False)
 
     def take(self, entry: Entry) -> bool:
         """False for a copy of what it has. What was sent again takes the place of what it was."""
@@ -197,6 +257,7 @@ class Line:
         if known is not None and entry.attempt <= known.attempt:
             return False
         self.entries[entry.ident] = entry
+        self._order = None
         self.emptied_in = None
         return True
 
@@ -205,11 +266,20 @@ class Line:
         entries = self.entries.values()
         found = [one for one in entries if one.place == place and one.attempt < attempt]
         for entry in found:
-            del self.entries[entry.ident]
+            self.remove(entry)
         return found
+
+    def remove(self, entry: Entry) -> None:
+        del self.entries[entry.ident]
+        self._order = None
 
     def in_order(self) -> list[Entry]:
         """As they arrived; within a partition by its log, whatever its clock did."""
+        if self._order is None:
+            self._order = self._sorted()
+        return self._order
+
+    def _sorted(self) -> list[Entry]:
         latest: dict[Partition, int] = {}
         order = []
         for ident in sorted(self.entries):
@@ -219,13 +289,26 @@ class Line:
             order.append((latest[at], ident))
         return [self.entries[ident] for _, ident in sorted(order)]
 
+    def too_many(self, most: int) -> list[Entry]:
+        """The last ones; of what is given up already none counts."""
+        if len(self.entries) <= most:
+            return []
+        return [entry for entry in self.in_order() if entry.given_up_in is None][most:]
+
     def next_look(self, policy: RetryPolicy) -> int | None:
-        """When it is to be served again at the latest; None: not before something comes."""
+        """When it is to be served again at the latest, by the lane's clock; None: not before
+        something comes."""
         head = next(iter(self.in_order()), None)
-        if head is None or head.given_up_in is not None or not head.tries:
-            return None if head is not None and head.parked else AT_ONCE
-        too_old_ms = head.waits_since_ms + int(policy.age_max_s * 1000)
+        if head is None or self._has_to_park(policy) or not (head.parked or head.tries):
+            return AT_ONCE
+        if head.parked:
+            return None
+        too_old_ms = head.counts_from_ms + int(policy.age_max_s * 1000)
         return too_old_ms if head.row is not None else min(head.due_ms, too_old_ms)
+
+    def _has_to_park(self, policy: RetryPolicy) -> bool:
+        is_noted = any(one.given_up_in is not None and not one.parked for one in self.in_order())
+        return is_noted or bool(self.too_many(policy.line_max))
 
     def needs(self) -> dict[str, int]:
         needs: dict[str, int] = {}
@@ -233,7 +316,7 @@ class Line:
             needs[str(partition)] = min(offset, needs.get(str(partition), offset))
         return needs
 
-    def tells(self, needs: Mapping[str, int]) -> Told:
+    def tells(self, needs: Mapping[str, int], policy: RetryPolicy) -> Told:
         head, entries = self.in_order()[0], self.entries.values()
         return Told(
             len(entries),
@@ -242,6 +325,7 @@ class Line:
             head.reason,
             head.detail,
             needs,
+            len(entries) >= policy.line_max,
         )
 
     def rows(self) -> set[str]:
@@ -276,7 +360,7 @@ class Batch(NamedTuple):
     """A micro-batch of retry."""
 
     token: int  # another one in each, the same where it runs again
-    now_ms: int
+    now_ms: int  # by the lane's clock
     woken: Container[str]  # rows that have come
     is_ripe: Callable[[Position], bool]
 
@@ -287,10 +371,12 @@ def serve(
     """What this batch does for a line, which is changed. May be called twice in a batch."""
     needs = line.needs()  # with what this batch takes from it: it may end half done (R5)
     _wake(line, batch)
+    yield from _park(line, batch, policy)
+    _give_up_what_is_too_much(line, batch, policy)
     yield from _go_through(line, batch, attempt, policy)
     if line.entries:
         line.emptied_in = None
-        told = line.tells(needs)
+        told = line.tells(needs, policy)
         if told.is_news_to(line.told):
             line.told = told
             yield Open(told)
@@ -308,6 +394,26 @@ def _wake(line: Line, batch: Batch) -> None:
             entry.row, entry.due_ms = None, AT_ONCE
 
 
+def _park(line: Line, batch: Batch, policy: RetryPolicy) -> Iterator[Step]:
+    """What an earlier batch has noted."""
+    for entry in line.in_order():
+        if entry.given_up_in in (None, batch.token) or entry.parked:
+            continue
+        yield Park(entry)
+        if policy.when_parked == "wait":
+            entry.parked = True
+        else:
+            line.remove(entry)
+
+
+def _give_up_what_is_too_much(line: Line, batch: Batch, policy: RetryPolicy) -> None:
+    for entry in line.too_many(policy.line_max):
+        if batch.is_ripe(entry.read_at):
+            entry.given_up_in = batch.token
+            entry.reason = LINE_FULL
+            entry.detail = f"{policy.line_max} of its payloads wait already, no more may"
+
+
 def _go_through(
     line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
 ) -> Iterator[Step]:
@@ -317,15 +423,7 @@ def _go_through(
         if entry.parked:
             return
         if entry.given_up_in is not None:
-            if entry.given_up_in == batch.token:
-                is_behind = True
-            else:
-                yield Park(entry)
-                if not stays:
-                    del line.entries[entry.ident]
-                    continue
-                entry.parked = True
-                return
+            is_behind = True
         elif not batch.is_ripe(entry.read_at):
             return
         else:
@@ -336,7 +434,7 @@ def _go_through(
                 is_behind = True
             elif not is_behind:
                 yield Send(entry)
-                del line.entries[entry.ident]
+                line.remove(entry)
         if is_behind and stays:
             return
 
@@ -345,7 +443,7 @@ def _try(
     entry: Entry, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
 ) -> Outcome:
     """Refused: it is given up."""
-    age_ms = batch.now_ms - entry.waits_since_ms
+    age_ms = batch.now_ms - entry.counts_from_ms
     if not entry.tries or (entry.row is None and batch.now_ms >= entry.due_ms):
         outcome = attempt(entry)
         if isinstance(outcome, Passed):

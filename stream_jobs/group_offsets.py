@@ -9,7 +9,7 @@ can abort the whole process (`rd_kafka_enq_once_del_source_return: Assertion ...
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -32,6 +32,8 @@ class Committed(NamedTuple):
 
     offsets: Offsets
     notes: set[str]
+    # of topics that had offsets before they got more partitions: those that have none
+    added: dict[str, set[int]] = {}  # noqa: RUF012 - never changed
 
 
 class GroupOffsets:
@@ -66,17 +68,21 @@ class GroupOffsets:
             raise KafkaException(self._answers[0])
 
     def committed(self) -> Committed:
-        found = Committed({}, set())
+        found = Committed({}, set(), {})
+        known: set[str] = set()
         for place in self._consumer.committed(self._partitions(self.topics), _TIMEOUT_S):
             if place.error is not None:
                 raise KafkaException(place.error)
             at = place.offset
             if at >= 0:
+                known.add(place.topic)
                 found.notes.add(place.metadata or "")
             else:
+                found.added.setdefault(place.topic, set()).add(place.partition)
                 at, _ = self._consumer.get_watermark_offsets(place, _TIMEOUT_S)
             found.offsets.setdefault(place.topic, {})[place.partition] = at
-        return found
+        added = {topic: its for topic, its in found.added.items() if topic in known}
+        return found._replace(added=added)
 
     def ranges(self) -> dict[Partition, Range]:
         """Where the partitions of the job's topics begin and end."""
@@ -84,6 +90,11 @@ class GroupOffsets:
             (at.topic, at.partition): Range(*self._consumer.get_watermark_offsets(at, _TIMEOUT_S))
             for at in self._partitions(self.topics)
         }
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Of those that exist."""
+        known = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
+        return {topic: len(known[topic].partitions) for topic in topics if topic in known}
 
     def ever_written(self, topics: Sequence[str]) -> int:
         """Records, those included that compaction has taken away."""

@@ -120,14 +120,20 @@ class MasterView:
             table = self._table_by_topic[topic]
             key, value = (message.key() or b"").decode(errors="replace"), message.value()
             if key == RELAY_HEARTBEAT_KEY:
-                beat = _json(value)
-                if isinstance(beat, dict) and is_time_ms(beat.get("as_of_ms")):
-                    self._as_of_ms[table] = beat["as_of_ms"]
+                if (as_of_ms := confirmed_ms(value)) is not None:
+                    self._as_of_ms[table] = as_of_ms
             elif value is None:
                 self._rows[table].pop(key, None)
             else:
                 self._rows[table][key] = value
         return len(messages)
+
+
+def confirmed_ms(heartbeat: bytes | None) -> int | None:
+    """Up to when a topic has all, as the relay says there."""
+    beat = _json(heartbeat)
+    as_of_ms = beat.get("as_of_ms") if isinstance(beat, dict) else None
+    return as_of_ms if is_time_ms(as_of_ms) else None
 
 
 def _json(raw: bytes | None) -> Any:

@@ -8,6 +8,7 @@ seconds, a newcomer first watches whether anyone does, and of two copies the hig
 import fcntl
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -72,6 +73,8 @@ class OneCopy:
         self._run = uuid4().hex[:12]
         self._mine: Claim | None = None
         self._offsets: Offsets = {}
+        # of topics that had more partitions than offsets when it took its claim: the offsets
+        self.committed: dict[str, int] = {}
         self._watched: tuple[Claim, float] | None = None
 
     def watch(self) -> None:
@@ -90,7 +93,8 @@ class OneCopy:
         if self._mine is None:
             if not committed.offsets or not self._is_free(seen, asked_s):
                 return False
-            self._offsets = committed.offsets
+            self._offsets = _without(committed.added, committed.offsets)
+            self.committed = {topic: len(self._offsets[topic]) for topic in committed.added}
             self._mine = Claim(seen.epoch + 1 if seen else 1, self._run, _host())
         elif seen is not None and seen.outranks(self._mine):
             raise AnotherCopyError(self._who(seen))
@@ -143,6 +147,14 @@ class OneCopy:
             f"ANOTHER_COPY: {self._job} already runs on {claim.host} (run {claim.run}), with "
             f"another checkpoint than {self._query_id.parent}: stop one of the two"
         )
+
+
+def _without(added: Mapping[str, set[int]], offsets: Offsets) -> Offsets:
+    """What is not committed yet stays so until the job reads it: by that it is known as new."""
+    return {
+        topic: {p: offset for p, offset in its.items() if p not in added.get(topic, ())}
+        for topic, its in offsets.items()
+    }
 
 
 def _highest(notes: set[str]) -> Claim | None:

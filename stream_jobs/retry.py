@@ -25,6 +25,7 @@ from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
 from shared.settings import JobSettings
+from shared.stub import fitted
 from shared.topology import (
     Flow,
     dead_letter_topic,
@@ -49,6 +50,7 @@ from stream_jobs.gates import (
     serve,
 )
 from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.kept_clock import KeptClock
 from stream_jobs.kept_letters import KeptLetters
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, written_by_its_work
@@ -89,11 +91,15 @@ class RetryTask(NamedTuple):
     slow_after_s: float
     waits_max_s: float
     when_parked: WhenParked
+    master_stale_after_s: float
+    waiting_per_entity_max: int
 
     @property
     def policy(self) -> RetryPolicy:
         return POLICIES[enrichment.STAGE]._replace(
-            age_max_s=self.waits_max_s, when_parked=self.when_parked
+            age_max_s=self.waits_max_s,
+            when_parked=self.when_parked,
+            line_max=self.waiting_per_entity_max,
         )
 
 
@@ -142,6 +148,7 @@ class BucketOfLines(Handler):
         # one for all: each that is declared takes Spark many milliseconds of each task
         self._states = states.of("kept", "kind", "key", "ident")
         self._looks = Looks(self._states)
+        self._clocks = KeptClock(self._states, int(self._task.master_stale_after_s * 1000))
         self._letters = KeptLetters(self._states)
 
     @cached_property
@@ -156,19 +163,26 @@ class BucketOfLines(Handler):
         self, _bucket: Any, rows: Iterator[Any], times: Any
     ) -> Iterator[Outgoing | Row]:
         self._looks.begin()
+        self._clocks.begin()
         woken: set[str] = set()
-        lines: dict[str, Line] = {}
+        packed: list[bytes] = []
         for row in rows:
             if row.woken is not None:
                 woken.update(orjson.loads(row.woken))
-                continue
-            yield from self._take(list(_unpack(row.packed)), lines)
+            else:
+                packed.append(row.packed)
+        now_ms = times.getCurrentProcessingTimeInMs()
+        self._clock = self._clocks.at(now_ms, waiting.as_of(woken))
+        lines: dict[str, Line] = {}
+        for own in packed:
+            yield from self._take(list(_unpack(own)), lines)
         made: Counter[str] = Counter()
-        for outgoing in self._serve(times.getCurrentProcessingTimeInMs(), woken, lines):
+        for outgoing in self._serve(now_ms, woken, lines):
             made[outgoing.topic] += 1
             yield outgoing
         self._letters.write()
         self._looks.write()
+        self._clocks.keep(self._clock if self._looks.all() else None)
         yield Row(
             look_ms=self._next_look_ms,
             woken=sum(made[topic] for topic in self._event_topics),
@@ -180,6 +194,7 @@ class BucketOfLines(Handler):
         for record in records:
             try:
                 entry, letter = waiting.read(record, self._ingest_topics)
+                entry.taken_ms = self._clock.now_ms
                 read.append(((record.key or b"").decode(), record, entry, letter))
             except ValueError as error:
                 yield _unreadable(record, str(error))
@@ -202,7 +217,7 @@ class BucketOfLines(Handler):
             key
             for key, (at_ms, rows) in self._looks.all().items()
             if waiting.EVERY_LINE in woken
-            or (at_ms is not None and at_ms <= now_ms)
+            or (at_ms is not None and at_ms <= self._clock.now_ms)
             or not woken.isdisjoint(rows)
         }
         keys = [*lines, *sorted(is_due.difference(lines))]
@@ -210,7 +225,7 @@ class BucketOfLines(Handler):
             check_lease(STAGE)
             worker = _worker(self._task)
             worker.look()
-            batch = Batch(now_ms, now_ms, woken, worker.is_ripe)
+            batch = Batch(now_ms, self._clock.now_ms, woken, worker.is_ripe)
         for begin in range(0, len(keys), _LINES_AT_ONCE):
             some = keys[begin : begin + _LINES_AT_ONCE]
             self._load(some, lines)
@@ -220,7 +235,7 @@ class BucketOfLines(Handler):
                 yield from self._serve_line(key, line, batch, worker)
             self._keep(served)
         due = [look.at_ms for look in self._looks.all().values() if look.at_ms is not None]
-        self._next_look_ms = min(due, default=None)
+        self._next_look_ms = self._clocks.told(min(due, default=None), self._clock)
 
     def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Outgoing]:
         policy = self._task.policy
@@ -238,8 +253,7 @@ class BucketOfLines(Handler):
                     yield made.pop(entry.ident)
                 case Park(entry):
                     yield self._dead_letter(key, entry)
-                    if policy.when_parked == "go_on":
-                        self._letters.remove(key, entry)
+                    self._letters.remove(key, entry)  # the dead letter has it
                 case Open(told):
                     yield _gate(key, waiting.gate_value(told))
                 case Close():
@@ -264,7 +278,8 @@ class BucketOfLines(Handler):
         )
         tries = (envelope.TRIES, str(entry.tries).encode())
         topic = dead_letter_topic(enrichment.STAGE)
-        return Outgoing(topic, payload.key, payload.value, [*headers, tries])
+        letter = fitted(entry.place, payload.key, payload.value, [*headers, tries])
+        return Outgoing(topic, *letter)
 
 
 def _line(key: str) -> Key:
@@ -279,7 +294,8 @@ def _unreadable(record: Payload, detail: str) -> Outgoing:
     failure = envelope.failure_headers(
         record.headers, enrichment.STAGE, record.position, "no_origin", detail
     )
-    return Outgoing(dead_letter_topic(enrichment.STAGE), record.key, record.value, failure)
+    letter = fitted(record.position, record.key, record.value, failure)
+    return Outgoing(dead_letter_topic(enrichment.STAGE), *letter)
 
 
 def pack(chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
@@ -334,6 +350,8 @@ def task(settings: JobSettings) -> RetryTask:
         settings.slow_after_s,
         settings.waits_max_s,
         settings.when_parked,
+        settings.master_stale_after_s,
+        settings.waiting_per_entity_max,
     )
 
 

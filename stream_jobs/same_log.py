@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shared.settings import Settings
-from stream_jobs.checkpoints import Offsets, ahead_at, begins_at, further, offsets_of
+from stream_jobs.checkpoints import Offsets, ahead_at, begins_at, further, offsets_of, seal, unseal
 from stream_jobs.group_offsets import Partition, Range
 
 _ANSWER_S = 5.0
@@ -91,12 +91,13 @@ class SameLog:
         if known.keys() != ids.keys():
             self._file.parent.mkdir(parents=True, exist_ok=True)
             new = self._file.with_suffix(".new")
-            new.write_bytes(orjson.dumps({**ids, **known}))
+            new.write_bytes(seal(orjson.dumps({**ids, **known})))
             new.replace(self._file)
 
     def _known(self) -> dict[str, str]:
+        """Nothing where its disk has changed it: that is no sign of another topic."""
         try:
-            known = orjson.loads(self._file.read_bytes())
+            known = orjson.loads(unseal(self._file.read_bytes()))
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,7 @@ from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lag import LagReader, unread
 from stream_jobs.log_ranges import from_json, left_of, ranges
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
+from stream_jobs.partition_counts import PartitionCounts
 from stream_jobs.same_log import OtherLogError, SameLog, topic_ids
 from stream_jobs.status import Say, StatusReporter
 
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.25
 _REPORT_EVERY_S = 2.0
 _HOLD_EVERY_S = 2.0
+_COUNT_EVERY_S = 5.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _BELIEVED_AFTER_S = 5.0
 _WELL_AFTER_S = 60.0
@@ -49,7 +51,9 @@ class JobRun:
         offsets: GroupOffsets,
         copy: OneCopy,
         beside: Beside,
+        uses: Collection[str] = (),
     ) -> None:
+        """`uses`: the topics that it reads or writes, of which partitions may not be added."""
         self.job = job
         self.other_copy = ""  # why this one has to go
         self._build = build
@@ -57,6 +61,9 @@ class JobRun:
         self._settings = settings
         self._checkpoint = settings.checkpoints / job
         self._same_log = SameLog(job, self._checkpoint)
+        self._uses = {*offsets.topics, *uses}
+        self._counts = PartitionCounts(job, self._checkpoint, settings.widened_topics)
+        self._count_at_s = 0.0
         self._query: StreamingQuery | None = None
         self._state, self._detail = "restarting", "starting"
         self._failures = 0
@@ -109,6 +116,19 @@ class JobRun:
             if not self._breakers["kafka"].is_open:
                 self._publish_ahead()
                 self._step_beside()
+                self._count_partitions(now_s)
+
+    def _count_partitions(self, now_s: float) -> None:
+        if now_s < self._count_at_s:
+            return
+        self._count_at_s = now_s + _COUNT_EVERY_S
+        try:
+            self._counts.check_in_use(self._offsets.partition_counts(self._uses))
+        except OtherLogError as error:
+            self._end_query()
+            self.say("failed", str(error))
+        except KafkaException:
+            pass  # its breaker tells it
 
     def _step_beside(self) -> None:
         trouble = ""
@@ -174,14 +194,18 @@ class JobRun:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
         self._builds = True  # which may take long, where a job makes its state anew
         try:
-            ids = topic_ids(self._settings, self._offsets.topics)
+            all_ids = topic_ids(self._settings, sorted(self._uses))
+            ids = {topic: all_ids[topic] for topic in self._offsets.topics if topic in all_ids}
             self._same_log.check(ids, self._offsets.ranges())
+            counts = self._offsets.partition_counts(self._uses)
+            self._counts.check(all_ids, counts, self._copy.committed)
             if begins_at := self._beside.start():
                 self._copy.publish(begins_at)  # before others take what was done for still known
             query = self._build(self.say)
             if not self.other_copy:
                 self._query = query.start()
                 self._same_log.remember(ids)
+                self._counts.remember(all_ids, counts)
         except OtherLogError as error:
             with suppress(KafkaException):  # then the claim's next renewal tells it
                 self._copy.publish(error.begin_at)  # the old place would skip what is there now

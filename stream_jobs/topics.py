@@ -87,20 +87,38 @@ def _create(admin: AdminClient, missing: list[NewTopic]) -> list[str]:
     return created
 
 
-def _add_missing_config(admin: AdminClient, topics: list[NewTopic]) -> None:
-    if not topics:
-        return
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.topic) for topic in topics]
+def other_configs(admin: AdminClient, flow: Flow) -> list[str]:
+    """Where topics that are there are configured otherwise than the flow says."""
+    topics = flow.topics()
+    described = _configs(admin, [topic.name for topic in topics])
+    return [
+        f"{topic.name} has {key}={described[topic.name][key].value}, not {value}"
+        for topic in topics
+        for key, value in topic.config.items()
+        if described[topic.name][key].value != value
+    ]
+
+
+def _configs(admin: AdminClient, names: list[str]) -> dict[str, dict[str, ConfigEntry]]:
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     described: dict[ConfigResource, Future[Any]] = admin.describe_configs(
         resources, request_timeout=_REQUEST_TIMEOUT_S
     )
+    return {
+        name: described[resource].result() for name, resource in zip(names, resources, strict=True)
+    }
+
+
+def _add_missing_config(admin: AdminClient, topics: list[NewTopic]) -> None:
+    if not topics:
+        return
+    described = _configs(admin, [topic.topic for topic in topics])
     changes = []
-    for topic, resource in zip(topics, resources, strict=True):
-        entries = described[resource].result()
+    for topic in topics:
         missing = {
             key: value
             for key, value in (topic.config or {}).items()
-            if _is_missing(topic.topic, entries[key], value)
+            if _is_missing(topic.topic, described[topic.topic][key], value)
         }
         if missing:
             changes.append(_change(topic.topic, missing))

@@ -1,7 +1,7 @@
 """What waits for enrich, as bytes: records of the lane, and what retry keeps of them. Pure."""
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 import orjson
 
@@ -91,7 +91,7 @@ def encode(line: Line) -> bytes:
         (
             *entry.place,
             entry.event_id,
-            str(entry.read_at),
+            None if entry.read_at == entry.place else str(entry.read_at),
             entry.arrived_ms,
             entry.waits_since_ms,
             entry.in_lane,
@@ -104,6 +104,7 @@ def encode(line: Line) -> bytes:
             entry.due_ms,
             entry.given_up_in,
             entry.parked,
+            entry.taken_ms,
         )
         for entry in line.entries.values()
     ]
@@ -125,7 +126,8 @@ def decode(raw: bytes) -> Line:
         in_lane,
         *rest,
     ) in entries:
-        place, read = Position(topic, partition, offset), Position.parse(read_at)
+        place = Position(topic, partition, offset)
+        read = place if read_at is None else Position.parse(read_at)
         entry = Entry(place, event_id, read, arrived_ms, since_ms, tuple(in_lane), *rest)
         line.entries[entry.ident] = entry
     return line
@@ -134,6 +136,14 @@ def decode(raw: bytes) -> Line:
 # in a wake, in the place of a row: each line is to be looked at, for it may be kept by other rules
 # than those it was kept by
 EVERY_LINE = "*"
+
+
+# before epoch milliseconds, in the place of a row: up to then master data is complete
+_AS_OF = "@"
+
+
+def wake_value(rows: Sequence[str], as_of_ms: int | None) -> bytes:
+    return orjson.dumps([*rows, *([] if as_of_ms is None else [f"{_AS_OF}{as_of_ms}"])])
 
 
 def rows_of_wake(value: bytes | None) -> list[str]:
@@ -145,8 +155,18 @@ def rows_of_wake(value: bytes | None) -> list[str]:
     return [row for row in rows if isinstance(row, str)] if isinstance(rows, list) else []
 
 
+def as_of(rows: Iterable[str]) -> int | None:
+    """The newest that wakes among these tell."""
+    told = (row.removeprefix(_AS_OF) for row in rows if row.startswith(_AS_OF))
+    times = (int(text) for text in told if text.isascii() and text.isdecimal() and len(text) < 16)
+    return max((time_ms for time_ms in times if is_time_ms(time_ms)), default=None)
+
+
 def gate_value(told: Told) -> bytes:
-    return orjson.dumps(told._asdict())
+    said = told._asdict()
+    if not told.full:
+        del said["full"]  # which earlier versions do not know
+    return orjson.dumps(said)
 
 
 def gate_told(value: bytes | None) -> Told | None:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from shared.settings import JobSettings
@@ -24,14 +23,18 @@ from stream_jobs.beside import Beside
 from stream_jobs.checkpoints import Offsets
 from stream_jobs.gate_view import LaneView
 from stream_jobs.group_offsets import GroupOffsets
+from stream_jobs.lane_trim import LaneTrim
 from stream_jobs.log_follower import LogFollower
-from stream_jobs.waiting import EVERY_LINE, row
+from stream_jobs.master_view import confirmed_ms
+from stream_jobs.waiting import EVERY_LINE, row, wake_value
 
 _ROWS_AT_ONCE = 1_000
 _READ_WITHIN_S = 1.0
 _ANSWER_S = 5.0
 _KEEP_EVERY_S = 10.0
 _WAKE_AT_LEAST_EVERY_S = 60.0
+_TRIM_EVERY_S = 600.0
+_DAY_MS = 86_400_000
 _NEVER_MS = 2**62
 _TABLE_BEGINS, _TABLE_ENDS = master_topic("/").split("/")
 
@@ -43,6 +46,8 @@ class Waker(Beside):
         self._master = LogFollower(settings.kafka, "headrace-wake", masters)
         self._read = GroupOffsets(settings, "wake", masters)
         self._lane = LaneView(settings)
+        self._trims = LaneTrim(settings, flow.ingest_retention_days * _DAY_MS)
+        self._trim_at_s = 0.0
         self._producer = Producer(
             {
                 **settings.kafka.for_librdkafka(),
@@ -52,6 +57,8 @@ class Waker(Beside):
                 "log_level": 2,
             }
         )
+        self._as_of_ms: dict[str, int] = {}  # by topic, since this process follows it
+        self._masters = masters
         self._rows: dict[str, None] = {}  # which have come, and have woken nobody yet
         self._look_ms = 0
         self._look_all_the_same_s = 0.0
@@ -86,6 +93,9 @@ class Waker(Beside):
         if not self._rows and time.monotonic() >= self._keep_at_s:
             self._keep_at_s = time.monotonic() + _KEEP_EVERY_S
             self._read.commit(self._master.offsets(), "")
+        if time.monotonic() >= self._trim_at_s:
+            self._trim_at_s = time.monotonic() + _TRIM_EVERY_S
+            self._trims.trim()
         if trouble is not None:
             raise trouble
 
@@ -105,7 +115,10 @@ class Waker(Beside):
         self._master.go_on_from({})
         for message in self._master.to_the_end(_READ_WITHIN_S):
             key = (message.key() or b"").decode(errors="replace")
-            if key != RELAY_HEARTBEAT_KEY:
+            if key == RELAY_HEARTBEAT_KEY:
+                if (as_of_ms := confirmed_ms(message.value())) is not None:
+                    self._as_of_ms[str(message.topic())] = as_of_ms
+            else:
                 table = str(message.topic()).removeprefix(_TABLE_BEGINS).removesuffix(_TABLE_ENDS)
                 self._rows[row(table, key)] = None
 
@@ -117,12 +130,17 @@ class Waker(Beside):
         self._look_all_the_same_s = now_s + _WAKE_AT_LEAST_EVERY_S
         return somebody_waits
 
+    def _as_of(self) -> int | None:
+        """None while it is not known of each table: what was known before goes on to hold."""
+        known = self._as_of_ms.keys() >= set(self._masters)
+        return min(self._as_of_ms.values()) if known and self._as_of_ms else None
+
     def _wake(self) -> None:
         rows = list(islice(self._rows, _ROWS_AT_ONCE))
         answers: list[KafkaError | None] = []
         self._producer.produce(
             wake_topic("enrich"),
-            orjson.dumps(rows),
+            wake_value(rows, self._as_of()),
             partition=0,
             on_delivery=lambda error, _: answers.append(error),
         )

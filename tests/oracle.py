@@ -1,6 +1,10 @@
-"""What the state of each device must be: a plain fold, written apart from the product's."""
+"""What the state of each device must be: a plain fold, written apart from the product's, from
+DESIGN 3.10 and docs/your-own-domain.md. It imports nothing of the product."""
 
 from typing import Any
+
+# device -> how many of its events came late, and of how many its clock was off
+Clocks = dict[str, tuple[int, int]]
 
 _NOTHING_YET: dict[str, Any] = {
     "count": 0,
@@ -18,10 +22,13 @@ _NOTHING_YET: dict[str, Any] = {
 
 
 def expected_states(
-    events: list[dict[str, Any]], alarms: set[tuple[str, str]] | None = None
+    events: list[dict[str, Any]],
+    alarms: set[tuple[str, str]] | None = None,
+    clocks: Clocks | None = None,
 ) -> dict[str, dict[str, Any]]:
     """`events` are the distinct values of the event topics, each topic in log order. `alarms` gets
-    the id of each that raises or clears one, and which of the two."""
+    the id of each that raises or clears one, and which of the two; `clocks` the counts of what came
+    late or with a clock that was off."""
     states: dict[str, dict[str, Any]] = {}
     newest: dict[tuple[str, str], tuple[int, int, int]] = {}
     for event in events:
@@ -31,6 +38,9 @@ def expected_states(
         state = states.setdefault(device, _NOTHING_YET | {"device": device})
         state["last_seen_ms"] = max(event["arrived_ms"], state["last_seen_ms"] or 0)
         late = place < newest.get((device, event["type"]), place)
+        if clocks is not None:
+            was_late, was_off = clocks.get(device, (0, 0))
+            clocks[device] = was_late + late, was_off + (time_ms != event["time_ms"])
         if not late:
             newest[device, event["type"]] = place
         if event["type"] == "status_changed":
@@ -77,6 +87,8 @@ def expected_areas(devices: dict[str, dict[str, Any]]) -> dict[str, dict[str, An
 
 
 def _believed_ms(event: dict[str, Any], newest: tuple[int, int, int] | None) -> int:
+    """A clock that is more than 5 minutes ahead of arrival is off, and one that is more than 7 days
+    before both arrival and the newest event of the type: then arrival counts."""
     said, arrived = int(event["time_ms"]), int(event["arrived_ms"])
     ahead_s, behind_s = (said - arrived) / 1000, (arrived - said) / 1000
     fell_back = newest is not None and behind_s > 604_800 and (newest[0] - said) / 1000 > 604_800

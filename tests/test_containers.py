@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import ValidationError
 
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
 from stream_jobs import last_word
+from stream_jobs.grants import DESK, GATEWAY, JOBS, OWNER, ROLES
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
@@ -150,7 +153,8 @@ def test_every_setting_is_one_of_ours(services: dict[str, Any]) -> None:
 def test_what_a_service_needs_is_declared(compose: dict[str, Any]) -> None:
     services = compose["services"]
     used = {volume.split(":")[0] for s in services.values() for volume in s.get("volumes", [])}
-    assert used == compose["volumes"].keys()
+    assert {name for name in used if not name.startswith("./")} == compose["volumes"].keys()
+    assert all((ROOT / name).is_file() for name in used if name.startswith("./"))
     for name, service in services.items():
         for other, how in service.get("depends_on", {}).items():
             ends = other in ("topics", "migrate")
@@ -198,6 +202,21 @@ def test_ports_are_open_to_this_machine_only(services: dict[str, Any]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("name", ["gateway", "desk"])
+def test_what_asks_nobody_starts_because_the_file_says_that_it_may(
+    services: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / f"Dockerfile.{name}").read_text()
+    image = dict(re.findall(r"(HEADRACE_\w+)=(\S+)", text.partition("ENV ")[2]))
+    for variable, value in image.items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(ValidationError, match="HEADRACE_OPEN=yes-anyone-may-write"):
+        GatewaySettings()
+    for variable in ("HEADRACE_OPEN", "HEADRACE_HOSTS"):
+        monkeypatch.setenv(variable, services[name]["environment"][variable])
+    assert GatewaySettings().host_names == {name}
 
 
 def test_images_are_pinned(services: dict[str, Any]) -> None:
@@ -275,7 +294,29 @@ def test_passwords_come_from_outside(services: dict[str, Any]) -> None:
     for service in services.values():
         for name, value in service["environment"].items():
             if "PASSWORD" in name or "POSTGRES_URL" in name:
-                assert "${POSTGRES_PASSWORD:-" in value
+                assert re.search(r"\$\{[A-Z]+_PASSWORD:-", value)
+
+
+def test_each_service_has_the_role_of_its_part_and_the_image_makes_them(
+    services: dict[str, Any],
+) -> None:
+    expected = {
+        **{job.name: JOBS for job in load_flow().jobs()},
+        **{"relay": JOBS, "desk": DESK, "gateway": GATEWAY, "migrate": OWNER},
+    }
+    urls = {name: s["environment"].get("HEADRACE_POSTGRES_URL") for name, s in services.items()}
+    roles = {name: conninfo_to_dict(url)["user"] for name, url in urls.items() if url}
+    assert roles == expected
+    made = (ROOT / "stream_jobs" / "roles.sql").read_text()
+    passwords = (ROOT / "stream_jobs" / "role_passwords.sh").read_text()
+    for role in ROLES:
+        name = role.removeprefix("headrace_")
+        variable = f"{name.upper()}_PASSWORD"
+        assert f"'{role}'" in made
+        assert f"\\getenv {name} {variable}\n" in passwords
+        assert f"ALTER ROLE {role} PASSWORD :'{name}';" in passwords
+        given = services["postgres"]["environment"][variable]
+        assert urls.get(name) is None or given in urls[name]
 
 
 def test_sparks_jars_are_sealed_as_in_the_local_stack() -> None:

@@ -17,7 +17,7 @@ FLOORS = {
     "uvicorn": ("0.54.0", "what gateway/http_protocol.py knows of its inside"),
     "h11": ("0.16.0", "CVE-2025-43859: smuggling in chunks"),
     "starlette": ("1.10.0", "CVE-2026-48710: the Host header moves the path"),
-    "aiokafka": ("0.14.0", "what gateway/lane.py and producer_keeper.py know of its inside"),
+    "aiokafka": ("0.14.0", "what gateway/lane, producer_keeper and kafka_facts know of its inside"),
     "orjson": ("3.11.6", "CVE-2025-67221: deep JSON ends the process"),
     "pyspark": ("4.2.0", "state stores and checkpoints that are damaged stop the query"),
 }

@@ -27,7 +27,7 @@ from shared.topology import Flow
 
 
 class Message(TypedDict):
-    at: NotRequired[str]  # when it happened; without it, when it arrived
+    at: NotRequired[str]  # when it happened; without it, when it came
 
 
 class Scheduled(Message):

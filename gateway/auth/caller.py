@@ -10,16 +10,18 @@ Role = Literal["anyone", "device", "gateway", "operator"]
 
 
 class Signed(NamedTuple):
-    """What a signature says of its request. The same key and nonce are the same request, at
-    whichever gateway it arrives again."""
+    """What a signature says of its request. The same key, time and nonce are the same request, at
+    whichever gateway it arrives again. A nonce alone may come again: a device may count from 1 each
+    time it starts."""
 
     key_id: str
+    ts: str
     nonce: str
     body_sha256: str
 
     def key(self, number: int = 0) -> tuple[str, ...]:
         """Of one payload in it. No Idempotency-Key is like it: those have no spaces."""
-        return ("signed request", self.key_id, self.nonce, str(number))
+        return ("signed request", self.key_id, self.ts, self.nonce, str(number))
 
 
 class Caller(NamedTuple):

@@ -55,7 +55,8 @@ def known_callers(settings: GatewaySettings) -> tuple[Known, KeptUpToDate]:
     looks = [CredentialFeed(settings.state_dir, credentials).look]
     signatures = tokens_of_others = None
     if "hmac" in settings.ways_to_ask:
-        signatures = Signatures(credentials, SecretBox.of(settings), Nonces())
+        nonces = Nonces.kept_in(settings.state_dir)
+        signatures = Signatures(credentials, SecretBox.of(settings), nonces)
     if "jwt" in settings.ways_to_ask:
         assert settings.jwt_keys_file is not None
         keys = JwtKeys(settings.jwt_keys_file, settings.jwt_algorithms.split(","))

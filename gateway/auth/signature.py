@@ -116,11 +116,12 @@ class Signatures:
             )
         if not is_it or key is None:
             return None
-        if not known.holds(now_ms) or abs(now_ms - int(ts) * 1000) > SKEW_MAX_S * 1000:
+        signed_s, now_s = int(ts), now_ms / 1000
+        if not known.holds(now_ms) or abs(now_s - signed_s) > SKEW_MAX_S:
             return None
-        if not self._nonces.is_first(key_id, nonce):
+        if not self._nonces.is_first(key_id, nonce, signed_s + SKEW_MAX_S, now_s):
             return None
-        signed = Signed(key_id.decode(), nonce.decode(), body_sha256.decode())
+        signed = Signed(key_id.decode(), ts.decode(), nonce.decode(), body_sha256.decode())
         return known.caller.who_signed(signed)
 
     def _open(self, key_id: bytes, sealed: bytes) -> HMAC | None:

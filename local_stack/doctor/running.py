@@ -2,6 +2,7 @@
 
 import os
 import pwd
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,28 @@ from typing import Any
 import psycopg
 from alembic.script import ScriptDirectory
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    TopicMetadata,
+)
 
 from local_stack.addresses import OWN_SERVER
 from local_stack.doctor.findings import Finding, green, red, yellow
 from local_stack.errors import StackError
 from local_stack.folder_flow import flow_reference
 from local_stack.paths import CHECKOUT
-from local_stack.settings_check import chosen_flow, kafka_client
+from local_stack.settings_check import chosen_flow, kafka_client, settings
+from shared.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
+from shared.topology import Flow
 from stream_jobs.store import StoreAwayError, connect
+from stream_jobs.topics import other_configs
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"
+REPLICAS = "docs/operations.md says more: Replicas"
+OFFSETS = "__consumer_offsets"  # by which the jobs know where they go on
 UP_MENDS_IT = "stop the stack and start it again: `up` makes what is missing"
 
 
@@ -99,8 +110,9 @@ def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
         client = kafka_client(bootstrap)
     except StackError:  # told already
         return []
+    admin = AdminClient({**client, "log_level": 0})
     try:
-        topics = AdminClient({**client, "log_level": 0}).list_topics(timeout=ANSWER_S)
+        topics = admin.list_topics(timeout=ANSWER_S)
     except KafkaException as error:
         reason = error.args[0].str()
         return [red("Kafka", f"{bootstrap} does not answer: {reason}", fix)]
@@ -108,13 +120,61 @@ def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
     if not with_topics:
         return [reached]
     try:
-        wanted = [topic.name for topic in chosen_flow().topics()]
+        flow = chosen_flow()
     except StackError:  # told already
         return [reached]
+    wanted = [topic.name for topic in flow.topics()]
     missing = [name for name in wanted if name not in topics.topics]
     if missing:
         return [reached, red("topics", f"missing: {', '.join(missing)}", UP_MENDS_IT)]
-    return [reached, green("topics", f"all {len(wanted)} there")]
+    there = green("topics", f"all {len(wanted)} there")
+    return [reached, there, _replicas(admin, topics, wanted), *_topic_settings(admin, flow)]
+
+
+def _replicas(admin: AdminClient, topics: ClusterMetadata, wanted: list[str]) -> Finding:
+    configs = _configs(admin, wanted)
+    looked_at = [*wanted, *({OFFSETS} & topics.topics.keys())]
+    copies = [_copies(name, topics.topics[name], configs.get(name, {})) for name in looked_at]
+    found = list(troubles(copies, settings().replication))
+    fewest = min((one.fewest for one in copies), default=0)
+    if not found:
+        return green("replicas", f"{fewest} of each partition", "all in sync")
+    finding = red if any(one.status == "fail" for one in found) else yellow
+    first, *more = found
+    return finding("replicas", first.text, "; ".join(one.text for one in more) or REPLICAS)
+
+
+def _copies(name: str, topic: TopicMetadata, config: dict[str, str]) -> Copies:
+    partitions = [(len(its.replicas), len(its.isrs)) for its in topic.partitions.values()]
+    least, unclean = config.get(MIN_IN_SYNC), config.get(UNCLEAN)
+    return Copies(
+        name,
+        partitions,
+        None if least is None else int(least),
+        None if unclean is None else unclean == "true",
+    )
+
+
+def _configs(admin: AdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
+    """Of those topics whose configuration may be seen."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    asked = admin.describe_configs(resources, request_timeout=ANSWER_S)
+    found = {}
+    for resource, answer in asked.items():
+        with suppress(KafkaException):
+            entries = answer.result(ANSWER_S + 1)
+            found[resource.name] = {name: str(entry.value) for name, entry in entries.items()}
+    return found
+
+
+def _topic_settings(admin: AdminClient, flow: Flow) -> list[Finding]:
+    """Who chose another value may know why: `up` leaves it as it is."""
+    try:
+        others = other_configs(admin, flow)
+    except KafkaException as error:
+        others = [f"they cannot be read: {error.args[0].str()}"]
+    fix = "set it with kafka-configs.sh, unless you chose it"
+    return [yellow("topic settings", other, fix) for other in others]
 
 
 def _postgres(url: str, fix: str) -> list[Finding]:

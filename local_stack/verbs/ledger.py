@@ -23,7 +23,10 @@ def ledger(
 
     Example: ./headrace ledger --since 15m
     """
+    from local_stack.ledger import set_aside
+
     found = _found(endpoint, since, state_dir)
+    found["set_aside"] = set_aside(folder_of(state_dir))
     if output is Output.JSON:
         say_json(found)
     else:
@@ -67,6 +70,12 @@ def lines(found: dict[str, Any]) -> list[str]:
     if any(found["derived"].values()):
         ends = ", ".join(f"{found['derived'][e]} {e}" for e in ENDS if found["derived"][e])
         said += ["", f"apart from these, events that came from no payload: {ends}"]
+    if found["set_aside"]:
+        said += [
+            "",
+            f"outside these sums, for no ingest topic holds them: {found['set_aside']} payloads "
+            "that this node's spool has set aside: ./headrace spool list",
+        ]
     if found["missing"]:
         said += ["", "payloads that should have an end by now and have none:"]
         said += [f"  {place}" for place in found["missing"]]

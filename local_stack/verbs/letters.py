@@ -66,12 +66,15 @@ def list_(
         if by is not None:
             say_rows(desk.book.groups(by, meant, limit), output, "There is no such letter.")
             return
+        up_to = meant.up_to or desk.book.mark()
         rows, following = desk.book.page(meant, limit, after)
     if output is Output.TABLE:
         rows = [{name: row[name] for name in _BRIEF} for row in rows]
     say_rows(rows, output, "There is no such letter.")
     if following and output is Output.TABLE:
         say(f'\nThere are more: --after "{following}"')
+    if rows and status == "parked" and output is Output.TABLE:
+        say(f"\nredrive and discard mean no later ones with: --up-to {up_to}")
 
 
 @app.command()

@@ -4,6 +4,7 @@ import typer
 
 from local_stack.options import StateDir, folder_of
 from local_stack.output import Output, OutputOption, say_json
+from local_stack.postgres_address import shown
 from local_stack.progress import say
 from local_stack.status import read_status
 
@@ -14,6 +15,7 @@ def status(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> N
     Example: ./headrace status -o json
     """
     found = read_status(folder_of(state_dir))
+    found["postgres_url"] = shown(found["postgres_url"])
     if output is Output.JSON:
         say_json(found)
     else:

@@ -1,6 +1,7 @@
 """Who comes in."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,10 +10,14 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+import desk.__main__
+from desk.app import create_app
 from desk.door import COOKIE, Door, by
 from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.who import Who, unauthenticated
 from gateway.exchange import ByName
+from shared.settings import GatewaySettings
+from tests.gateway.support import serving
 
 TOKEN = "hr_key1_secret"
 
@@ -29,17 +34,24 @@ class _Known:
         raise unauthenticated(method, "Bearer")
 
 
-def _ask(who: Who | None, method: str, path: str, **options: Any) -> httpx.Response:
+def _ask(
+    who: Who | None,
+    method: str,
+    path: str,
+    peer: str = "127.0.0.1",
+    is_open: bool = False,
+    **options: Any,
+) -> httpx.Response:
     app = FastAPI()
 
     @app.api_route("/{path:path}", methods=["GET", "POST"])
     def route(request: Request) -> Response:
         return PlainTextResponse(by(request))
 
-    app.add_middleware(Door, who=who)
+    app.add_middleware(Door, who=who, is_open=is_open)
 
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app)
+        transport = httpx.ASGITransport(app, client=(peer, 4711))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8081") as http:
             return await http.request(method, path, **options)
 
@@ -72,20 +84,43 @@ def test_another_site_may_not_ask_in_somebodys_name() -> None:
         assert answer.status_code == status, origin
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8081", "localhost", "desk.example"])
 @pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("127.0.0.1:8081", 200),
-        ("localhost", 200),
-        ("[::1]:1", 200),
-        ("evil.example", 403),
-        ("127.0.0.1.evil.example", 403),
-        ("[", 403),
-        ("", 403),
-    ],
+    ("peer", "status"),
+    [("127.0.0.1", 200), ("127.8.0.1", 200), ("::1", 200), ("10.0.0.7", 403), ("fe80::1", 403)],
 )
-def test_where_nobody_is_asked_only_this_machines_names_lead_here(host: str, status: int) -> None:
-    assert _ask(None, "GET", "/", headers={"host": host}).status_code == status
+def test_where_nobody_is_asked_it_is_the_connection_that_counts_and_no_header(
+    peer: str, status: int, host: str
+) -> None:
+    headers = {"host": host, "x-forwarded-for": "127.0.0.1", "x-real-ip": "127.0.0.1"}
+    assert _ask(None, "GET", "/", peer=peer, headers=headers).status_code == status
+
+
+def test_other_machines_come_in_where_somebody_has_said_so() -> None:
+    assert _ask(None, "GET", "/", peer="10.0.0.7", is_open=True).status_code == 200
+    assert _ask(_Known(), "GET", "/", peer="10.0.0.7", is_open=True).status_code == 303
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.example"])
+def test_no_foreign_name_leads_to_a_desk_that_asks_nobody(host: str, tmp_path: Path) -> None:
+    settings = GatewaySettings(state_dir=tmp_path)
+    with serving(create_app(settings), settings) as served:
+        asked = {
+            name: httpx.get(f"{served.url}/livez", headers={"host": name}).status_code
+            for name in (host, "localhost")
+        }
+    assert asked == {host: 403, "localhost": 200}
+
+
+def test_a_desk_that_asks_nobody_does_not_listen_for_other_machines(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(desk.__main__, "listen", lambda *_: pytest.fail("it listens"))
+    monkeypatch.setenv("HEADRACE_DESK_HOST", "0.0.0.0")
+    assert desk.__main__.main() == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("HEADRACE_DESK_HOST")
+    assert "HEADRACE_OPEN" in line
 
 
 def test_every_answer_forbids_scripts_frames_and_other_hosts() -> None:

@@ -38,13 +38,13 @@ def _found(value: bytes) -> dict[str, Any]:
 
 
 def _letters() -> Element:
-    chosen = Selection(status="parked", cause=HOSTILE)
+    chosen = Selection(status="parked", cause=HOSTILE, up_to="7:9:8")
     content = page.letters(chosen, "cause", [GROUP], [ROW], "t id", 3, "token")
     return read(page.shell("Letters", *content, csrf="token", signed_in=True))
 
 
 def _letter(value: bytes = HOSTILE.encode(), trial: Trial | None = None) -> Element:
-    content = letter_page.letter(_found(value), HOSTILE, "text", trial, "token")
+    content = letter_page.letter(_found(value), HOSTILE, "text", trial, "token", "7:9:8")
     return read(page.shell("Letter", *content, csrf="token", told=HOSTILE))
 
 
@@ -119,3 +119,13 @@ def test_a_trial_shows_the_event_and_the_state() -> None:
     text = _letter(trial=_trial()).text
     assert "It would become this event." in text
     assert "changes" in text
+
+
+def test_what_is_done_to_all_is_done_to_what_was_shown_and_links_lead_to_what_there_is() -> None:
+    for page_, actions in (
+        (PAGES["letters"], ("/redrive", "/discard")),
+        (_letter(), ("/discard",)),
+    ):
+        bound = {f.attributes["action"]: f.fields().get("up_to") for f in page_.all("form")}
+        assert [bound[action] for action in actions] == ["7:9:8"] * len(actions)
+        assert not [a for a in page_.all("a") if "up_to" in str(a.attributes["href"])]

@@ -80,7 +80,7 @@ async def gateway_killed_in_a_write(rig: Rig, chance: random.Random) -> None:
     rig.proxy.way = "stall"
     await asyncio.sleep(chance.uniform(1.5, 3))
     await rig.end_gateway(signal.SIGKILL)
-    segments = sorted((rig.state_dir / "spool").glob("*.frames"))
+    segments = sorted((rig.state_dir / "spool").glob("topics/*/*.frames"))
     if segments:
         with segments[-1].open("ab") as segment:
             segment.write(chance.randbytes(chance.randint(1, 900)))

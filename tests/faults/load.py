@@ -110,7 +110,7 @@ async def _told(
     """Of each payload."""
     head = [
         f"POST {post.path} HTTP/1.1",
-        "Host: gateway",
+        "Host: localhost",
         f"Content-Type: {post.media_type.decode()}",
         f"Content-Length: {len(post.body)}",
     ]

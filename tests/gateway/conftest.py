@@ -26,6 +26,7 @@ def settings(tmp_path: Path) -> GatewaySettings:
         body_deadline_s=1.5,
         head_deadline_s=0.5,
         keep_alive_s=0.5,
+        hosts="gateway,a,fake",  # what these tests write in the requests that they make by hand
     )
 
 

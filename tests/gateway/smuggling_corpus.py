@@ -152,7 +152,7 @@ CORPUS = (
     Vector("chunk_extension_unclosed_quote", _chunks(b'9;a="\r\n' + BODY + b"\r\n0\r\n\r\n")),
     Vector(
         "chunk_extension_without_end",
-        _chunks(b"9;a=" + b"b" * 300_000 + b"\r\n" + BODY + b"\r\n0\r\n\r\n"),
+        _chunks(b"9;a=" + b"b" * 600_000 + b"\r\n" + BODY + b"\r\n0\r\n\r\n"),
     ),
     Vector("chunk_last_ends_in_lf", _chunks(b"9\r\n" + BODY + b"\r\n0\n\n")),
     Vector("chunk_size_leading_zeros", _chunks(b"0000009\r\n" + BODY + b"\r\n000\r\n\r\n"), BODY),
@@ -246,6 +246,8 @@ CORPUS = (
     ),
     Vector("header_too_large", _with(b"X: " + b"y" * 40_000)),
     Vector("header_high_bytes", _with(b"X: \xff\xfe"), BODY),
+    Vector("header_that_reads_like_a_request", _LINE + b"\r\nX: " + SMUGGLED, b"evil"),
+    Vector("body_that_reads_like_a_request", _length(b"%d" % len(SMUGGLED), SMUGGLED), SMUGGLED),
     # other protocols, and expectations
     Vector(
         "upgrade_h2c",

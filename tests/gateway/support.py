@@ -149,10 +149,12 @@ def serving(app: FastAPI, settings: GatewaySettings, node: Node | None = None) -
     deadline = time.monotonic() + 10
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.01)
-    yield Served(*listener.getsockname())
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    try:
+        yield Served(*listener.getsockname())
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
 
 
 class GatewayProcess:
@@ -165,6 +167,7 @@ class GatewayProcess:
             "HEADRACE_KAFKA_BOOTSTRAP": bootstrap,
             "HEADRACE_STATE_DIR": str(state_dir),
             "HEADRACE_GATEWAY_PORT": str(self.port),
+            "HEADRACE_HOSTS": "gateway",
             "HEADRACE_POSTGRES_URL": "postgresql://headrace@127.0.0.1:1/headrace",
             **{f"HEADRACE_{name.upper()}": str(value) for name, value in settings.items()},
         }

@@ -13,7 +13,7 @@ POST = _head("Content-Length: 4") + b"next"
 
 
 def _served(folder: Path, **settings: int) -> GatewaySettings:
-    return GatewaySettings(state_dir=folder, **settings)  # type: ignore[arg-type]
+    return GatewaySettings(state_dir=folder, hosts="gateway", **settings)  # type: ignore[arg-type]
 
 
 def _is_taken(served: Served) -> bool:

@@ -6,6 +6,9 @@ import pytest
 from gateway import ledger_seen
 from gateway.health_report import Observation, report
 from gateway.probes import KafkaSeen, Seen
+from gateway.retention import Unread
+from gateway.spool import SpoolState
+from gateway.spool_log import STUCK_BY, Stuck
 from gateway.state_view import Progress
 from tests.gateway.support import Gateway
 
@@ -60,6 +63,20 @@ def test_a_job_is_as_well_as_its_last_sign_of_life(status: Any, expected: str, o
 def test_a_job_says_how_far_it_is_behind() -> None:
     (check,) = _report(fold={"state": "running", "lag_s": 1.25})["checks"]["job:fold"]
     assert (check["observedValue"], check["observedUnit"]) == (1.25, "s")
+
+
+@pytest.mark.parametrize(("lag_s", "expected"), [(59.0, "pass"), (3600.0, "warn")])
+def test_a_job_that_is_far_behind_is_a_warning(lag_s: float, expected: str) -> None:
+    said = {"state": "running", "lag_s": lag_s, "lag_records": 7}
+    (check,) = _report(fold=said)["checks"]["job:fold"]
+    assert check["status"] == expected
+    assert check.get("output") == (None if expected == "pass" else "it is 3600 s behind")
+
+
+def test_a_job_whose_clock_is_off_is_not_silent_where_it_was_heard_just_now() -> None:
+    said = {"state": "running", "at_ms": NOW_MS - 30_000}
+    (check,) = _report(fold=said, silent_ms={b"fold": 400})["checks"]["job:fold"]
+    assert check["status"] == "pass"
 
 
 def test_the_lag_of_a_job_that_is_silent_grows_by_itself() -> None:
@@ -139,6 +156,14 @@ def test_of_a_lane_that_a_job_empties_only_what_waits_counts(payloads: int, expe
     assert (check["entities"], check["oldest_s"]) == (2, 61.5)
 
 
+def test_a_lane_tells_whose_caps_bite() -> None:
+    full = ["tenant 'one': 200 entities wait", "device-7: as many payloads as one may have wait"]
+    told = {"payloads": 9, "at_cap": 4, "full": full}
+    said = {"state": "running", "lanes": {"retry.enrich.v1": told}}
+    (check,) = _report(enrich=said)["checks"]["lane:retry.enrich.v1"]
+    assert check["output"] == f"what comes beyond is parked: {'; '.join(full)}; 2 others"
+
+
 def test_missing_topics_are_named() -> None:
     document = _report(kafka=KafkaSeen(UP, ("event.reading.v1",), dict.fromkeys(LANES, 0)))
     assert "event.reading.v1" in document["checks"]["kafka:connection"][0]["output"]
@@ -155,6 +180,51 @@ def test_missing_topics_are_named() -> None:
 )
 def test_a_view_that_is_cold_behind_or_has_skipped_is_a_warning(progress: Any) -> None:
     assert _report(view=progress)["checks"]["state_view:lag"][0]["status"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("share", "expected", "output"),
+    [
+        (0.0, "pass", ""),
+        (0.49, "pass", ""),
+        (0.5, "warn", "50 % of the topic's retention is used up; start the job, or raise"),
+        (0.9, "fail", "90 % of the topic's retention is used up"),
+        (1.0, "fail", "may be deleted that enrich has yet to read"),
+    ],
+)
+def test_what_is_about_to_be_deleted_unread_is_told_long_before(
+    share: float, expected: str, output: str
+) -> None:
+    unread = [Unread("enrich", "ingest.telemetry.v1", 2, share), Unread("fold", "a", 0, 0.0)]
+    (check,) = _report(unread=unread)["checks"]["retention:unread"]
+    assert check["status"] == expected
+    assert output in check.get("output", "")
+    assert _report(unread=None)["checks"]["retention:unread"][0]["status"] == "warn"
+
+
+def test_an_ingest_topic_that_was_widened_fails_by_name() -> None:
+    assert _report()["checks"]["kafka:partitions"][0]["status"] == "pass"
+    (check,) = _report(widened=["TOPIC_WIDENED: a had 4"])["checks"]["kafka:partitions"]
+    assert (check["status"], check["output"]) == ("fail", "TOPIC_WIDENED: a had 4")
+
+
+def test_replicas_are_checked_and_not_believed() -> None:
+    seen = KafkaSeen(
+        UP, (), dict.fromkeys(LANES, 0), {"a": {0: (3, 3)}, "__consumer_offsets": {0: (1, 1)}}
+    )
+    safe = {"a": {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}}
+    (check,) = _report(kafka=seen, configs=safe)["checks"]["kafka:replicas"]
+    assert check["status"] == "pass"
+    (check,) = _report(kafka=seen, configs=safe, replication=3)["checks"]["kafka:replicas"]
+    assert check["status"] == "warn"
+    assert "__consumer_offsets has 1" in check["output"]
+    unsafe = {"a": {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}}
+    (check,) = _report(kafka=seen, configs=unsafe)["checks"]["kafka:replicas"]
+    assert "min.insync.replicas is 1" in check["output"]
+    assert "unclean.leader.election.enable is true" in check["output"]
+    behind = seen._replace(partitions={"a": {0: (3, 1)}})
+    (check,) = _report(kafka=behind, configs=safe)["checks"]["kafka:replicas"]
+    assert check["status"] == "fail"
 
 
 def test_the_process_lives_whatever_else_is_down(gateway: Gateway) -> None:
@@ -197,3 +267,33 @@ def _report(**changes: Any) -> dict[str, Any]:
         job_statuses=signs,
     )
     return report(seen._replace(**changes), JOBS, LANES)
+
+
+NOTHING_SPOOLED = SpoolState(0, 0, 1000, 0, 0, 0)
+
+
+def test_payloads_that_are_set_aside_are_a_warning_that_says_what_to_do() -> None:
+    spool = NOTHING_SPOOLED._replace(set_aside_bytes=700, set_aside_payloads=3)
+    document = _report(spool=spool)
+    (depth,) = document["checks"]["spool:depth"]
+    assert document["status"] == depth["status"] == "warn"
+    assert "3 payloads (700 bytes) are set aside" in depth["output"]
+    assert "./headrace spool list" in depth["output"]
+    (ledger,) = document["checks"]["ledger:difference"]
+    assert (ledger["status"], ledger["setAside"], ledger["observedValue"]) == ("warn", 3, 0)
+    assert "3 more were set aside" in ledger["output"]
+
+
+@pytest.mark.parametrize("why", STUCK_BY)
+def test_a_topic_that_is_stuck_in_the_spool_is_named_with_since_when(why: str) -> None:
+    stuck = Stuck("ingest.status.v1", why, NOW_MS - 60_000)
+    spool = NOTHING_SPOOLED._replace(records=7, bytes=70, age_ms=90_000, stuck=(stuck,))
+    (depth,) = _report(spool=spool)["checks"]["spool:depth"]
+    assert (depth["status"], depth["observedValue"]) == ("warn", 7)
+    assert "ingest.status.v1 has been stuck since 2027-01-15T07:59:00.000Z: " in depth["output"]
+
+
+def test_an_empty_spool_is_well() -> None:
+    document = _report(spool=NOTHING_SPOOLED)
+    assert document["status"] == "pass"
+    assert document["checks"]["ledger:difference"][0]["setAside"] == 0

@@ -132,3 +132,11 @@ def test_a_head_without_a_signature_and_one_with_it_are_not_taken_for_each_other
     heads = KnownHeads()
     heads.learn(HEAD + b"{}", request())
     assert found(heads, signed(b"next-one") + b"{}") is None
+
+
+def test_a_head_that_says_twice_who_is_asking_is_not_learnt() -> None:
+    """A certificate may have let it in; another connection has none."""
+    heads = KnownHeads()
+    twice = signed(b"first-one").replace(b"Host", b"Authorization: Bearer t\r\nHost")
+    heads.learn(twice + b"{}", request())
+    assert found(heads, twice + b"{}") is None

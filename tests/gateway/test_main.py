@@ -23,6 +23,9 @@ from tests.gateway.support import free_port
         ("HEADRACE_BODY_BYTES_MAX", "33554433"),
         ("HEADRACE_AUTH", "tokens"),
         ("HEADRACE_AUTH", "hmac"),
+        *(("HEADRACE_GATEWAY_HOST", host) for host in ("0.0.0.0", "::", "10.0.0.7", "mill", "")),
+        ("HEADRACE_OPEN", "yes"),
+        ("HEADRACE_HOSTS", "gateway:8080"),
         ("HEADRACE_FLOW", "shared.nix:FLOW"),
         ("HEADRACE_FLOW", "shared.flow:load_flow"),
     ],
@@ -35,6 +38,25 @@ def test_a_bad_setting_is_named_in_one_sentence(
     assert gateway.__main__.main() == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(name)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"HEADRACE_OPEN": "yes-anyone-may-write"},
+        {"HEADRACE_AUTH": "token"},
+        {"HEADRACE_GATEWAY_HOST": "127.8.0.1"},
+        {"HEADRACE_GATEWAY_HOST": "localhost"},
+        {"HEADRACE_GATEWAY_HOST": "::1"},
+    ],
+)
+def test_other_machines_are_let_in_where_somebody_has_said_so(
+    said: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway.__main__, "serve", lambda *_: 0)
+    for name, value in {"HEADRACE_GATEWAY_HOST": "0.0.0.0", **said}.items():
+        monkeypatch.setenv(name, value)
+    assert gateway.__main__.main() == 0
 
 
 def test_a_bad_setting_ends_the_process() -> None:

@@ -35,7 +35,7 @@ def node() -> Node:
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Iterator[Spool]:
-    spool = Spool(tmp_path / "spool", 1000)
+    spool = Spool(tmp_path / "spool", 1000, ["t"])
     yield spool
     spool.close()
 
@@ -164,7 +164,7 @@ def test_jobs_tell_their_lag_and_their_breakers(gateway: Gateway, node: Node) ->
 
 
 def test_the_job_that_empties_a_lane_tells_what_waits_in_it() -> None:
-    told = {"payloads": 7, "entities": 2, "oldest_s": 61.5, "woken": 3, "odd": "?"}
+    told = {"payloads": 7, "entities": 2, "oldest_s": 61.5, "woken": 3, "at_cap": 1, "odd": "?"}
     retry = JobStatus({"lanes": {"retry.enrich.v1": told, "odd": []}}, silent_ms=500)
     samples = [sample for metric in job_metrics({"retry": retry}) for sample in metric.samples]
     found = {sample.name: sample.value for sample in samples if "lane" in sample.labels}
@@ -172,6 +172,7 @@ def test_the_job_that_empties_a_lane_tells_what_waits_in_it() -> None:
         "headrace_lane_waiting": 7,
         "headrace_lane_waiting_entities": 2,
         "headrace_lane_oldest_seconds": 61.5,
+        "headrace_lane_at_cap": 1,
         "headrace_lane_woken_total": 3,
         "headrace_lane_parked_total": 0,
     }
@@ -229,12 +230,17 @@ def test_a_counter_goes_on_where_the_last_process_in_its_row_ended() -> None:
 
 
 def test_what_waits_on_disk_is_shown(measured: Gateway, spool: Spool) -> None:
-    spool.append([Frame("t", Record(b"key", b"value", []), time.time_ns() // 1_000_000)])
+    spool.of("t").append([Frame("t", Record(b"key", b"value", []), time.time_ns() // 1_000_000)])
     found = scraped(measured)
     assert found["headrace_gateway_spool_records",] == 1
     assert 0 < found["headrace_gateway_spool_bytes",] < 1000
     assert found["headrace_gateway_spool_bytes_max",] == 1000
     assert found["headrace_gateway_spool_oldest_age_seconds",] < 60
+    spool.of("t").set_aside(Frame("t", Record(b"key", b"value", []), 0), "record_too_large")
+    spool.of("t").note_stuck("topic_missing")
+    found = scraped(measured)
+    assert found["headrace_gateway_spool_set_aside_payloads",] == 1
+    assert found["headrace_gateway_spool_stuck_seconds", "topic_missing", "t"] < 60
 
 
 def test_the_operator_s_page_lists_what_is_exported(measured: Gateway) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.admission import Admission
+from gateway.auth.caller import ANYONE
 from gateway.auth.who import Whoever
 from gateway.body import Body, Limit
 from gateway.exchange import Request
@@ -57,6 +58,11 @@ class SlowLog:
         tell([Receipt("t", 0, 1)])
 
 
+def _request(method: str = "POST", *more: tuple[bytes, bytes]) -> Request:
+    headers = [*HEADERS, *more]
+    return Request(method, b"/v1/telemetry/d", headers, dict(headers), "127.0.0.1")
+
+
 class Parts:
     def __init__(self) -> None:
         self.log, self.connection = SlowLog(), Connection()
@@ -67,9 +73,7 @@ class Parts:
         )
 
     def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:
-        headers = [*HEADERS, *more]
-        request = Request(method, b"/v1/telemetry/d", headers, dict(headers), "127.0.0.1")
-        return Post(self.ingest, request, self.connection, True, waits)
+        return Post(self.ingest, _request(method, *more), self.connection, True, waits)
 
     def is_idle(self) -> bool:
         return (self.admission.bytes, self.admission.payloads) == (0, 0)
@@ -157,7 +161,7 @@ def test_a_head_is_answered_without_a_body(parts: Parts) -> None:
 
 
 def test_a_body_that_is_not_as_long_as_declared_is_no_payload() -> None:
-    body = Body(8, Limit(100, "X"), Admission(1, 100))
+    body = Body(8, Limit(100, "X"), Admission(1, 100), ANYONE, _request())
     body.take(b"half")
     with pytest.raises(Problem, match="body_incomplete"):
         body.whole()

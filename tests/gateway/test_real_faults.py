@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from local_stack.stack import Stack
 from tests.gateway.support import GatewayProcess, until
@@ -104,6 +104,16 @@ def whole_topic(broker: Stack) -> dict[tuple[int, int], bytes]:
 
 def whole_log(broker: Stack) -> dict[tuple[int, int], tuple[bytes, bytes]]:
     """Key and body at each place."""
+    return {
+        (message.partition() or 0, message.offset() or 0): (
+            message.key() or b"",
+            message.value() or b"",
+        )
+        for message in messages(broker, TOPIC)
+    }
+
+
+def messages(broker: Stack, topic: str) -> list[Message]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.kafka_bootstrap,
@@ -113,16 +123,15 @@ def whole_log(broker: Stack) -> dict[tuple[int, int], tuple[bytes, bytes]]:
             "log_level": 0,
         }
     )
-    consumer.assign([TopicPartition(TOPIC, p, 0) for p in range(4)])
-    found: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(4)])
+    found: list[Message] = []
     ended: set[int | None] = set()
     deadline_s = time.monotonic() + 60
     while len(ended) < 4 and time.monotonic() < deadline_s:
         for message in consumer.consume(1000, 0.05):
             error = message.error()
             if error is None:
-                place = message.partition() or 0, message.offset() or 0
-                found[place] = message.key() or b"", message.value() or b""
+                found.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
     consumer.close()

@@ -10,14 +10,32 @@ from pathlib import Path
 
 import httpx
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from typer.testing import CliRunner, Result
 
+from local_stack import cli
+from local_stack.errors import StackError
 from local_stack.stack import Stack
+from shared.applier import Applier
+from shared.envelope import Position, read_event
+from shared.flow import FLOW
+from shared.timestamps import from_rfc3339
+from stream_jobs.enrichment import enricher
+from stream_jobs.messages import payload_of
 from tests.gateway.support import GatewayProcess, until
-from tests.gateway.test_real_faults import whole_log, whole_topic
+from tests.gateway.test_real_faults import messages, whole_log, whole_topic
 
 pytestmark = pytest.mark.stack
 
 CLIENTS = 6
+TELEMETRY, STATUS = "ingest.telemetry.v1", "ingest.status.v1"
 
 
 @pytest.fixture
@@ -164,3 +182,141 @@ def test_two_gateways_of_one_node_keep_the_order_of_an_entity_that_uses_both(
     for client in clients:
         client.check(bodies)
         assert any(spooled for _, spooled in client.told)
+
+
+def test_a_topic_that_is_gone_keeps_no_other_waiting_and_drains_when_it_is_back(
+    broker: Stack, gateway: GatewayProcess
+) -> None:
+    def status(number: int) -> httpx.Response:
+        return gateway.client.post("/v1/status/device-0001", content=b"%d" % number)
+
+    admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
+    assert "partition" in status(0).json()
+    admin.delete_topics([STATUS])[STATUS].result(30)
+    try:
+        until(lambda: "spooled" in status(1).json(), 10)  # its fate is unknown at first
+        assert status(2).json()["spooled"]
+        until(lambda: "topic_missing" in _stuck(gateway), 20)
+        assert "partition" in gateway.post("others-go-on").json()
+        gateway.kill()
+        gateway.start()
+        until(lambda: "partition" in gateway.post("others-go-on").json(), 20)
+        until(lambda: "topic_missing" in _stuck(gateway), 20)
+        assert status(3).json()["spooled"]
+        direct = [gateway.post("others-go-on").json() for _ in range(50)]
+        assert all("partition" in receipt for receipt in direct)
+    finally:
+        row = next(topic for topic in FLOW.topics() if topic.name == STATUS)
+        admin.create_topics([NewTopic(STATUS, 4, 1, config=row.config)])[STATUS].result(30)
+    until(lambda: _is_drained(gateway), 30)
+    until(lambda: "partition" in status(4).json(), 10)
+    found = [message.value() for message in messages(broker, STATUS)]
+    assert list(dict.fromkeys(found)) == [b"1", b"2", b"3", b"4"]
+
+
+def _stuck(gateway: GatewayProcess) -> str:
+    depth = gateway.client.get("/health").json()["checks"]["spool:depth"][0]
+    output = str(depth.get("output", ""))
+    return output.replace("Kafka has no such topic", "topic_missing") if STATUS in output else ""
+
+
+def test_what_lay_in_the_spool_counts_by_its_receipt_and_is_not_late(
+    broker: Stack, gateway: GatewayProcess
+) -> None:
+    name = f"watch-{time.time_ns()}"
+
+    def say(status: bytes) -> httpx.Response:
+        return gateway.client.post(f"/v1/status/{name}", content=b'{"status": "%s"}' % status)
+
+    answers = [say(b"online")]
+    time.sleep(0.1)
+    broker.hold("kafka")
+    try:
+        answers += [say(b"offline"), say(b"online")]
+        time.sleep(3)
+    finally:
+        broker.release("kafka")
+    until(lambda: _is_drained(gateway), 30)
+    answers.append(say(b"offline"))
+    received = [from_rfc3339(answer.json()["received_at"]) for answer in answers]
+
+    enrich = enricher(FLOW)
+    payloads = [
+        payload_of(message)
+        for message in messages(broker, STATUS)
+        if message.key() == name.encode()
+    ]
+    events = [
+        read_event(Position("event.status_changed.v1", 0, n), enrich(payload, None).value or b"")  # type: ignore[arg-type]
+        for n, payload in enumerate(payloads)
+    ]
+    first = {event.id: event for event in reversed(events)}
+    told = [first[answer.json()["id"]] for answer in answers]
+    spooled = [event.time_ms for event in told[1:3]]
+    assert spooled == received[1:3]
+    assert all(event.arrived_ms - event.time_ms > 2_000 for event in told[1:3])
+    device = next(entity for entity in FLOW.entities if entity.name == "device")
+    snapshot = Applier(device, 64).apply(name, None, events).snapshot
+    assert snapshot is not None
+    assert (snapshot.late, snapshot.clock_off) == (0, 0)
+    assert snapshot.state["connection"] == "offline"
+
+
+def test_what_kafka_refuses_for_good_is_told_and_can_be_sent_again(
+    broker: Stack, gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    name = f"large-{time.time_ns()}"
+    _let_bodies_have(broker, 2_000)
+    try:
+        broker.hold("kafka")
+        try:
+            large = gateway.post(name, b"x" * 5_000)
+            small = gateway.post(name, b"small")
+            assert large.json()["spooled"] and small.json()["spooled"]
+        finally:
+            broker.release("kafka")
+        until(lambda: _is_drained(gateway), 30)
+        assert _bodies_of(broker, name) == [b"small"]
+        health = gateway.client.get("/health").json()["checks"]
+        assert "1 payloads" in health["spool:depth"][0]["output"]
+        assert health["ledger:difference"][0]["setAside"] == 1
+        gateway.stop()
+        listed = _spool(broker, tmp_path, "list", "-o", "json").output
+        assert large.json()["id"] in listed
+        assert "record_too_large" in listed
+        refused = _spool(broker, tmp_path, "replay")
+        assert isinstance(refused.exception, StackError)
+        assert large.json()["id"] in refused.output
+        gateway.start()
+        until(lambda: gateway.status("/readyz") == 200, 20)
+        assert _set_aside(gateway) == 1
+    finally:
+        _let_bodies_have(broker, 8 * 1024 * 1024)
+    assert "1 payloads are in Kafka now" in _spool(broker, tmp_path, "replay").output
+    assert _bodies_of(broker, name) == [b"small", b"x" * 5_000]
+    ids = [dict(m.headers() or ())["ce_id"] for m in messages(broker, TELEMETRY)]
+    assert large.json()["id"].encode() in ids
+    until(lambda: _set_aside(gateway) == 0, 5)
+    assert "0 payloads" in _spool(broker, tmp_path, "replay").output
+    assert len(_bodies_of(broker, name)) == 2
+
+
+def _set_aside(gateway: GatewayProcess) -> int:
+    count: int = gateway.client.get("/health").json()["checks"]["ledger:difference"][0]["setAside"]
+    return count
+
+
+def _spool(broker: Stack, state_dir: Path, *arguments: str) -> Result:
+    environment = {"HEADRACE_KAFKA_BOOTSTRAP": broker.kafka_bootstrap, "COLUMNS": "400"}
+    command = ["spool", *arguments, "--state-dir", str(state_dir)]
+    return CliRunner().invoke(cli.app, command, env=environment)
+
+
+def _let_bodies_have(broker: Stack, bytes_max: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
+    entry = ConfigEntry(
+        "max.message.bytes", str(bytes_max), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, TELEMETRY, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)

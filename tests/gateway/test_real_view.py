@@ -121,6 +121,45 @@ def test_a_view_that_was_warm_answers_without_kafka_even_after_a_restart(
     until(lambda: _version(real, "c-1") == 6, 15)
 
 
+def test_a_state_says_that_it_is_stale_when_a_job_before_it_falls_silent(
+    broker: Stack, states: States, real: GatewayProcess
+) -> None:
+    states.put("g-1", 1)
+    until(lambda: _version(real, "g-1") == 1, 5)
+    producer = Producer({"bootstrap.servers": broker.kafka_bootstrap})
+
+    def shown(*working: str) -> dict[str, Any]:
+        for job in working:
+            said = {"state": "running", "lag_s": 0.0, "lag_records": 0}
+            said["at_ms"] = time.time_ns() // 1_000_000 - 60_000  # its clock is a minute behind
+            producer.produce("job.status.v1", json.dumps(said), job)
+        producer.flush(10)
+        answer: dict[str, Any] = real.client.get("/state/g-1").json()
+        return answer
+
+    until(lambda: not shown("enrich", "fold")["stale"], 15)
+    assert shown("enrich", "fold")["pipeline_lag_s"] < 5
+    until(lambda: shown("enrich")["stale"], 15)  # fold is silent
+    told = shown("enrich")
+    assert told["stale_because"].startswith("fold has given no sign of life for ")
+    assert 5 <= told["pipeline_lag_s"] < 60
+    time.sleep(1.0)
+    assert shown("enrich")["pipeline_lag_s"] >= told["pipeline_lag_s"] + 0.4
+
+
+def test_health_tells_what_kafka_says_of_replicas_and_of_what_is_unread(
+    real: GatewayProcess,
+) -> None:
+    def check(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = real.client.get("/health").json()["checks"][name][0]
+        return found
+
+    until(lambda: check("retention:unread")["status"] == "pass", 20)
+    replicas = check("kafka:replicas")
+    assert (replicas["status"], replicas["observedValue"]) == ("pass", 1)
+    assert check("kafka:partitions")["status"] == "pass"
+
+
 def test_a_damaged_view_is_made_anew(states: States, real: GatewayProcess, tmp_path: Path) -> None:
     states.put("f-1", 3)
     until(lambda: _version(real, "f-1") == 3, 5)

@@ -86,7 +86,13 @@ def test_a_body_of_unsaid_length_is_refused(method: bytes) -> None:
 
 @pytest.mark.parametrize("framing", [LENGTH, (b"transfer-encoding", b"chunked")])
 def test_a_get_has_no_body(framing: tuple[bytes, bytes]) -> None:
-    assert _refusal(HOST, framing, method=b"GET") == (400, "body_not_expected")
+    refused = _refusal(HOST, framing, method=b"GET", target=b"/state/device-0001")
+    assert refused == (400, "body_not_expected")
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+def test_a_get_with_a_body_where_payloads_go_hears_that_they_come_by_post(method: bytes) -> None:
+    assert _refusal(HOST, LENGTH, method=method) == (405, "method_not_allowed")
 
 
 def test_there_is_no_connect() -> None:

@@ -21,7 +21,11 @@ def test_every_kind_of_slow_client_is_ended_and_honest_ones_are_served_meanwhile
     tmp_path: Path,
 ) -> None:
     settings = GatewaySettings(
-        state_dir=tmp_path, head_deadline_s=1.5, body_pause_max_s=1.5, body_deadline_s=2.5
+        state_dir=tmp_path,
+        head_deadline_s=1.5,
+        body_pause_max_s=1.5,
+        body_deadline_s=2.5,
+        hosts="gateway",
     )
 
     async def run(served: Served) -> list[int]:

@@ -32,6 +32,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, 
         head_deadline_s=0.5,
         keep_alive_s=0.5,
         body_pause_max_s=0.5,
+        hosts="gateway",
     )
     with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
         yield gateway, served

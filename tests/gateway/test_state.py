@@ -39,6 +39,11 @@ def test_a_state_is_shown_with_its_version_times_and_age(gateway: Gateway, put: 
     answer = gateway.ask("GET", "/state/device-0001")
     assert answer.status_code == 200
     shown = answer.json()
+    assert shown.pop("pipeline_lag_s") is None
+    assert (shown.pop("stale"), shown.pop("stale_because")) == (
+        True,
+        "enrich has given no sign of life yet",
+    )
     assert 5_000 <= shown.pop("age_ms") < 60_000
     assert shown.pop("view").keys() == {"caught_up_at", "lag_ms"}
     assert shown.pop("updated_at").endswith("Z")
@@ -71,6 +76,61 @@ def test_the_same_version_is_not_sent_twice(gateway: Gateway, put: Put) -> None:
     put(_row(8, offset=1))
     newer = gateway.ask("GET", "/state/device-0001", headers={"if-none-match": tag})
     assert (newer.status_code, newer.json()["version"]) == (200, 8)
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_state_behind_jobs_that_keep_up_is_not_stale(gateway: Gateway, put: Put) -> None:
+    put(_row(7))
+    _say(put, enrich={"lag_s": 0.5}, fold={"lag_s": 0.25})
+    shown = gateway.ask("GET", "/state/device-0001").json()
+    assert shown["stale"] is False
+    assert 0.75 <= shown["pipeline_lag_s"] < 5
+    assert "stale_because" not in shown
+
+
+@pytest.mark.usefixtures("warm")
+def test_with_fold_stopped_for_an_hour_it_says_so(gateway: Gateway, put: Put) -> None:
+    put(_row(7))
+    hour = {"lag_s": 3600.0, "lag_records": 9}
+    _say(put, enrich={"lag_s": 0.0}, fold=hour)
+    shown = gateway.ask("GET", "/state/device-0001").json()
+    assert (shown["stale"], shown["stale_because"]) == (True, "fold is 3600 s behind")
+    assert 3600 <= shown["pipeline_lag_s"] < 3605
+
+
+@pytest.mark.usefixtures("warm")
+def test_the_lag_of_a_job_that_has_died_grows(gateway: Gateway, put: Put) -> None:
+    put(_row(7))
+    _say(put, enrich={"lag_s": 0.0}, fold={"lag_s": 0.0, "at_ms": _now_ms() - 3_600_000})
+    shown = gateway.ask("GET", "/state/device-0001").json()
+    assert (shown["stale"], shown["stale_because"]) == (
+        True,
+        "fold has given no sign of life for 3600 s",
+    )
+    assert 3600 <= shown["pipeline_lag_s"] < 3605
+
+
+@pytest.mark.usefixtures("warm")
+def test_who_asks_for_what_is_newer_hears_that_it_has_become_stale(
+    gateway: Gateway, put: Put
+) -> None:
+    put(_row(7))
+    _say(put, enrich={}, fold={})
+    tag = gateway.ask("GET", "/state/device-0001").headers["etag"]
+    time.sleep(0.6)  # until it looks again
+    _say(put, enrich={}, fold={"state": "failed"})
+    asked = {"if-none-match": tag}
+    answer = gateway.ask("GET", "/state/device-0001", headers=asked)
+    assert (answer.status_code, answer.json()["stale"]) == (200, True)
+    asked = {"if-none-match": answer.headers["etag"]}
+    assert gateway.ask("GET", "/state/device-0001", headers=asked).status_code == 304
+
+
+@pytest.mark.usefixtures("warm")
+def test_an_unknown_id_may_be_one_that_has_not_come_through_yet(gateway: Gateway, put: Put) -> None:
+    _say(put, enrich={}, fold={"state": "failed"})
+    detail = gateway.ask("GET", "/state/device-0002").json()["detail"]
+    assert "ask again later: fold is failed" in detail
 
 
 @pytest.mark.usefixtures("warm")
@@ -116,6 +176,13 @@ def _row(version: int, state: dict[str, Any] | None = None, offset: int = 0, **m
     }
     encoded = json.dumps(value).encode()
     return Row(TOPIC, b"device-0001", encoded, version, _now_ms() - 5_000, 0, offset)
+
+
+def _say(put: Put, **jobs: Any) -> None:
+    for job, status in jobs.items():
+        said = {"state": "running", "lag_s": 0.0, "lag_records": 0, "at_ms": _now_ms(), **status}
+        value = json.dumps(said).encode()
+        put(Row("job.status.v1", job.encode(), value, None, _now_ms(), 0, 0))
 
 
 def _now_ms() -> int:

@@ -16,6 +16,7 @@ from local_stack.locks import InstanceLock
 from local_stack.settings_check import Unknown, unknown_settings
 from local_stack.status import read_status, write_status
 from local_stack.verbs.doctor import line
+from shared.flow import FLOW
 
 
 @pytest.fixture(autouse=True)
@@ -242,3 +243,36 @@ def test_beside_a_stack_with_another_flow_the_topics_of_this_one_are_not_asked_f
     assert "topics" not in findings
     assert "flow" not in of_the_same
     assert of_the_same["topics"].light is Light.RED
+
+
+def test_a_topic_that_is_configured_otherwise_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {topic.name: None for topic in FLOW.topics()}
+    admin = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics=there))
+    monkeypatch.setattr(running, "AdminClient", lambda _config: admin)
+    told = "dlq.enrich.v1 has retention.ms=604800000, not -1"
+    monkeypatch.setattr(running, "other_configs", lambda _admin, _flow: [told])
+    monkeypatch.setattr(running, "_replicas", lambda *_: running.green("replicas", "1 of each"))
+    found = by_name(running._kafka("127.0.0.1:9", "start it", with_topics=True))
+    assert (found["topic settings"].light, found["topic settings"].value) == (Light.YELLOW, told)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "in_sync", "config", "light", "said"),
+    [
+        (1, 1, {"min.insync.replicas": "1"}, Light.GREEN, "1 of each partition"),
+        (3, 1, {"min.insync.replicas": "2"}, Light.RED, "nothing can be written to a"),
+        (3, 3, {"min.insync.replicas": "1"}, Light.YELLOW, "min.insync.replicas is 1"),
+        (3, 3, {"unclean.leader.election.enable": "true"}, Light.YELLOW, "is true"),
+    ],
+)
+def test_replicas_are_looked_at_and_not_believed(
+    replicas: int, in_sync: int, config: dict[str, str], light: Light, said: str
+) -> None:
+    entries = {name: SimpleNamespace(value=value) for name, value in config.items()}
+    told = SimpleNamespace(result=lambda _: entries)
+    asked = SimpleNamespace(describe_configs=lambda its, **_: dict.fromkeys(its, told))
+    partition = SimpleNamespace(replicas=range(replicas), isrs=range(in_sync))
+    topic = SimpleNamespace(partitions={0: partition})
+    found = running._replicas(asked, SimpleNamespace(topics={"a": topic}), ["a"])  # type: ignore[arg-type]
+    assert (found.name, found.light) == ("replicas", light)
+    assert said in found.value

@@ -21,6 +21,7 @@ FOUND: dict[str, Any] = {
     "minutes": [],
     "derived": dict.fromkeys(ENDS, 0),
     "missing": [],
+    "set_aside": 0,
 }
 
 
@@ -97,3 +98,11 @@ def test_without_postgresql_and_without_the_gateway_it_says_so(
     result = CliRunner().invoke(cli.app, ["ledger", "--state-dir", str(tmp_path)])
     assert isinstance(result.exception, StackError)
     assert "PostgreSQL cannot do it now" in result.exception.what
+
+
+def test_what_is_set_aside_stands_outside_the_sums_and_says_where_to_look() -> None:
+    said = lines({**FOUND, "set_aside": 2})
+    assert said[:3] == lines(FOUND)[:3]
+    assert "outside these sums" in said[4]
+    assert "2 payloads" in said[4]
+    assert "./headrace spool list" in said[4]

@@ -42,7 +42,7 @@ def test_an_existing_server_given_by_setting_wins(tmp_path: Path) -> None:
     }
     addresses = Addresses(tmp_path, settings, ["kafka", "postgres", "gateway"])
     assert addresses.kafka_bootstrap == "broker:9092"
-    assert addresses.postgres_url == "postgresql://x"
+    assert addresses.postgres_url("headrace_jobs") == "postgresql://x"
     assert [name for name in ("kafka", "postgres", "gateway") if addresses.embedded(name)] == [
         "gateway"
     ]

@@ -6,15 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from local_stack import cli
+from local_stack.block import ready_block
 from local_stack.demo import run
 from local_stack.paths import CHECKOUT
-from local_stack.stack import Stack
+from local_stack.postgres_address import SUPERUSER
+from local_stack.stack import ALL_SERVICES, Stack
+from stream_jobs.grants import DESK, JOBS, ROLES
 from tests.kafka_log import eventually
 
 pytestmark = pytest.mark.stack
@@ -70,6 +75,36 @@ def test_the_books_of_the_demo_add_up(stack: Stack, monkeypatch: pytest.MonkeyPa
     assert bytes_that_are_no_text == [{"base64": "eyJyb29tIjogIkv8Y2hlIn0="}] * 4
     _, devices = ask(stack, "devices", "list", "--limit", "2")
     assert [device["id"] for device in devices] == ["device-0001", "device-0002"]
+
+
+def test_each_part_has_a_role_of_its_own_and_every_verb_may_do_what_it_does(stack: Stack) -> None:
+    with psycopg.connect(stack.postgres_url) as connection:
+        query = "SELECT DISTINCT application_name, usename FROM pg_stat_activity"
+        roles = {name: role for name, role in connection.execute(query) if "headrace" in name}
+    assert roles.pop("headrace-relay") == roles.pop("headrace-persist") == JOBS
+    assert roles.pop("headrace-desk-index") == roles.pop("headrace-desk-redrive") == DESK
+    assert SUPERUSER not in roles.values()
+    code, gone = ask(stack, "letters", "discard", "--cause", "not_json", "--reason", "a test")
+    assert code == 0
+    assert gone["discarded"] > 0
+    added = ("--area", "area-01", "--model", "thermo-c")
+    assert ask(stack, "devices", "add", "device-9999", *added)[0] == 0
+    assert ask(stack, "ledger")[0] == 0
+    eventually(lambda: ask(stack, "ledger")[1]["discarded"] == gone["discarded"])
+
+
+def test_no_process_shows_a_password(stack: Stack) -> None:
+    folder = stack.state_dir / "postgres"
+    secrets = [file.read_text().strip().rpartition(":")[2] for file in folder.glob("*.pgpass")]
+    assert len(secrets) == len(ROLES) + 1
+    pids = {stack.pid(name) for name in ALL_SERVICES}
+    seen = json.dumps(ask(stack, "status")) + ready_block(stack, 1.0)
+    for pid in pids:
+        seen += Path(f"/proc/{pid}/cmdline").read_text() + Path(f"/proc/{pid}/environ").read_text()
+    for log in (stack.state_dir / "logs").iterdir():
+        seen += log.read_text()
+    assert not [secret for secret in secrets if secret in seen]
+    assert stack.state_dir.stat().st_mode & 0o777 == 0o700
 
 
 def test_ctrl_c_ends_the_demo_with_its_books(stack: Stack) -> None:

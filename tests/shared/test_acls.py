@@ -56,8 +56,12 @@ def test_every_topic_is_written_by_those_alone_whose_topic_it_is() -> None:
 
 
 def test_nobody_has_more_than_the_operations_that_are_needed() -> None:
-    altering = {"CREATE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"}
+    altering = {"CREATE", "ALTER_CONFIGS"}
     assert {a.application for a in acls(FLOW) if a.operation in altering} == {"topics"}
+    looking = {a.application for a in acls(FLOW) if a.operation == "DESCRIBE_CONFIGS"}
+    assert looking == {"topics", "gateway", "operator"}  # /health and doctor
+    deleting = {a[0::3] for a in acls(FLOW) if a.operation == "DELETE"}
+    assert deleting == {("retry", "retry.enrich.v1")}
     every = {topic.name for topic in FLOW.topics()}
     assert {acl.name for acl in acls(FLOW) if acl.kind == "topic"} == every
     assert len(set(acls(FLOW))) == len(acls(FLOW))

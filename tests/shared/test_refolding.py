@@ -12,7 +12,7 @@ from shared import refolding, snapshot
 from shared.applier import Applier
 from shared.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
-from shared.refolding import Request, answer_value, read_answer, read_request, request_value
+from shared.refolding import Answer, Request, answer_value, read_answer, read_request, request_value
 from shared.snapshot import Snapshot
 from tests.builders import event_record
 from tests.oracle import expected_states
@@ -24,9 +24,13 @@ LOG = "event.reading.v1/0"
 
 
 def _refolded(log: Sequence[EventRecord], **asked: int) -> Snapshot:
+    return _answer(log, **asked).snapshot
+
+
+def _answer(log: Sequence[EventRecord], **asked: int) -> Answer:
     positions = {LOG: max(record.position.offset for record in log)}
     request = Request("device", ID, positions, asked or {"x": 1})
-    return refolding.refold(APPLIER, request, log).snapshot
+    return refolding.refold(APPLIER, request, log)
 
 
 def _again(record: EventRecord, offset: int, value: float, **changes: Any) -> EventRecord:
@@ -86,10 +90,39 @@ def test_a_refold_is_what_the_fold_of_the_corrected_log_is() -> None:
 def test_what_follows_from_a_correction_is_emitted_under_its_revision_and_nothing_else() -> None:
     log = [event_record(0, value=90.0), event_record(1, value=10.0)]
     correction = _again(log[1], 2, 20.0, revision=1)
-    again = _refolded([*log, correction], **{"event-1": 1})
+    answer = _answer([*log, correction], **{"event-1": 1})
     cleared = APPLIER.apply(ID, None, log).emitted[-1]
-    (emitted,) = again.emissions
+    (emitted,) = answer.follows
     assert (emitted.id, emitted.type, emitted.revision) == (cleared.id, "alarm_cleared", 1)
+
+
+@pytest.mark.parametrize("loss", ["another is asked for", "too much is held", "the checkpoint"])
+def test_what_follows_from_what_came_during_a_refold_is_emitted_whatever_becomes_of_it(
+    loss: str,
+) -> None:
+    log = [event_record(n, value=10.0) for n in range(200)]
+    log += [_again(log[0], 200, 10.0), event_record(201, value=95.0)]
+    now = APPLIER.apply(ID, None, log[:200]).snapshot
+    now = APPLIER.apply(ID, now, log[200:201]).snapshot  # it asks
+    assert now is not None
+    held = APPLIER.apply(ID, now, log[201:]).held
+    assert held == log[201:]
+    match loss:
+        case "another is asked for":
+            log.append(_again(log[1], 202, 10.0))
+            now = APPLIER.apply(ID, now, [*held, log[-1]]).snapshot or now
+        case "too much is held":
+            refolding.give_up(now, held)
+        case _:
+            refolding.start_from(now, {LOG: 202})
+    now = snapshot.decode(snapshot.encode(now, "fold"))
+    request = read_request(request_value(refolding.request_of("device", ID, now)))
+    answer, _ = read_answer(answer_value(refolding.refold(APPLIER, request, log), "fold"))
+    applied = refolding.taken(APPLIER, now, [], answer)
+    assert applied is not None
+    assert [(record.type, record.cause) for record in applied.emitted] == [
+        ("alarm_raised", "event-201")
+    ]
 
 
 def test_a_correction_that_the_fold_does_not_take_is_told_and_the_next_attempt_is_tried() -> None:

@@ -1,7 +1,8 @@
 import pytest
 
 from shared.flow import load_flow
-from shared.settings import WRONG_SETTINGS, JobSettings, explain
+from shared.settings import WRONG_SETTINGS, GatewaySettings, JobSettings, explain
+from shared.topology import BODY_BYTES_MOST
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,15 @@ def test_a_wrong_setting_is_named_with_its_reason(
     assert isinstance(raised.value, Exception)
     assert explain(raised.value).startswith(says)
     assert "http" not in explain(raised.value)
+
+
+def test_a_body_that_could_not_be_parked_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_BODY_BYTES_MAX", str(BODY_BYTES_MOST))
+    assert GatewaySettings().body_bytes_max == BODY_BYTES_MOST
+    monkeypatch.setenv("HEADRACE_BODY_BYTES_MAX", str(8 * 1024 * 1024))
+    with pytest.raises(WRONG_SETTINGS) as raised:
+        GatewaySettings()
+    assert isinstance(raised.value, Exception)
+    assert explain(raised.value).startswith(
+        f"HEADRACE_BODY_BYTES_MAX=8388608: {BODY_BYTES_MOST} is the most"
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
 from benchmarks.job_environment import job_environment
@@ -67,14 +68,18 @@ def migrated(parts: Stack) -> str:
 
 @pytest.fixture
 def postgres_url(parts: Stack, migrated: str) -> str:
-    """A fresh database with the schema in it."""
+    """A fresh database with the schema in it, as superuser."""
     return _new_database(parts, f"test_{next(_numbers)}", f"TEMPLATE {migrated}")
 
 
 def _new_database(parts: Stack, name: str, like: str = "") -> str:
     with psycopg.connect(parts.postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} {like}".encode())
-    return psycopg.conninfo.make_conninfo(parts.postgres_url, dbname=name)
+    return make_conninfo(parts.postgres_url, dbname=name)
+
+
+def in_database_of(url: str, other: str) -> str:
+    return make_conninfo(other, dbname=str(conninfo_to_dict(url)["dbname"]))
 
 
 @pytest.fixture

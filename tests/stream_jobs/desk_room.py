@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 from fastapi import FastAPI
+from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from desk import index, redrive
@@ -21,6 +22,7 @@ from shared.flow import FLOW
 from shared.settings import GatewaySettings, JobSettings
 from stream_jobs import store
 from stream_jobs.event_store import EventStore
+from stream_jobs.grants import DESK
 from stream_jobs.outbox import header_pairs
 from stream_jobs.store import Connection
 from stream_jobs.topics import ensure_topics
@@ -32,8 +34,15 @@ TABLES = ("letter", "redrive", "letter_audit", "event", "ledger_journal", "outbo
 class Room:
     """A desk with two operators, who see the letters that were parked in this test alone."""
 
-    def __init__(self, settings: JobSettings, log: LetterLog, ann: Connection, bob: Connection):
-        self.settings = settings
+    def __init__(
+        self,
+        settings: JobSettings,
+        log: LetterLog,
+        ann: Connection,
+        bob: Connection,
+        admin: Connection,
+    ):
+        self.settings, self.admin = settings, admin
         self.book = LetterBook(ann)
         self._log, self._reading = log, LetterLog(settings)
         self._rows = EventStore(settings.postgres_url.get_secret_value())
@@ -106,11 +115,10 @@ class Room:
 def desk_settings(parts: Stack, tmp_path_factory: pytest.TempPathFactory) -> JobSettings:
     with psycopg.connect(parts.postgres_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE desk")
-    url = psycopg.conninfo.make_conninfo(parts.postgres_url, dbname="desk")
-    store.migrate(url)
+    store.migrate(make_conninfo(parts.postgres_url, dbname="desk"))
     settings = JobSettings(
         kafka_bootstrap=parts.kafka_bootstrap,
-        postgres_url=SecretStr(url),
+        postgres_url=SecretStr(make_conninfo(parts.postgres_url_of(DESK), dbname="desk")),
         state_dir=tmp_path_factory.mktemp("desk"),
     )
     ensure_topics(FLOW, settings)
@@ -127,11 +135,16 @@ def desk_log(desk_settings: JobSettings) -> Iterator[LetterLog]:
 
 
 @pytest.fixture
-def room(desk_settings: JobSettings, desk_log: LetterLog) -> Iterator[Room]:
+def room(parts: Stack, desk_settings: JobSettings, desk_log: LetterLog) -> Iterator[Room]:
+    """With a desk's own rights."""
     url = desk_settings.postgres_url.get_secret_value()
-    with store.connect(url, "ann") as ann, store.connect(url, "bob") as bob:
+    with (
+        store.connect(url, "ann") as ann,
+        store.connect(url, "bob") as bob,
+        store.connect(make_conninfo(parts.postgres_url, dbname="desk"), "admin") as admin,
+    ):
         for table in TABLES:
-            ann.execute(f"TRUNCATE headrace.{table} CASCADE".encode())
-        room = Room(desk_settings, desk_log, ann, bob)
+            admin.execute(f"TRUNCATE headrace.{table} CASCADE".encode())
+        room = Room(desk_settings, desk_log, ann, bob, admin)
         yield room
         room.close()

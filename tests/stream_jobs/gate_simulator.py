@@ -13,6 +13,7 @@ import orjson
 from shared.envelope import Position
 from shared.retry_policy import RetryPolicy
 from stream_jobs.gates import (
+    LINE_FULL,
     Batch,
     Close,
     Entry,
@@ -30,11 +31,15 @@ from stream_jobs.gates import (
     Step,
     serve,
 )
+from stream_jobs.lane_clock import LaneClock
 
 Plan = dict[tuple[str, int], int]  # ingest partition -> up to where
 Writes = list[list[tuple[str, Any]]]  # topic and record, in order per partition
 
 LANES = 2
+HOLDS_MS = 60  # the relay's word
+WAKES_EVERY_MS = 20  # while anything waits
+TOO_MANY = "too_many"
 KEYS = ("a", "b", "c", "calm")
 ROWS = ("row-1", "row-2")
 _ROUNDS_MAX = 3_000
@@ -63,6 +68,8 @@ class Event(NamedTuple):
 class Parked(NamedTuple):
     letter: Letter
     tries: int
+    reason: str = ""
+    after: int = 0  # so many events
 
 
 class Violation(AssertionError):  # noqa: N818 - it is what was found
@@ -81,6 +88,12 @@ class Log:
     parked: list[Parked] = field(default_factory=list)
     enriched: dict[tuple[str, int], int] = field(default_factory=dict)
     passed: dict[int, int] = field(default_factory=dict)
+    as_of_ms: int = 0  # the relay's last word on master data
+
+
+def hear_gate(gates: Gates, key: str, value: bytes | None) -> None:
+    full = value is not None and orjson.loads(value)[1]
+    gates.hear_gate(key, None if value is None else 1, full=full)
 
 
 def lane_of(key: str) -> int:
@@ -94,12 +107,19 @@ class Simulation:
         self.random = Random(seed)
         self.log = Log()
         stays = self.random.random() < 0.5
-        self.policy = RetryPolicy(0.02, 2.0, 0.1, 0.2, 3, 0.4, "wait" if stays else "go_on")
-        self.now_ms = 1000
+        line_max = self.random.choice((1, 2, 3, 1000, 1000))
+        parked = "wait" if stays else "go_on"
+        self.policy = RetryPolicy(0.02, 2.0, 0.1, 0.2, 3, 0.4, parked, line_max)
+        self.refuses = self.random.choice((0.0, 0.0, 0.3))  # enrich, that another key waits
+        self.now_ms = self.log.as_of_ms = 1000
+        self._outages: list[list[int]] = []  # of the relay: from, to
+        self._is_away = False
+        self._clock = LaneClock(1000, 1000)
+        self.full = self.refused = self.stood_ms = 0
         self._enrich_done: dict[tuple[str, int], int] = defaultdict(int)
         self._enrich_plan: Plan | None = None
         self._retry_done: dict[Any, int] = defaultdict(int)
-        self._retry_plan: tuple[int, dict[Any, int]] | None = None
+        self._retry_plan: tuple[int, dict[Any, int], LaneClock] | None = None
         self._lines: dict[str, Line] = {}
         self._letters: dict[tuple[str, Position], Letter] = {}
         self._tried: dict[tuple[Position, int], int] = defaultdict(int)  # by committed batches
@@ -155,11 +175,24 @@ class Simulation:
     def _happen(self) -> None:
         draw = self.random.random()
         if draw < 0.3:
-            self.now_ms += self.random.randrange(8)
+            self._pass_time(self.random.randrange(8))
+        elif draw < 0.301:
+            self._pass_time(self.random.randrange(600))
+        elif draw < 0.305:
+            self._is_away = not self._is_away
         elif draw < 0.32:
             self.log.master.append((self.random.choice(ROWS), self.random.random() < 0.7))
         elif draw < 0.33:
             self._send_again()
+
+    def _pass_time(self, passed_ms: int) -> None:
+        if self._is_away:
+            if not self._outages or self._outages[-1][1] != self.now_ms:
+                self._outages.append([self.now_ms, self.now_ms])
+            self._outages[-1][1] += passed_ms
+        self.now_ms += passed_ms
+        if not self._is_away:
+            self.log.as_of_ms = self.now_ms
 
     def _send_again(self) -> None:
         """One of those that are parked, mended or not, or discarded."""
@@ -180,11 +213,12 @@ class Simulation:
     def _settle(self, jobs: dict[str, Iterator[None]]) -> None:
         """No more faults, and whatever was missing comes or is given up: all has to end."""
         quiet = 0
+        self._is_away, self.refuses = False, 0.0
         for _ in range(_ROUNDS_MAX):
             for job in jobs.values():
                 for _ in range(self.random.randrange(1, 12)):
                     next(job)
-            self.now_ms += self.random.randrange(60)
+            self._pass_time(self.random.randrange(60))
             if not self.is_quiet():
                 quiet = 0
             elif len(self.log.parked) > self.sent_again:
@@ -220,11 +254,14 @@ class Simulation:
         )
         self.log.passed = self._passed()
         self._tried.clear()
+        self._clock = LaneClock(self.now_ms, self.log.as_of_ms)
         self.lost_checkpoints += 1
 
     def needed(self) -> dict[int, int]:
         needed: dict[int, int] = {}
-        for lane, offset in (at for value in self.gates().values() for at in orjson.loads(value)):
+        for lane, offset in (
+            at for value in self.gates().values() for at in orjson.loads(value)[0]
+        ):
             needed[int(lane)] = min(offset, needed.get(int(lane), offset))
         return needed
 
@@ -306,7 +343,7 @@ class Simulation:
         gates.hear_passed(dict(self.log.passed))
         yield
         for key, value in list(self.log.gates):
-            gates.hear_gate(key, value)
+            hear_gate(gates, key, value)
         yield
         self.read_lane(gates)
         gates.heard_all()
@@ -322,21 +359,37 @@ class Simulation:
         rows = self._rows(int(len(self.log.master) * self.random.random() ** 0.5 + 0.5))
         for letter in letters:
             if self.must_wait(gates, letter.key):
-                yield "lane", letter
+                if self.may_park_held() and gates.is_full(letter.key) and not letter.discards:
+                    self.full += 1
+                    yield "parked", Parked(letter, 1, TOO_MANY)
+                else:
+                    yield "lane", letter
             elif letter.discards:
                 continue
+            elif self.is_refused(gates, letter.key):
+                yield "parked", Parked(letter, 1, TOO_MANY)
             else:
                 outcome = self._outcome(letter, rows)
                 if isinstance(outcome, Passed):
                     yield "events", Event(letter.key, letter.place, letter.attempt)
                 elif isinstance(outcome, Refused) and self.policy.when_parked == "go_on":
                     yield "parked", Parked(letter, 1)
+                elif self.random.random() < self.refuses:
+                    self.refused += 1
+                    gates.refuse(letter.key, TOO_MANY)
+                    yield "parked", Parked(letter, 1, TOO_MANY)
                 else:
                     gates.sent_to_lane(letter.key)
                     yield "lane", letter
 
+    def may_park_held(self) -> bool:
+        return self.policy.when_parked == "go_on"
+
     def must_wait(self, gates: Gates, key: str) -> bool:
         return gates.hold(key)
+
+    def is_refused(self, gates: Gates, key: str) -> bool:
+        return gates.refused_for(key) is not None
 
     def _rows(self, upto: int) -> set[str]:
         return {row for row, there in dict(self.log.master[:upto]).items() if there}
@@ -365,6 +418,8 @@ class Simulation:
             topic, record = queue.pop(0)
             if topic == "lane":
                 self.log.lane[lane_of(record.key)].append(record)
+            elif topic == "parked":
+                self.log.parked.append(record._replace(after=len(self.log.events)))
             else:
                 getattr(self.log, topic).append(record)
             if not queue:
@@ -388,19 +443,21 @@ class Simulation:
                     for lane, log in enumerate(self.log.lane)
                 }
                 ends["master"] = self._up_to(self._retry_done["master"], len(self.log.master))
-                self._retry_plan = self._batches, ends
-            token, ends = self._retry_plan
+                self._retry_plan = self._batches, ends, self._clock_at()
+            token, ends, clock = self._retry_plan
             yield
             yield from self.look(ripeness)
             lines = {key: _copy(line) for key, line in self._lines.items()}
             letters = dict(self._letters)
             tried: dict[tuple[Position, int], int] = defaultdict(int)
-            steps = self._serve(lines, letters, token, ends, ripeness, tried)
+            steps = self._serve(lines, letters, token, clock, ends, ripeness, tried)
             yield from self._land(self.by_partition(iter(steps)))
             self._lines = lines
             self._letters = letters
             for ident, times in tried.items():
                 self._tried[ident] += times
+            self.stood_ms += clock.stood_ms - self._clock.stood_ms
+            self._clock = clock
             self._retry_done.update(ends)
             self._retry_plan = None
             yield
@@ -412,8 +469,18 @@ class Simulation:
         return (
             any(self._retry_done[lane] < len(log) for lane, log in enumerate(self.log.lane))
             or self._retry_done["master"] < len(self.log.master)
-            or any(at_ms is not None and at_ms <= self.now_ms for at_ms in looks)
+            or any(at_ms is not None and at_ms <= self._clock_at().now_ms for at_ms in looks)
+            or (bool(self._lines) and self.now_ms >= self._clock.seen_ms + WAKES_EVERY_MS)
         )
+
+    def _clock_at(self) -> LaneClock:
+        """With the relay's word, if it was woken and not only sent something."""
+        was_woken = self.now_ms >= self._clock.seen_ms + WAKES_EVERY_MS
+        as_of_ms = self.log.as_of_ms if was_woken or self.random.random() < 0.3 else None
+        return self.clock_at(self._clock, as_of_ms)
+
+    def clock_at(self, before: LaneClock, as_of_ms: int | None) -> LaneClock:
+        return before.at(self.now_ms, as_of_ms, HOLDS_MS)
 
     def _passed(self) -> dict[int, int]:
         return {lane: self._retry_done[lane] for lane in range(LANES)}
@@ -431,6 +498,7 @@ class Simulation:
         lines: dict[str, Line],
         letters: dict[tuple[str, Position], Letter],
         token: int,
+        clock: LaneClock,
         ends: dict[Any, int],
         ripeness: Ripeness,
         tried: dict[tuple[Position, int], int],
@@ -444,17 +512,17 @@ class Simulation:
                 if letter.discards:
                     for entry in line.discard(letter.place, letter.attempt):
                         del letters[letter.key, entry.place]
-                elif line.take(self._entry(letter, lane, offset)):
+                elif line.take(self._entry(letter, lane, offset, clock)):
                     letters[letter.key, letter.place] = letter
         woken = {row for row, _ in self.log.master[self._retry_done["master"] : ends["master"]]}
-        batch = Batch(token, self.now_ms, woken, lambda place: self.is_ripe(ripeness, place))
+        batch = Batch(token, clock.now_ms, woken, lambda place: self.is_ripe(ripeness, place))
         seen = self.retry_sees(ends["master"])
         rows = self._rows(seen)
         records: list[tuple[str, Any]] = []
         self.serving = lines
         for key, line in sorted(lines.items()):
             at_ms = line.next_look(self.policy)
-            due = at_ms is not None and at_ms <= self.now_ms
+            due = at_ms is not None and at_ms <= clock.now_ms
             if not (due or line.rows() & woken or key in touched):
                 continue
 
@@ -469,23 +537,50 @@ class Simulation:
                 records += self._written(key, step, letters)
                 if isinstance(step, Close):
                     del lines[key]
+            self._check_line(line, batch, clock)
             for entry in line.in_order():
+                if entry.reason == LINE_FULL:
+                    continue
                 since = self.log.master[int(entry.detail or 0) : ends["master"]]
                 if entry.given_up_in == token and (entry.row, True) in since:
                     raise Violation(f"given up, though its row has come: {entry}")
         return records
 
-    def _entry(self, letter: Letter, lane: int, offset: int) -> Entry:
+    def _entry(self, letter: Letter, lane: int, offset: int, clock: LaneClock) -> Entry:
         assert letter.read_at is not None
         return Entry(
             letter.place,
             str(letter.place),
             letter.read_at,
             letter.arrived_ms,
-            self.now_ms,
+            clock.seen_ms,
             (lane, offset),
             letter.attempt,
+            taken_ms=clock.now_ms,
         )
+
+    def _check_line(self, line: Line, batch: Batch, clock: LaneClock) -> None:
+        order = line.in_order()
+        waits = [one for one in order if one.given_up_in is None and batch.is_ripe(one.read_at)]
+        if len(waits) > self.policy.line_max:
+            raise Violation(f"{len(waits)} wait in a line: {line}")
+        new = [one for one in order if one.given_up_in == batch.token]
+        for entry in new:
+            if entry.reason == LINE_FULL:
+                if any(order.index(one) > order.index(entry) for one in waits):
+                    raise Violation(f"parked, and later ones wait: {entry}")
+            elif entry.reason in ("missing", "not_yet") and entry.tries < self.policy.attempts_max:
+                self._check_age(entry, clock)
+
+    def _check_age(self, entry: Entry, clock: LaneClock) -> None:
+        """By the outages as they were. The clock may run on for as long as the last word holds."""
+        taken_ms = entry.waits_since_ms
+        stood_ms = sum(
+            max(0, min(end, clock.seen_ms) - max(begin + HOLDS_MS, taken_ms))
+            for begin, end in self._outages
+        )
+        if clock.seen_ms - taken_ms - stood_ms < self.policy.age_max_s * 1000:
+            raise Violation(f"too old by an outage of {stood_ms} ms: {entry}")
 
     def _written(
         self, key: str, step: Step, letters: dict[tuple[str, Position], Letter]
@@ -496,11 +591,12 @@ class Simulation:
                 del letters[key, entry.place]
             case Park(entry):
                 letter = letters[key, entry.place]
-                yield "parked", Parked(letter, entry.tries)
+                self.full += entry.reason == LINE_FULL
+                yield "parked", Parked(letter, entry.tries, entry.reason)
                 if self.policy.when_parked == "go_on":
                     del letters[key, entry.place]
             case Open(told):
-                yield "gates", (key, orjson.dumps([*told.needs.items()]))
+                yield "gates", (key, orjson.dumps([[*told.needs.items()], told.full]))
             case Close():
                 yield "gates", (key, None)
 
@@ -524,6 +620,7 @@ class Simulation:
         self._check_nothing_lost()
         self._check_order()
         self._check_tries()
+        self._check_parked()
 
     def _check_nothing_lost(self) -> None:
         done = {event.place for event in self.log.events}
@@ -543,6 +640,7 @@ class Simulation:
         seen: set[Position] = set()
         marks: dict[tuple[str, str], int] = {}
         latest: dict[tuple[str, str], int] = {}
+        refused = {one.letter.place for one in self.log.parked if one.reason == TOO_MANY}
         for event in self.log.events:
             log = event.key, event.place.topic
             if event.attempt == 0:
@@ -554,13 +652,26 @@ class Simulation:
             if event.place in seen:
                 continue
             seen.add(event.place)
+            if event.place in refused:
+                continue  # a cap is stronger than the order
             if self.policy.when_parked == "wait" and event.place.offset < latest.get(log, -1):
                 raise Violation(f"out of order: {event}")
             latest[log] = max(event.place.offset, latest.get(log, -1))
 
+    def _check_parked(self) -> None:
+        """What a line was too full for has no effect before it is sent again."""
+        if self.lost_checkpoints:
+            return
+        done = {(one.place, one.attempt): at for at, one in enumerate(self.log.events, 1)}
+        for letter, _, reason, after in self.log.parked:
+            if reason == LINE_FULL and done.get((letter.place, letter.attempt), 0) > after:
+                raise Violation(f"parked and done: {letter}")
+
     def _check_tries(self) -> None:
         told: dict[tuple[Position, int], list[int]] = defaultdict(list)
-        for letter, tries in self.log.parked:
+        for letter, tries, reason, _ in self.log.parked:
+            if reason == TOO_MANY:
+                continue  # another run may have sent it to the lane
             told[letter.place, letter.attempt].append(tries)
         for ident, counted in self._tried.items() if not self.lost_checkpoints else ():
             # a letter that is parked is told of with all its tries; twice where a batch ran again

@@ -4,7 +4,13 @@ from pathlib import Path
 import pytest
 
 from shared.flow import FLOW
-from stream_jobs.checkpoints import why_not
+from stream_jobs.checkpoints import (
+    ahead_at,
+    begins_at,
+    remember_ahead,
+    remember_begin,
+    why_not,
+)
 
 
 def _checkpoint(folder: Path, job: str, batch: str, *lines: str) -> None:
@@ -37,3 +43,20 @@ def test_a_job_that_the_flow_no_longer_has_holds_nothing_up(tmp_path: Path) -> N
 def test_what_cannot_be_told_is_left_to_spark(tmp_path: Path, line: str) -> None:
     _checkpoint(tmp_path, "enrich", "0", line)
     assert why_not(tmp_path, FLOW) is None
+
+
+def test_a_changed_byte_of_how_far_a_job_is_is_not_believed(tmp_path: Path) -> None:
+    """With another digit it would pass over payloads that nobody has read."""
+    offsets = {"ingest.telemetry.v1": {0: 1234, 1: 77}}
+    remember_ahead(tmp_path, offsets)
+    remember_begin(tmp_path, offsets)
+    assert (ahead_at(tmp_path), begins_at(tmp_path)) == (offsets, offsets)
+    for name in ("ahead.json", "begins_at.json"):
+        whole = (tmp_path / name).read_bytes()
+        for at in range(len(whole)):
+            for bit in range(8):
+                changed = bytes([whole[at] ^ 1 << bit])
+                (tmp_path / name).write_bytes(whole[:at] + changed + whole[at + 1 :])
+                assert ahead_at(tmp_path) in (offsets, {})
+                assert begins_at(tmp_path) in (offsets, None)
+        (tmp_path / name).write_bytes(whole)

@@ -175,7 +175,7 @@ def test_what_has_become_a_row_is_done(room: Room) -> None:
     room.index()
     room.ann.send_now(room.ids(), "ann")
     assert room.book.note_stored() == 0
-    room.book.connection.execute(
+    room.admin.execute(
         """INSERT INTO headrace.event (event_id, type, entity_id, event_time, arrived_at, origin,
                position, data) VALUES ('event-1', 'reading', 'd', now(), now(),
                    'ingest.telemetry.v1/0/1', 'event.reading.v1/0/1', '{}')"""
@@ -206,7 +206,7 @@ def test_a_discarded_letter_is_counted_as_such_by_the_ledger(room: Room) -> None
     room.index()
     assert room.book.discard(Selection(endpoint="telemetry"), "ann", "a test device") == 1
     assert room.book.discard(Selection(endpoint="telemetry"), "ann", "again") == 0
-    journal = room.book.connection.execute(
+    journal = room.admin.execute(
         "SELECT topic, partition, first, verdicts FROM headrace.ledger_journal"
     ).fetchall()
     assert journal == [("ingest.telemetry.v1", 0, 5, bytes([Verdict.DISCARDED]))]
@@ -447,3 +447,139 @@ def test_a_program_does_the_same_by_the_api(room: Room) -> None:
         assert "there is no letter 'nobody'" in dom.read(missing.text).text
 
     _browse(room, steps)
+
+
+def _forms_of(page: dom.Element, action: str) -> list[dict[str, str]]:
+    return [form.fields() for form in page.all("form") if form.attributes["action"] == action]
+
+
+def test_discard_all_means_what_the_page_showed(room: Room) -> None:
+    """A letter that comes between the page and the click, and one that came back, stay parked."""
+    for offset in range(3):
+        room.park(offset)
+    room.index()
+    back = room.ids()[0]
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        page = dom.read((await http.get("/")).text)
+        assert "Discard all 3" in page.text
+        (fields,) = _forms_of(page, "/discard")
+        (offset,) = [n for n in range(3) if n == int(str(room.desk.show(back)["origin"])[-1])]
+        room.ann.send_now([back], "ann")
+        room.park(offset, attempt=1)
+        room.park(7)
+        room.index()
+        answer = await http.post("/discard", data={**fields, "reason": "why", "all": "yes"})
+        assert "2 discarded" in answer.text
+
+    _browse(room, steps)
+    assert back in room.ids(status="parked")
+    assert len(room.ids(status="parked")) == 2
+
+
+def test_redrive_all_means_what_the_page_showed(room: Room) -> None:
+    room.park(1)
+    room.index()
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        page = dom.read((await http.get("/")).text)
+        *_, fields = _forms_of(page, "/redrive")
+        room.park(2)
+        room.index()
+        await http.post("/redrive", data={**fields, "all": "yes"})
+
+    _browse(room, steps)
+    redrives = RedriveBook(room.book)
+    (begun,) = redrives.running()
+    room.park(3)
+    room.index()
+    assert begun.letters == 1
+    assert [redrive.step(room.ann, redrives, begun.id, 5) for _ in range(2)] == [1, 0]
+    assert len(room.ids(status="parked")) == 2
+
+
+def test_a_letter_that_changed_since_its_page_was_shown_is_not_discarded(room: Room) -> None:
+    room.park(1)
+    room.index()
+    (letter,) = room.ids()
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        (fields,) = _forms_of(dom.read((await http.get(f"/letters/{letter}")).text), "/discard")
+        room.ann.send_now([letter], "ann")
+        room.park(1, attempt=1, cause="other")
+        room.index()
+        answer = await http.post("/discard", data={**fields, "reason": "why", "all": "yes"})
+        assert "0 discarded" in answer.text
+
+    _browse(room, steps)
+
+
+def test_a_program_and_the_command_line_bind_what_they_do_to_what_they_were_told(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _run(room, monkeypatch)
+    room.park(1)
+    room.index()
+    up_to = room.book.mark()
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        told = (await http.get("/api/letters")).json()["up_to"]
+        room.park(2)
+        room.index()
+        for body in ({}, {"up_to": told}):  # a mark alone says not which
+            refused = await http.post("/api/discards", json={**body, "reason": "why"})
+            assert refused.status_code == 400
+        odd = {"up_to": "x", "everything": True, "reason": "why"}
+        assert (await http.post("/api/discards", json=odd)).status_code == 400
+        meant = {"up_to": told, "everything": True}
+        begun = await http.post("/api/redrives", json={**meant, "per_second": 1})
+        assert begun.json()["letters"] == 1
+        gone = await http.post("/api/discards", json={**meant, "reason": "why"})
+        assert gone.json() == {"discarded": 1}
+
+    _browse(room, steps)
+    assert run("discard", "--all", "--up-to", up_to, "--reason", "why")["discarded"] == 0
+    assert len(run("list")) == 1
+    listed = CliRunner().invoke(cli.app, ["letters", "list"]).stdout
+    up_to = listed.rpartition("--up-to ")[2].strip()
+    room.park(3)
+    room.index()
+    assert run("redrive", "--all", "--no-wait", "--up-to", up_to)["letters"] == 1
+    assert run("discard", "--all", "--up-to", up_to, "--reason", "why")["discarded"] == 1
+    wrong = CliRunner().invoke(cli.app, ["letters", "list", "--up-to", "yesterday"]).exception
+    assert isinstance(wrong, StackError)
+
+
+def test_the_counts_are_kept_by_whatever_is_done_to_letters(room: Room) -> None:
+    def counted() -> set[tuple[object, ...]]:
+        query = """SELECT status, stage, cause, count(*), count(*) FILTER (WHERE times > 1),
+                          sum(times - 1) FROM headrace.letter GROUP BY 1, 2, 3"""
+        return {*room.admin.execute(query)}
+
+    def kept() -> set[tuple[object, ...]]:
+        query = """SELECT status, stage, cause, sum(letters), sum(came_back), sum(again)
+                   FROM headrace.letter_count GROUP BY 1, 2, 3 HAVING sum(letters) <> 0"""
+        return {*room.admin.execute(query)}
+
+    for offset in range(5):
+        room.park(offset, cause="empty" if offset == 4 else "not_json")
+    room.index()
+    room.ann.send_now(room.ids()[:3], "ann")
+    room.park(0, attempt=1, cause="other")
+    room.index()
+    room.book.note_failed_again(room.ids()[1], "worse", "why")
+    room.book.discard(Selection(cause="empty"), "ann", "why")
+    assert kept() == counted() != set()
+    rows = room.admin.execute("SELECT count(*) FROM headrace.letter_count").fetchone()
+    room.admin.execute("INSERT INTO headrace.letter_count SELECT 'x', 'x', 'x', 1, 0, 0"
+                       " FROM generate_series(1, 2000)")  # fmt: skip
+    room.book.sum_counts_up()
+    assert rows is not None
+    assert kept() - {("x", "x", "x", 2000, 0, 0)} == counted()
+    left = room.admin.execute("SELECT count(*) FROM headrace.letter_count").fetchone()
+    assert left is not None
+    assert left[0] <= rows[0] + 1
+    room.admin.execute("DELETE FROM headrace.letter")
+    room.admin.execute("DELETE FROM headrace.letter_count WHERE status = 'x'")
+    assert kept() == counted() == set()
+    assert room.book.undecided() == {"parked": 0, "redriven": 0, "came_back": 0, "oldest_s": None}

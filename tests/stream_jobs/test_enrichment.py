@@ -17,7 +17,7 @@ from shared.model import (
     MissingMasterData,
     Rejected,
 )
-from shared.topology import Flow
+from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
 from stream_jobs.enrichment import Outgoing, Payload, as_first_come, enricher
 from stream_jobs.messages import payload_of
 from tests.builders import Master
@@ -80,6 +80,43 @@ def test_what_cannot_be_an_event_is_parked_byte_for_byte(
     assert headers[envelope.ORIGIN] == b"ingest.telemetry.v1/2/17"
     assert headers[envelope.ID] == b"an-id"
     assert headers[envelope.DETAIL]
+
+
+ARRIVED_MS = 1_700_000_000_000
+TWO_HOURS_MS = 2 * 3600 * 1000
+
+
+@pytest.mark.parametrize(
+    ("received", "counts_as_ms"),
+    [
+        (b"%d" % (ARRIVED_MS - TWO_HOURS_MS), ARRIVED_MS - TWO_HOURS_MS),
+        (b"%d" % (ARRIVED_MS + 1), ARRIVED_MS),  # that gateway's clock is ahead
+        (b"-5", ARRIVED_MS),
+        (b"", ARRIVED_MS),
+        (b"soon", ARRIVED_MS),
+        (b"9" * 400, ARRIVED_MS),
+        ("²".encode(), ARRIVED_MS),
+    ],
+)
+def test_a_payload_without_a_time_that_lay_in_a_spool_counts_by_its_receipt(
+    received: bytes, counts_as_ms: int
+) -> None:
+    event = orjson.loads(_enrich(b'{"value": 1}', ce_receivedms=received).value or b"")
+    assert (event["time_ms"], event["arrived_ms"]) == (counts_as_ms, ARRIVED_MS)
+    own = b'{"value": 1, "at": "2023-11-14T22:00:00Z"}'
+    event = orjson.loads(_enrich(own, ce_receivedms=received).value or b"")
+    assert event["time_ms"] == 1_699_999_200_000
+
+
+def test_what_lay_in_a_spool_counts_by_its_receipt_after_it_has_waited_in_a_lane_too() -> None:
+    received = b"%d" % (ARRIVED_MS - TWO_HOURS_MS)
+    waits = _enrich(b'{"value": 1}', key=b"device-9999", ce_id=b"x", ce_receivedms=received)
+    place = Position("again.enrich.v1", 0, 3)
+    headers = [*waits.headers, (envelope.ATTEMPT, b"1")]
+    again_come = Payload(place, b"device-0001", waits.value, headers, ARRIVED_MS + 999)
+    out = ENRICH(as_first_come(again_come, ["ingest.telemetry.v1"]), Master())
+    event = orjson.loads(out.value or b"")
+    assert (event["time_ms"], event["arrived_ms"]) == (ARRIVED_MS - TWO_HOURS_MS, ARRIVED_MS)
 
 
 def test_an_escaped_backslash_before_u0000_is_no_nul() -> None:
@@ -362,3 +399,73 @@ def test_a_record_whose_headers_cannot_be_read_is_parked_whole() -> None:
     headers = dict(out.headers)
     assert headers[envelope.REASON] == b"bad_headers"
     assert headers[envelope.ORIGIN] == b"ingest.telemetry.v1/2/17"
+
+
+def _bytes_of(out: Outgoing) -> int:
+    headers = sum(len(name) + len(told) for name, told in out.headers)
+    return len(out.key or b"") + len(out.value or b"") + headers
+
+
+_FOREIGN = 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("value", "headers"),
+    [
+        (b"x" * (RECORD_BYTES_MAX - 200), {}),
+        (b"x" * _FOREIGN, {"note": b"n" * (_FOREIGN - 300)}),
+        (b"x" * 100, {"ce_id": b"i" * (2 * _FOREIGN - 400)}),
+        (b"x" * 100, {"traceparent": b"t" * (2 * _FOREIGN - 400)}),
+        (b"x" * (16 * 1024 * 1024), {}),  # compressed, a batch of it is small enough
+    ],
+    ids=["value", "value and header", "id", "trace", "uncompressed"],
+)
+def test_the_letter_of_the_largest_record_that_anyone_can_write_fits_into_its_topic(
+    value: bytes, headers: dict[str, bytes]
+) -> None:
+    out = _enrich(value, **headers)
+    assert out.topic == "dlq.enrich.v1"
+    assert _bytes_of(out) < 64 * 1024
+    told = dict(out.headers)
+    assert told[envelope.REASON] == b"not_json"
+    assert told[envelope.ORIGIN] == b"ingest.telemetry.v1/2/17"
+    assert told[envelope.ID]
+    stub = told[envelope.STUB].decode()
+    assert "it stands at ingest.telemetry.v1/2/17" in stub
+    assert f"its value has {len(value)} bytes and sha256 {sha256(value).hexdigest()}" in stub
+    assert stub in told[envelope.DETAIL].decode()
+
+
+def test_a_letter_that_fits_is_whole() -> None:
+    value = b"x" * (LETTER_BYTES_MAX - 10_000)
+    out = _enrich(value)
+    assert out.value == value
+    assert envelope.STUB not in dict(out.headers)
+
+
+def test_what_waits_and_is_too_large_for_its_lane_waits_as_a_stub_and_is_then_parked() -> None:
+    value = b'{"value": 1}' + b" " * (RECORD_BYTES_MAX - 300)
+    place = Position("ingest.telemetry.v1", 2, 17)
+    payload = Payload(place, b"device-0001", value, [], 1_700_000_000_000)
+    waits = ENRICH(payload, Empty())
+    assert waits.topic == "retry.enrich.v1"
+    assert _bytes_of(waits) < 64 * 1024
+    again = ENRICH(payload._replace(value=waits.value, headers=waits.headers), Master())
+    assert (again.topic, dict(again.headers)[envelope.REASON]) == ("dlq.enrich.v1", b"too_large")
+    assert "it stands at ingest.telemetry.v1/2/17" in dict(again.headers)[envelope.DETAIL].decode()
+
+
+def test_a_stub_whose_payload_was_given_anew_is_one_like_any_other() -> None:
+    stub = dict(_enrich(b"x" * RECORD_BYTES_MAX).headers)[envelope.STUB]
+    assert _enrich(b'{"value": 1}', ce_stub=stub).topic == "event.reading.v1"
+
+
+@pytest.mark.parametrize("name", ["ce_id", "traceparent"])
+def test_an_event_fits_into_its_topic_whatever_headers_its_payload_has(name: str) -> None:
+    out = _enrich(b'{"value": 1}', **{name: b"h" * (RECORD_BYTES_MAX - 1000)})
+    assert _bytes_of(out) < RECORD_BYTES_MAX - 1024
+
+
+class Empty:
+    def find(self, _table: str, _key: str) -> Fields | None:
+        return None

@@ -26,6 +26,19 @@ def test_a_damaged_file_of_the_state_stops_the_job_and_a_full_disk_does_not() ->
     ).stops
 
 
+@pytest.mark.parametrize("where", ["message", "causes"])
+def test_a_damaged_file_of_a_checkpoint_stops_the_job_and_is_named(where: str) -> None:
+    said = (
+        "An error occurred while calling o6540.start.\n: org.apache.hadoop.fs.ChecksumException: "
+        "Checksum error: file:/a/checkpoints/aggregate/metadata at 0 exp: 785701477 got: 967822886"
+    )
+    failure = judge(**({"message": ""} | {where: said}))
+    assert failure.stops
+    assert failure.reason == (
+        "CHECKPOINT_DAMAGED: /a/checkpoints/aggregate/metadata is not what was written"
+    )
+
+
 def test_what_will_come_back_is_waited_for() -> None:
     message = (
         "[PYTHON_EXCEPTION] An exception was thrown:\n"

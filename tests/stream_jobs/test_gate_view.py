@@ -101,3 +101,24 @@ def test_a_payload_is_ripe_when_enrich_is_behind_it_and_retry_has_read_what_came
     view.refresh()
     assert view.is_ripe(place)
     assert not view.is_ripe(place._replace(offset=place.offset + 1))
+
+
+def test_the_lane_tells_whose_caps_bite(job_settings: JobSettings) -> None:
+    ensure_topics(FLOW, job_settings)
+    caps = {"waiting_entities_max": 2, "waiting_per_tenant_max": 12}
+    view = LaneView(job_settings.model_copy(update=caps))
+    told = Told(3, 1_000, "ingest.telemetry.v1/0/5", "missing_device", "device-7", {"0": 17})
+    _write(job_settings, GATE, "one/device-7", gate_value(told))
+    assert view.numbers({})["lanes"][LANE]["full"] == []
+    _write(job_settings, GATE, "one/device-8", gate_value(told._replace(full=True)))
+    _write(job_settings, GATE, "two/device-8", gate_value(told._replace(payloads=12)))
+    lane = view.numbers({})["lanes"][LANE]
+    assert lane["at_cap"] == 3
+    assert [who.split(" ")[:2] for who in lane["full"]] == [
+        ["tenant", "'two':"],
+        ["tenant", "'one':"],
+        ["one/device-8:", "as"],
+    ]
+    for key in ("one/device-7", "one/device-8", "two/device-8"):
+        _write(job_settings, GATE, key, None)
+    assert view.numbers({})["lanes"][LANE]["full"] == []

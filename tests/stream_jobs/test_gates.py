@@ -6,15 +6,34 @@ from typing import Any
 import pytest
 
 from shared.envelope import Position
-from stream_jobs.gates import Batch, Close, Gates, Line, Open, Ripeness, Step
-from tests.stream_jobs.gate_simulator import Plan, Simulation, Violation, Writes
+from stream_jobs.gates import (
+    LINE_FULL,
+    Batch,
+    Close,
+    Entry,
+    Gates,
+    Line,
+    Open,
+    Ripeness,
+    Step,
+    serve,
+)
+from stream_jobs.lane_clock import LaneClock
+from tests.stream_jobs.gate_simulator import (
+    HOLDS_MS,
+    Plan,
+    Simulation,
+    Violation,
+    Writes,
+    hear_gate,
+)
 
 SCHEDULES = 10_000
 _SEEDS_OF_A_MUTANT = 10_000
 
 
 def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
-    crashes = lost = in_lane = sent_again = rounds = 0
+    crashes = lost = in_lane = sent_again = rounds = full = refused = stood = 0
     for seed in range(SCHEDULES):
         simulation = Simulation(seed)
         try:
@@ -26,12 +45,18 @@ def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
         in_lane += sum(len(log) for log in simulation.log.lane)
         sent_again += simulation.sent_again
         rounds += simulation.rounds
+        full += simulation.full
+        refused += simulation.refused
+        stood += simulation.stood_ms > 0
     # it was no easy walk
     assert crashes > SCHEDULES
     assert lost > SCHEDULES / 10
     assert in_lane > 2 * SCHEDULES
     assert sent_again > SCHEDULES / 2
     assert rounds > 2 * SCHEDULES
+    assert full > SCHEDULES / 2
+    assert refused > SCHEDULES / 10
+    assert stood > SCHEDULES / 10
 
 
 class ClosesAtOnce(Simulation):
@@ -97,7 +122,7 @@ class DoesNotReadTheLane(Simulation):
 class ReadsPassedLast(Simulation):
     def read_gates(self, gates: Gates) -> Iterator[None]:
         for key, value in list(self.log.gates):
-            gates.hear_gate(key, value)
+            hear_gate(gates, key, value)
         yield
         self.read_lane(gates)
         yield
@@ -170,6 +195,60 @@ class BeginsAnewAndSaysNothing(Simulation):
         return {at: max(end, before.get(at, 0)) for at, end in super()._passed().items()}
 
 
+class Crowded(Simulation):
+    """Where caps bite often."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.refuses, self.policy = 0.5, self.policy._replace(line_max=1)
+
+
+class GoesOnBehindWhatMightNotWait(Crowded):
+    def is_refused(self, _gates: Gates, _key: str) -> bool:
+        return False
+
+
+class KeepsAllInTheLine(Crowded):
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        policy = self.policy._replace(line_max=1000)
+        return list(serve(line, batch, attempt, policy))
+
+
+class ParksTheFirstOfTooMany(Crowded):
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        waiting = [one for one in line.in_order() if one.given_up_in is None]
+        for entry in waiting[: -self.policy.line_max]:
+            if batch.is_ripe(entry.read_at):
+                _give_up(entry, batch)
+        return super().serve(line, batch, attempt)
+
+
+class ParksUnripeOfTooMany(Crowded):
+    def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
+        for entry in line.too_many(self.policy.line_max):
+            _give_up(entry, batch)
+        return super().serve(line, batch, attempt)
+
+
+def _give_up(entry: Entry, batch: Batch) -> None:
+    entry.given_up_in, entry.reason = batch.token, LINE_FULL
+
+
+class CountsTheOutage(Simulation):
+    def clock_at(self, before: LaneClock, _as_of_ms: int | None) -> LaneClock:
+        return before.at(self.now_ms, self.now_ms, self.now_ms)
+
+
+class SeesTheOutageInTheLastWordAlone(Simulation):
+    """What it heard before is forgotten, and with it how long nothing was heard."""
+
+    def clock_at(self, before: LaneClock, as_of_ms: int | None) -> LaneClock:
+        heard = before._replace(as_of_ms=max(before.as_of_ms, before.seen_ms - HOLDS_MS))
+        if as_of_ms is None or as_of_ms < self.now_ms - HOLDS_MS:
+            return before.at(self.now_ms, as_of_ms, HOLDS_MS)
+        return heard.at(self.now_ms, self.now_ms, self.now_ms)
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -188,6 +267,12 @@ class BeginsAnewAndSaysNothing(Simulation):
         SeesOnlyWhatItHasRead,
         NeedsLessAtOnce,
         BeginsAnewAndSaysNothing,
+        GoesOnBehindWhatMightNotWait,
+        KeepsAllInTheLine,
+        ParksTheFirstOfTooMany,
+        ParksUnripeOfTooMany,
+        CountsTheOutage,
+        SeesTheOutageInTheLastWordAlone,
     ],
 )
 def test_the_simulator_finds_what_a_rule_left_out_breaks(mutant: type[Simulation]) -> None:

@@ -1,11 +1,13 @@
 """A job's process, as usual tools and an operator see it."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
 from local_stack.stack import Stack
 from shared.settings import JobSettings
@@ -78,3 +80,29 @@ def test_its_lag_is_seen_by_usual_tools_and_a_topic_made_anew_stops_it_by_name(
         assert len(read_topic(bootstrap, DEVICES.state_topic)) == 1_000
         # nothing of the new topic counts as done
         assert _lag_as_usual_tools_see_it(settings) == 1_500
+
+
+def test_a_state_topic_that_was_widened_stops_it_by_name_also_without_its_checkpoint(
+    settings: JobSettings, tmp_path: Path, spark_environment: dict[str, str]
+) -> None:
+    bootstrap, log = settings.kafka_bootstrap, tmp_path / "fold.log"
+    topic = DEVICES.state_topic
+    widened = f"TOPIC_WIDENED: {topic} had {settings.partitions} partitions and has 9 now"
+    with JobProcess("fold", settings, log, spark_environment) as job:
+        DEVICES.write(bootstrap, [DEVICES.event(number, second=False) for number in range(300)])
+        eventually(lambda: _said(settings).get("lag_records") == 0, within_s=240)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_partitions([NewPartitions(topic, 9)])[topic].result(20)
+        eventually(lambda: _said(settings)["state"] == "failed", within_s=60)
+        assert _said(settings)["detail"].startswith(widened)
+        job.kill()
+        shutil.rmtree(settings.checkpoints / "fold")
+        job.start()
+        eventually(lambda: _said(settings)["state"] == "restarting", within_s=60)
+        eventually(lambda: _said(settings)["state"] == "failed", within_s=240)
+        assert _said(settings)["detail"].startswith(widened)
+        job.kill()
+    accepted = {**spark_environment, "HEADRACE_WIDENED_TOPICS": json.dumps({topic: 9})}
+    with JobProcess("fold", settings, log, accepted):
+        eventually(lambda: _said(settings)["state"] == "restarting", within_s=60)
+        eventually(lambda: _said(settings)["state"] == "running", within_s=240)

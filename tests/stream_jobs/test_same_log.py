@@ -54,6 +54,18 @@ def test_a_batch_that_is_to_run_again_is_there_in_whole(log: SameLog, tmp_path: 
         log.check({TOPIC: "A"}, _ranges(0, 29))
 
 
+def test_a_disk_that_has_changed_a_name_or_an_id_is_no_other_topic(
+    log: SameLog, tmp_path: Path
+) -> None:
+    file = tmp_path / "topic_ids.json"
+    whole = file.read_bytes()
+    for at in range(len(whole)):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        log.check({TOPIC: "A"}, _ranges(0, 10))
+    log.remember({TOPIC: "A"})
+    assert file.read_bytes() == whole
+
+
 def test_what_was_done_ahead_of_its_batches_is_read_too(log: SameLog, tmp_path: Path) -> None:
     remember_ahead(tmp_path, {TOPIC: {0: 40, 1: 0}})
     log.check({TOPIC: "A"}, _ranges(40, 40))  # no later batch may have come before all expired

@@ -11,7 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from shared.flow import FLOW
 from shared.model import EventType
 from shared.settings import JobSettings, Settings
-from stream_jobs.topics import BrokerAwayError, ensure_topics
+from stream_jobs.topics import BrokerAwayError, ensure_topics, other_configs
 from tests.kafka_log import eventually
 
 
@@ -52,6 +52,10 @@ def test_topics_are_made_once_and_mended(
     assert "topic event.reading.v1 has 4 partitions, the settings say 5" in caplog.text
     assert "topic ingest.telemetry.v1 has retention.ms=" in caplog.text
     assert len(admin.list_topics(timeout=10).topics["event.reading.v1"].partitions) == 4
+    # which `doctor` tells
+    assert [told for told in other_configs(admin, FLOW) if "reading" in told] == []
+    others = other_configs(admin, replace(FLOW, ingest_retention_days=31))
+    assert "ingest.telemetry.v1 has retention.ms=2592000000, not 2678400000" in others
 
 
 def _config(admin: AdminClient, topic: str, name: str) -> str | None:

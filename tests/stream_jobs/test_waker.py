@@ -18,7 +18,7 @@ from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.log_follower import LogFollower
 from stream_jobs.retry import BUCKETS
 from stream_jobs.topics import ensure_topics
-from stream_jobs.waiting import gate_value
+from stream_jobs.waiting import as_of, gate_value
 from stream_jobs.waker import Waker
 from tests.kafka_log import eventually, read_topic
 
@@ -104,6 +104,23 @@ def test_it_is_woken_when_a_look_is_due_and_not_before(settings: JobSettings) ->
     waker.step()
     assert _wakes(settings) == [[], []]
     assert waker.numbers()["lanes"]["retry.enrich.v1"]["woken"] == 3
+
+
+def test_a_wake_says_up_to_when_master_data_is_complete(settings: JobSettings) -> None:
+    waker = _waker(settings)
+    _write(settings, GATE, "device-7", WAITS)
+    now_ms = time.time_ns() // 1_000_000
+    _write(settings, MASTER, "_relay", orjson.dumps({"as_of_ms": now_ms}))
+    _write(settings, MASTER, "device-2")
+    waker.step()
+    assert _wakes(settings)[-1] == ["device/device-2"]  # of the other table nothing is known yet
+    for table in FLOW.master_tables:
+        told = {"as_of_ms": now_ms + (table == "device")}
+        _write(settings, f"master.{table}.v1", "_relay", orjson.dumps(told))
+    _write(settings, MASTER, "device-3")
+    waker.step()
+    assert _wakes(settings)[-1] == ["device/device-3", f"@{now_ms}"]
+    assert as_of(_wakes(settings)[-1]) == now_ms
 
 
 def test_what_is_due_is_woken_where_master_data_cannot_be_read(

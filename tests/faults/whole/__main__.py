@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.whole.faults import KINDS, plan
+from tests.faults.whole.inject.rig_mutants import FAULTS, MUTANTS
 from tests.faults.whole.rig import Rig
-from tests.faults.whole.run import Report, run, say
+from tests.faults.whole.run import Load, Report, run
+from tests.faults.whole.run_log import say
 
 _SHOWN_VIOLATIONS = 20
 
 
 def main() -> int:
     options = _options()
+    if options.mutant in FAULTS:
+        options.only, options.away_s = [FAULTS[options.mutant]], 12.0
     kinds = [k for k in KINDS if any(word in k for word in options.only or [""])]
     kinds = [k for k in kinds if not any(word in k for word in options.without or [])]
     if options.list:
@@ -53,9 +57,10 @@ def main() -> int:
 
 async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
-    async with Rig(folder, options.away_s) as rig:
+    async with Rig(folder, options.away_s, options.mutant) as rig:
         await rig.start()
-        report = await run(rig, seed, options.events, faults, options.per_s, options.times)
+        what = options.events, options.per_s, options.lines_per_s, options.times
+        report = await run(rig, seed, Load(*what, options.all_clients), faults)
     if report.is_good and not options.folder:
         shutil.rmtree(folder)
     else:
@@ -66,9 +71,9 @@ async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) ->
 def table(done: Sequence[dict[str, Any]]) -> list[str]:
     """A row for each seed, then how often each kind of fault happened."""
     lines = [
-        "| seed | messages | sent | accepted | faults | doubled in the log | longest until well "
-        "| violations | took |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| seed | payloads | sent | accepted | faults | doubled in the log | longest until well "
+        "| held after | violations | took |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     fired: Counter[str] = Counter()
     for one in done:
@@ -77,7 +82,8 @@ def table(done: Sequence[dict[str, Any]]) -> list[str]:
         lines.append(
             f"| {one['seed']} | {one['messages']:,} | {one['tries']:,} | {one['accepted']:,} "
             f"| {sum(one['fired'].values())} of {one['planned']} | {doubled} "
-            f"| {one['longest_until_well_s']:.0f} s | {len(one['violations'])} "
+            f"| {one['longest_until_well_s']:.0f} s "
+            f"| {one['held_after_s']:.0f} s | {len(one['violations'])} "
             f"| {one['seconds']:.0f} s |"
         )
     lines += ["", f"{fired.total()} faults of {len(fired)} kinds:"]
@@ -95,11 +101,20 @@ def _options() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="what to repeat; default: one by chance")
     what.add_argument("--seeds", type=_range, help="several, one after the other: 1-20")
-    parser.add_argument("--events", type=int, default=20_000, help="messages at least")
+    parser.add_argument("--events", type=int, default=40_000, help="payloads at least")
     parser.add_argument("--faults", type=int, default=12)
-    parser.add_argument("--per-s", type=float, default=150.0, help="messages a second at most")
+    parser.add_argument("--per-s", type=float, default=150.0, help="requests a second at most")
+    parser.add_argument(
+        "--lines-per-s", type=float, default=200.0, help="payloads in batches, beside those"
+    )
+    parser.add_argument(
+        "--all-clients", action="store_true", help="Java's and Go's clients must be there"
+    )
     parser.add_argument("--times", type=int, default=1, help="what has a key is sent so often")
     parser.add_argument("--away-s", type=float, help="how long a server that goes away is away")
+    parser.add_argument(
+        "--mutant", default="", choices=MUTANTS, help="a mistake is put back: the run must fail"
+    )
     parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")
     parser.add_argument("--at-most", type=int, help="so many seeds now, the others another time")
     parser.add_argument("--only", action="append", help="kinds of fault that have this word")

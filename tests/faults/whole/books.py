@@ -1,6 +1,7 @@
 """All that has come out of what was sent, read from the topics, PostgreSQL and `/state`."""
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -12,12 +13,8 @@ import psycopg
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from local_stack.ledger import from_database
-from shared.flow import load_flow
-from shared.ledger import TERMS
-from shared.snapshot import META
-from shared.topology import gate_topic
+from tests.faults.whole import sample
 
-FLOW = load_flow()
 Place = tuple[str, int, int]  # topic, partition, offset
 Entity = tuple[str, str]  # its kind and its id
 State = dict[str, Any]
@@ -61,37 +58,61 @@ class Books(NamedTuple):
     shown: dict[Entity, State]
     outbox: int
     ledger: dict[str, int]  # the product's own, as `headrace ledger` tells it
+    set_aside: Sequence[bytes] = ()  # what the gateway's spool could not bring to Kafka
+    tells_of_set_aside: bool = False
 
 
 def read_books(state_dir: Path, bootstrap: str, postgres_url: str, gateway_url: str) -> Books:
-    snapshots = _read(bootstrap, [entity.topic for entity in FLOW.with_state])
+    snapshots = _read(bootstrap, [*sample.STATES])
     with psycopg.connect(postgres_url, connect_timeout=10) as connection:
         return Books(
-            ingest=_read(bootstrap, [endpoint.topic for endpoint in FLOW.endpoints]),
-            events=_read(bootstrap, [event_type.topic for event_type in FLOW.event_types]),
-            lanes=_read(bootstrap, list(FLOW.lanes)),
-            gates=_read(bootstrap, [gate_topic("enrich")]),
-            completions=_read(bootstrap, [t.completion_topic for t in FLOW.event_types]),
+            ingest=_read(bootstrap, sample.INGEST),
+            events=_read(bootstrap, sample.EVENTS),
+            lanes=_read(bootstrap, sample.LANES),
+            gates=_read(bootstrap, [sample.GATES]),
+            completions=_read(bootstrap, sample.COMPLETIONS),
             snapshots=snapshots,
             rows=[EventRow(*row) for row in connection.execute(_ROWS)],
             stored={(e, i): (v, s) for e, i, v, s in connection.execute(_STATES)},
             shown=_shown(gateway_url, {entity_of(record) for record in snapshots}),
             outbox=_one(connection.execute("SELECT count(*) FROM headrace.outbox")),
             ledger=_ledger(state_dir),
+            set_aside=[path.read_bytes() for path in set_aside_folder(state_dir).glob("*")],
+            tells_of_set_aside=_tells_of_set_aside(gateway_url),
         )
 
 
+def shown_and_published(bootstrap: str, gateway_url: str) -> list[tuple[State, State]]:
+    """Each state that is shown beside the snapshot of the same version."""
+    snapshots = _read(bootstrap, [*sample.STATES])
+    published = {(entity_of(r), state_of(r)[0]): state_of(r)[1] for r in snapshots}
+    found = _answers(gateway_url, {entity_of(record) for record in snapshots})
+    return [
+        (said["state"], published[entity, said["version"]])
+        for entity, said in found.items()
+        if (entity, said["version"]) in published
+    ]
+
+
+def set_aside_folder(state_dir: Path) -> Path:
+    return state_dir / "spool" / "set-aside"
+
+
+def _tells_of_set_aside(gateway_url: str) -> bool:
+    health = httpx.get(f"{gateway_url}/health", timeout=20, trust_env=False).json()
+    return "set aside" in health["checks"]["spool:depth"][0].get("output", "")
+
+
 def entity_of(snapshot: Record) -> Entity:
-    return _ENTITIES[snapshot.place[0]], snapshot.key.decode()
+    return sample.STATES[snapshot.place[0]], snapshot.key.decode()
 
 
 def state_of(snapshot: Record) -> tuple[int, State]:
     """Version and state."""
     state = orjson.loads(snapshot.value)
-    return state.pop(META)["version"], state
+    return state.pop("_meta")["version"], state
 
 
-_ENTITIES = {entity.topic: entity.name for entity in FLOW.with_state}
 _ROWS = """
     SELECT event_id, row_key, type, entity_id,
            (extract(epoch FROM event_time) * 1000)::bigint,
@@ -99,6 +120,12 @@ _ROWS = """
     FROM headrace.event ORDER BY row_key
 """
 _STATES = "SELECT entity, id, version, state FROM headrace.entity_state WHERE NOT deleted"
+
+
+def clocks_of(snapshot: Record) -> tuple[int, int]:
+    """How many events it says came late, and of how many the device's clock was off."""
+    meta = orjson.loads(snapshot.value)["_meta"]
+    return meta.get("late", 0), meta.get("clock_off", 0)
 
 
 def _one(cursor: psycopg.Cursor[Any]) -> int:
@@ -109,10 +136,14 @@ def _one(cursor: psycopg.Cursor[Any]) -> int:
 
 def _ledger(state_dir: Path) -> dict[str, int]:
     found = from_database(None, None, time.time_ns() // 1_000_000, state_dir)
-    return {term: found[term] for term in TERMS}
+    return {term: found[term] for term in sample.TERMS}
 
 
 def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:
+    return {entity: said["state"] for entity, said in _answers(gateway_url, entities).items()}
+
+
+def _answers(gateway_url: str, entities: set[Entity]) -> dict[Entity, dict[str, Any]]:
     limits = httpx.Limits(max_connections=8, max_keepalive_connections=8)
     with (
         httpx.Client(base_url=gateway_url, timeout=20, limits=limits, trust_env=False) as http,
@@ -120,7 +151,7 @@ def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:
     ):
         paths = {entity: f"/state/{entity[0]}/{entity[1]}" for entity in entities}
         answers = zip(paths, pool.map(http.get, paths.values()), strict=True)
-        return {entity: a.json()["state"] for entity, a in answers if a.status_code == 200}
+        return {entity: a.json() for entity, a in answers if a.status_code == 200}
 
 
 def _read(bootstrap: str, topics: list[str]) -> list[Record]:

@@ -6,7 +6,6 @@ import functools
 import json
 import random
 import resource
-import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -17,6 +16,7 @@ import psycopg
 from local_stack import chaos
 from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
 from tests.faults.proxy import Way
+from tests.faults.whole import flips
 from tests.faults.whole.rig import DOORS, Rig, signal_all, tree
 
 Fault = Callable[[Rig, random.Random], Awaitable[None]]
@@ -78,7 +78,7 @@ POINTS = (
 )
 SPOOL_POINTS = ("gateway, about to spool", "gateway, drained and not marked")
 WAYS: tuple[Way, ...] = ("slow", "stall", "trickle")
-JOBS = ("enrich", "retry", "fold", "aggregate", "persist")
+JOBS = flips.JOBS
 
 
 async def _killed(find: Find, rig: Rig, _chance: random.Random) -> None:
@@ -213,9 +213,7 @@ async def _newest_commit_gone(job: str, rig: Rig, _chance: random.Random) -> Non
 
 
 async def _checkpoint_gone(job: str, rig: Rig, _chance: random.Random) -> None:
-    await rig.hold_spark()
-    shutil.rmtree(rig.state_dir / "checkpoints" / job)
-    await rig.release_spark()
+    await rig.remove_checkpoint(job)
 
 
 async def _byte_flipped(rig: Rig, chance: random.Random) -> None:
@@ -293,7 +291,7 @@ def _kinds() -> dict[str, Fault]:
     kinds["a byte of fold's state flipped"] = _byte_flipped
     kinds["state partitions changed"] = _state_partitions_changed
     kinds["fold changed"] = _fold_changed
-    return kinds
+    return kinds | flips.kinds()
 
 
 KINDS = _kinds()

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -19,13 +20,15 @@ from local_stack.errors import StackError
 from local_stack.ledger import from_database
 from local_stack.logs import log_path
 from local_stack.ports import free_port
+from local_stack.postgres_address import as_role
+from stream_jobs.grants import OWNER
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
 from tests.faults.proxy import Proxy
 from tests.faults.whole.fleet import Fleet
+from tests.faults.whole.run_log import say
 
 DOORS = ("gateway", "jobs", "postgres")  # gateway to Kafka, jobs to Kafka, all to PostgreSQL
 _INJECT = Path(__file__).parent / "inject"
-_WELL_WITHIN_S = 240.0
 _LOOK_EVERY_S = 0.3
 
 
@@ -34,16 +37,26 @@ class NotWellError(Exception):
 
 
 class Rig:
-    def __init__(self, folder: Path, away_s: float | None = None) -> None:
+    def __init__(self, folder: Path, away_s: float | None = None, mutant: str = "") -> None:
+        # a mutant is not to become well
+        self._well_within_s, self.seen_within_s = (60.0, 20.0) if mutant else (240.0, 60.0)
         self.away_s = away_s  # how long a server stays away; None: some seconds, by chance
         self.points = folder / "points"
         self.points.mkdir(parents=True, exist_ok=True)
         self._fold = folder / "fold"
+        self.lies: list[str] = []  # what was wrong while it ran
+        self.has_flipped = False  # a bit of a checkpoint: a job may stop for it
+        self.spool_flips = 0  # bytes of the spool that were flipped while it had payloads
         self._spark_log_bytes = 0
         doors = {name: {"door": free_port(), "behind": free_port()} for name in DOORS}
         environment = {
             "HEADRACE_RIG": json.dumps(
-                {"doors": doors, "points": str(self.points), "fold": str(self._fold)}
+                {
+                    "doors": doors,
+                    "points": str(self.points),
+                    "fold": str(self._fold),
+                    "mutant": mutant,
+                }
             ),
             "PYTHONPATH": os.pathsep.join(
                 filter(None, (str(_INJECT), os.environ.get("PYTHONPATH")))
@@ -125,8 +138,39 @@ class Rig:
         """Why it is not well, in its own words."""
         return str(self.launcher.status()["job_outputs"].get(job, ""))
 
+    def stopped_jobs(self) -> list[str]:
+        outputs = self.launcher.status()["job_outputs"]
+        return [job for job, said in outputs.items() if str(said).startswith("failed")]
+
+    async def mend_what_stopped(self) -> None:
+        """By name, because of a flipped bit: as docs/operations.md says."""
+        for job in self.stopped_jobs() if self.has_flipped else []:
+            say(f"           {job} stopped: {self.job_output(job)[:130]}")
+            await self.remove_checkpoint(job)
+
+    async def remove_checkpoint(self, job: str) -> None:
+        await self.hold_spark()
+        shutil.rmtree(self.state_dir / "checkpoints" / job, ignore_errors=True)
+        await self.release_spark()
+
+    def spool_records(self) -> int | None:
+        depth = self._health().get("spool:depth")
+        return None if depth is None else int(depth[0]["observedValue"])
+
+    def view_is_warm(self) -> bool:
+        view = self._health().get("state_view:lag") or [{"status": "fail"}]
+        return bool(view[0]["status"] == "pass")
+
+    def _health(self) -> dict[str, Any]:
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            answer = httpx.get(f"{self.launcher.gateway_url}/health", timeout=10, trust_env=False)
+            return dict(answer.json()["checks"])
+        return {}
+
     async def well(self, fleet: Fleet) -> None:
         """All is ready, and what was accepted only then has gone all the way."""
+        await self.until(lambda: self.launcher.is_ready() or self.stopped_jobs(), "it is ready")
+        await self.mend_what_stopped()
         await self.until(self.launcher.is_ready, "the stack is ready")
         known = fleet.newest_event_id
         await self.until(lambda: fleet.newest_event_id != known, "an event is accepted")
@@ -141,14 +185,14 @@ class Rig:
 
     def is_drained(self) -> bool:
         """By the product's own word: no job has anything left, and each payload has its end."""
-        with contextlib.suppress(httpx.HTTPError, StackError):
-            checks = httpx.get(f"{self.launcher.gateway_url}/health", timeout=10).json()["checks"]
-            lags = [
-                c[0].get("lag_records") for name, c in checks.items() if name.startswith("job:")
-            ]
+        checks = self._health()
+        jobs = [check[0] for name, check in checks.items() if name.startswith("job:")]
+        with contextlib.suppress(StackError):
             now_ms = time.time_ns() // 1_000_000
             return (
-                not any(lags) and not from_database(None, None, now_ms, self.state_dir)["in_flight"]
+                bool(jobs)
+                and not any(job.get("lag_records") for job in jobs)
+                and not from_database(None, None, now_ms, self.state_dir)["in_flight"]
             )
         return False
 
@@ -156,12 +200,13 @@ class Rig:
         url = self.launcher.status()["postgres_url"]
         if url is None:
             raise psycopg.OperationalError("no stack runs")
-        with psycopg.connect(url, connect_timeout=5) as connection:
+        with psycopg.connect(as_role(url, OWNER), connect_timeout=5) as connection:
             return connection.execute(query.encode(), arguments or None).fetchall()
 
     async def until(
-        self, holds: Callable[[], object], what: str, within_s: float = _WELL_WITHIN_S
+        self, holds: Callable[[], object], what: str, within_s: float | None = None
     ) -> None:
+        within_s = within_s or self._well_within_s
         began_s = time.monotonic()
         while not await asyncio.to_thread(holds):
             if time.monotonic() - began_s > within_s:

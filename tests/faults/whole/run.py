@@ -2,25 +2,35 @@
 
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tests.faults.whole import oracles
 from tests.faults.whole.books import read_books
+from tests.faults.whole.callers import Program, programs
 from tests.faults.whole.faults import KINDS
 from tests.faults.whole.fleet import LATE_DEVICES, Fleet
 from tests.faults.whole.movers import move_devices, register
 from tests.faults.whole.rig import NotWellError, Rig
+from tests.faults.whole.run_log import say
 from tests.faults.whole.sends import Sends
 from tests.faults.whole.watcher import Watcher
 
 _FAULTS_IN_A_ROW = 3  # then all has to be well again
 _DRAINED_WITHIN_S = 600.0  # a lost checkpoint may have brought the whole log again
-_SEEN_WITHIN_S = 60.0  # by all who show it
+
+
+class Load(NamedTuple):
+    """What the fleet sends."""
+
+    messages: int  # at least, until every fault is over
+    per_s: float  # requests
+    lines_per_s: float = 0.0  # payloads in batches, beside those
+    times: int = 1  # what has a key is sent so often
+    needs_programs: bool = False  # Java's and Go's clients must be there
 
 
 class Report(NamedTuple):
@@ -33,6 +43,8 @@ class Report(NamedTuple):
     doubled: dict[str, int]
     violations: list[str]
     longest_until_well_s: float
+    # from the load's end until all of it held, corrections of what fold counted twice included
+    held_after_s: float
     seconds: float
 
     @property
@@ -43,15 +55,24 @@ class Report(NamedTuple):
         return {**self._asdict(), "is_good": self.is_good}
 
 
-async def run(
-    rig: Rig, seed: int, messages: int, faults: Sequence[str], per_s: float, times: int = 1
-) -> Report:
+async def run(rig: Rig, seed: int, load: Load, faults: Sequence[str]) -> Report:
     """On a stack that is up, of which only these runs know. The load goes on until so many messages
     were sent in all and every fault is over."""
+    folder = rig.state_dir.parent / "clients"
+    async with programs(folder, rig.launcher.gateway_url) as clients:
+        for language in {"java", "go"} - clients.keys():
+            assert not load.needs_programs, f"there is no client in {language}"
+            say(f"no client in {language}: what makes one is not on this machine")
+        return await _run(rig, seed, load, faults, clients)
+
+
+async def _run(
+    rig: Rig, seed: int, load: Load, faults: Sequence[str], clients: Mapping[str, Program]
+) -> Report:
     began_s = time.monotonic()
     chance, fired, longest_s = random.Random(f"faults {seed}"), Counter[str](), 0.0
     sends = Sends(rig.state_dir.parent / "ledger.jsonl")
-    fleet = Fleet(rig.gateway_port, sends, seed, per_s, times)
+    fleet = Fleet(rig.gateway_port, sends, seed, *load[1:4], clients)
     watcher = Watcher(rig)
     violations: list[str] = []
     loading = asyncio.create_task(fleet.run())
@@ -73,7 +94,7 @@ async def run(
                 await rig.well(fleet)
                 longest_s = max(longest_s, time.monotonic() - hurt_s)
                 say(f"{time.monotonic() - began_s:6.1f} s  all is well")
-        while len(sends.messages) < messages:
+        while len(sends.messages) < load.messages:
             await asyncio.sleep(0.2)
         await asyncio.to_thread(register, rig, LATE_DEVICES)
     except Exception as error:  # the rest of the plan cannot be, what was sent is judged
@@ -83,11 +104,13 @@ async def run(
         moving.cancel()
         fleet.over = True
         await loading
-    found = await _judge(rig, sends)
+    ended_s = time.monotonic()
+    found = await judge(rig, sends)
+    held_after_s = time.monotonic() - ended_s
     await asyncio.to_thread(watcher.stop)
     sends.close()
     run = found[0]
-    violations += [*fleet.wrong, *watcher.violations, *found[1]]
+    violations += [*fleet.wrong, *watcher.violations, *rig.lies, *found[1]]
     return Report(
         seed=seed,
         messages=len(sends.messages),
@@ -98,26 +121,27 @@ async def run(
         doubled=oracles.doubled(run),
         violations=violations,
         longest_until_well_s=round(longest_s, 1),
+        held_after_s=round(held_after_s, 1),
         seconds=round(time.monotonic() - began_s, 1),
     )
 
 
-async def _judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
-    """What is still on its way may arrive; what is wrong then is wrong."""
+async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
+    """What is still on its way may arrive, and what fold has counted twice be corrected; what is
+    wrong then is wrong."""
+    began_s = time.monotonic()
     with suppress(NotWellError):  # then the ledger's oracle shows it
         await rig.until(rig.is_drained, "all is through", _DRAINED_WITHIN_S)
-    deadline_s = time.monotonic() + _SEEN_WITHIN_S
+    say(f"         all is through after {time.monotonic() - began_s:.1f} s")
+    deadline_s = time.monotonic() + rig.seen_within_s
     while True:
         status = rig.launcher.status()
         servers = status["kafka_bootstrap"], status["postgres_url"], rig.launcher.gateway_url
         books = await asyncio.to_thread(read_books, rig.state_dir, *servers)
-        run = oracles.Run(sends.messages, sends.answers, books)
+        run = oracles.Run(sends.messages, sends.answers, books, rig.spool_flips)
         found = await asyncio.to_thread(oracles.violations, run)
+        say(f"         judged after {time.monotonic() - began_s:.1f} s: {len(found)} do not hold")
         if not found or time.monotonic() > deadline_s:
             return run, found
-        say(f"{len(found)} do not hold yet, such as: {found[0][:150]}")
+        say(f"         such as: {found[0][:150]}")
         await asyncio.sleep(3)
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

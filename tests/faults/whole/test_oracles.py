@@ -1,33 +1,43 @@
 """The oracles go red for each kind of lie; else a green run would mean nothing."""
 
+import ast
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.ledger import TERMS
-from shared.snapshot import META
 from tests.faults.ledger import Told
 from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
 from tests.faults.whole.fleet import LATE_DEVICES
-from tests.faults.whole.oracles import ORACLES, Run, doubled, violations
+from tests.faults.whole.oracles import ORACLES, Run, doubled, overtaken, violations
+from tests.faults.whole.sample import TERMS
 from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
-from tests.oracle import expected_areas, expected_states
+from tests.oracle import Clocks, expected_areas, expected_states
 
 Lie = Callable[[Run, random.Random], Run]
 LATE = LATE_DEVICES[0].encode()
+BATCHED = "device-0004"
+TESTS = Path(__file__).parents[2]
 _NOW_MS = 1_795_264_963_000
 _SHA = "ce_payloadsha256"
-_ENDS = {"received": 136, "stored": 85, "duplicate": 24, "waiting": 12, "parked": 15}
+_LINES = range(124, 194)  # more than fold remembers
+_FALLEN = 160  # its clock says 1970
+_ASIDE = 194
+_ENDS = {
+    **{"received": 276, "stored": 155, "duplicate": 54, "late_duplicate": 40},
+    **{"waiting": 12, "parked": 15},
+}
 _LEDGER = {**dict.fromkeys(TERMS, 0), **_ENDS}
 
 
 def _run() -> Run:
     """Forty payloads of each of three devices, among them letters, waiting ones, repeats, refused
-    ones, and one under a key that another has used, and four of a device that was registered
-    later; all of it gone its way."""
+    ones, and one under a key that another has used; four of a device that was registered later; a
+    batch that was sent twice, and counted twice in part until a correction; and a payload that a
+    flipped byte of the spool has set aside. All of it gone its way."""
     run = Run([], {}, Books([], [], [], [], [], [], [], {}, {}, 0, {}))
     for number in range(120):
         device, kind = f"device-000{number % 3 + 1}", number // 3
@@ -57,9 +67,24 @@ def _run() -> Run:
         run.messages.append(message)
         run.answers[number] = [Answer(Told.WRITTEN, *_of(_put(run.books, message, waits=True)))]
     _gate(run.books, LATE.decode(), b"")
+    for number in _LINES:
+        said = {"value": number % 97, "n": number}
+        if number == _FALLEN:
+            said["at"] = "1970-01-01T00:01:00.000Z"
+        body = json.dumps(said).encode()
+        run.messages.append(Message(number, "telemetry", BATCHED, body, "b", EVENT, is_line=True))
+    for sent_at in (1, 3):
+        for message in run.messages[-len(_LINES) :]:
+            told = Answer(Told.WRITTEN, *_of(_put(run.books, message)), sent_at, sent_at + 1)
+            run.answers.setdefault(message.number, []).append(told)
     _finish(run.books)
+    _correct(run.books, next(e for e in run.books.events if e.key == BATCHED.encode()))
+    aside = Message(_ASIDE, "telemetry", "device-0001", b'{"value": 7, "n": 194}', "k194", EVENT)
+    run.messages.append(aside)
+    run.answers[_ASIDE] = [Answer(Told.SPOOLED, "id of k194")]
     run.books.ledger.update(_LEDGER)
-    return run
+    books = run.books._replace(set_aside=[b"x" + aside.body + b"y"], tells_of_set_aside=True)
+    return run._replace(books=books, spool_flips=1)
 
 
 def _of(record: Record) -> tuple[str, tuple[str, int, int]]:
@@ -76,7 +101,7 @@ def _add(records: list[Record], topic: str, key: bytes, value: bytes, **headers:
 
 def _put(books: Books, message: Message, waits: bool = False) -> Record:
     """Into the ingest topic, and on through enrich, or the lane and retry."""
-    key, event_id = message.device.encode(), f"id of {message.key}"
+    key, event_id = message.device.encode(), f"id of {'/'.join(message.known_as or ())}"
     came = _add(books.ingest, message.topic, key, message.body, ce_id=event_id)
     headers = {"ce_id": event_id, _SHA: message.digest}
     if waits or message.fate == WAITING:
@@ -96,7 +121,7 @@ def _put(books: Books, message: Message, waits: bool = False) -> Record:
         "id": event_id,
         "type": "reading",
         "entity_id": message.device,
-        "time_ms": came.at_ms,
+        "time_ms": 60_000 if "at" in said else came.at_ms,
         "arrived_ms": came.at_ms,
         "origin": came.place,
         "data": data,
@@ -109,6 +134,15 @@ def _gate(books: Books, device: str, value: bytes) -> None:
     _add(books.gates, "gate.enrich.v1", device.encode(), value)
 
 
+def _correct(books: Books, event: Record) -> None:
+    headers = {**event.headers, "ce_revision": "1"}
+    _add(books.events, event.place[0], event.key, event.value, **headers)
+    row = next(row for row in books.rows if row.event_id == event.id)
+    said = {"row_key": row.row_key, "event_id": event.id, "entity_id": row.entity_id, "revision": 1}
+    value = json.dumps(said).encode()
+    _add(books.completions, "completion.reading.v1", event.key, value, ce_id=f"again of {event.id}")
+
+
 def _finish(books: Books) -> None:
     """What fold, aggregate, persist and the relay make of the events, and the view."""
     firsts: dict[str, Record] = {}
@@ -119,7 +153,8 @@ def _finish(books: Books) -> None:
             _add(books.lanes, "dlq.persist.v1", record.key, record.value, **parked)
     events = [json.loads(record.value) for record in firsts.values()]
     alarms: set[tuple[str, str]] = set()
-    devices = expected_states(events, alarms)
+    clocks: Clocks = {}
+    devices = expected_states(events, alarms, clocks)
     by_id = {event["id"]: event for event in events}
     for cause, what in sorted(alarms):
         events.append({**by_id[cause], "id": f"{what} by {cause}", "type": what, "cause": cause})
@@ -138,14 +173,22 @@ def _finish(books: Books) -> None:
     ):
         for name, state in states.items():
             for version in (1, 2):
-                _add_snapshot(books, topic, name, state, version)
+                _add_snapshot(books, topic, name, state, version, clocks.get(name, (0, 0)))
     for record in books.snapshots:
         books.stored[entity_of(record)] = state_of(record)
         books.shown[entity_of(record)] = state_of(record)[1]
 
 
-def _add_snapshot(books: Books, topic: str, name: str, state: State, version: int) -> None:
-    value = json.dumps({**state, META: {"version": version}}).encode()
+def _add_snapshot(
+    books: Books,
+    topic: str,
+    name: str,
+    state: State,
+    version: int,
+    clocks: tuple[int, int] = (0, 0),
+) -> None:
+    meta = {"version": version, "late": clocks[0], "clock_off": clocks[1]}
+    value = json.dumps({**state, "_meta": meta}).encode()
     _add(books.snapshots, topic, name.encode(), value)
 
 
@@ -344,6 +387,103 @@ def leave_one_in_the_outbox(run: Run, _chance: random.Random) -> Run:
     return run._replace(books=run.books._replace(outbox=1))
 
 
+def know_a_line_by_another_id(run: Run, chance: random.Random) -> Run:
+    """As if a key stood for a try and not for what was sent."""
+    number = chance.choice(_LINES)
+    at = run.answers[number][1].place
+    records = run.books.ingest
+    where = next(n for n, record in enumerate(records) if record.place == at)
+    records[where] = records[where]._replace(headers={"ce_id": "another"})
+    run.answers[number][1] = run.answers[number][1]._replace(id="another")
+    return run
+
+
+def swap_receipts_of_lines(run: Run, chance: random.Random) -> Run:
+    one, other = chance.sample(_LINES, 2)
+    answers = run.answers
+    answers[one], answers[other] = answers[other], answers[one]
+    return run
+
+
+def write_lines_in_another_order(run: Run, chance: random.Random) -> Run:
+    """And tell the truth about it."""
+    number = chance.choice(_LINES[:-1])
+    ones, others = run.answers[number], run.answers[number + 1]
+    records = run.books.ingest
+    at = [next(n for n, r in enumerate(records) if r.place == a[0].place) for a in (ones, others)]
+    one, other = (records[n] for n in at)
+    records[at[0]] = other._replace(place=one.place)
+    records[at[1]] = one._replace(place=other.place)
+    ones[0], others[0] = (
+        ones[0]._replace(place=other.place),
+        others[0]._replace(place=one.place),
+    )
+    return run
+
+
+def call_a_close_repeat_late(run: Run, _chance: random.Random) -> Run:
+    """More were counted twice than can have been."""
+    run.books.ledger["late_duplicate"] += 31
+    run.books.ledger["duplicate"] -= 31
+    return run
+
+
+def _restate(run: Run, device: str, state: State, clocks: tuple[int, int]) -> Run:
+    books, entity = run.books, ("device", device)
+    _add_snapshot(books, "state.device.v1", device, state, 3, clocks)
+    books.stored[entity] = 3, state
+    books.shown[entity] = state
+    return run
+
+
+def freeze_a_device_whose_clock_fell_back(run: Run, _chance: random.Random) -> Run:
+    """Its payload of 1970 counts as late, though arrival should."""
+    firsts: dict[str, Record] = {}
+    for record in sorted(run.books.events):
+        firsts.setdefault(record.id, record)
+    events = [e for e in map(json.loads, (r.value for r in firsts.values())) if "cause" not in e]
+    own = [e for e in events if e["entity_id"] == BATCHED]
+    clocks: Clocks = {}
+    first = expected_states(own, clocks=clocks)[BATCHED]
+    return _restate(run, BATCHED, {**first, "status_changes": first["status_changes"] - 1}, (1, 0))
+
+
+def count_clocks_wrongly(run: Run, _chance: random.Random) -> Run:
+    state = run.books.shown["device", BATCHED]
+    return _restate(run, BATCHED, state, (0, 0))
+
+
+def keep_it_quiet(run: Run, _chance: random.Random) -> Run:
+    return run._replace(books=run.books._replace(tells_of_set_aside=False))
+
+
+def set_nothing_aside(run: Run, _chance: random.Random) -> Run:
+    return run._replace(books=run.books._replace(set_aside=[]))
+
+
+def lose_one_without_a_flip(run: Run, _chance: random.Random) -> Run:
+    return run._replace(spool_flips=0)
+
+
+def lose_what_was_written(run: Run, _chance: random.Random) -> Run:
+    """A flip in the spool is no reason for that."""
+    place = "ingest.telemetry.v1", 9, 9
+    run.answers[_ASIDE].append(Answer(Told.WRITTEN, "id of k194", place))
+    return run
+
+
+def complete_a_correction_of_nothing(run: Run, _chance: random.Random) -> Run:
+    events = run.books.events
+    events[:] = [event for event in events if "ce_revision" not in event.headers]
+    return run
+
+
+def complete_a_correction_twice(run: Run, _chance: random.Random) -> Run:
+    record = next(r for r in run.books.completions if b"revision" in r.value)
+    run.books.completions.append(record._replace(headers={"ce_id": "another"}))
+    return run
+
+
 def _named(lie: Lie, name: str) -> Lie:
     lie.__name__ = name
     return lie
@@ -374,19 +514,54 @@ LIES: list[Lie] = [
     go_back_a_version,
     leave_one_in_the_outbox,
     tell_one_payload_twice_in_the_ledger,
+    know_a_line_by_another_id,
+    swap_receipts_of_lines,
+    write_lines_in_another_order,
+    call_a_close_repeat_late,
+    freeze_a_device_whose_clock_fell_back,
+    count_clocks_wrongly,
+    keep_it_quiet,
+    set_nothing_aside,
+    lose_one_without_a_flip,
+    lose_what_was_written,
+    complete_a_correction_of_nothing,
+    complete_a_correction_twice,
 ]
 
 
 def test_a_run_without_a_lie_is_well() -> None:
     run = _run()
     assert violations(run) == []
-    assert doubled(run) == {"payloads": 24, "events": 24, "completions": 0, "late": 0}
+    assert doubled(run) == {"payloads": 94, "events": 95, "completions": 0, "late": 40}
+
+
+def test_what_was_set_aside_and_sent_again_may_stand_behind_what_came_meanwhile() -> None:
+    run = _run()
+    own = [r for r in run.books.ingest if r.key == b"device-0001"]
+    message = run.messages[0]
+    first = next(r for r in own if r.digest == message.digest)
+    again = _put(run.books, message)
+    run.books.ingest.remove(first)
+    run.answers[message.number] = [Answer(Told.SPOOLED, again.id)]
+    assert [*overtaken(run)]
+    aside = run._replace(books=run.books._replace(set_aside=[message.body]))
+    assert not [*overtaken(aside)]
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 def test_one_lie_in_a_run_is_found(lie: Lie, seed: int) -> None:
     assert violations(lie(_run(), random.Random(seed)))
+
+
+def test_the_oracles_share_no_code_with_the_product() -> None:
+    product = ("shared", "gateway", "stream_jobs", "desk")
+    for name in ("oracle.py", "faults/whole/oracles.py", "faults/whole/sample.py"):
+        source = ast.parse((TESTS / name).read_text())
+        for node in ast.walk(source):
+            found = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            assert not any(one.partition(".")[0] in product for one in found), (name, found)
 
 
 def test_each_oracle_finds_something_that_no_other_does() -> None:

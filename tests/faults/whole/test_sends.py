@@ -11,10 +11,10 @@ def test_a_later_run_knows_what_an_earlier_one_has_sent_and_was_told(tmp_path: P
 
     async def send() -> Sends:
         sends = Sends(tmp_path / "ledger.jsonl")
-        sends.add(message)
-        await sends.before(message)
-        sends.after(message, told)
-        await sends.before(message)  # and then the rig died
+        sends.add([message])
+        sent_at = await sends.before([message])
+        sends.after(sent_at, [message], [told])
+        await sends.before([message])  # and then the rig died
         sends.close()
         return sends
 
@@ -22,4 +22,5 @@ def test_a_later_run_knows_what_an_earlier_one_has_sent_and_was_told(tmp_path: P
     later = Sends(tmp_path / "ledger.jsonl")
     later.close()
     assert later.messages == [message]
-    assert (later.answers, later.tries) == ({0: [told]}, 2)
+    assert later.answers == {0: [told._replace(sent_at=1, answered_at=2)]}
+    assert later.tries == 2

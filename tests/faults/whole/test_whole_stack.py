@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.whole.rig import Rig
-from tests.faults.whole.run import Report, run
+from tests.faults.whole.run import Load, Report, run
 
 pytestmark = pytest.mark.stack
 
@@ -32,7 +32,7 @@ def test_nothing_accepted_is_lost_or_counts_twice_whatever_is_killed(tmp_path: P
 async def _run(folder: Path) -> Report:
     async with Rig(folder) as rig:
         await rig.start()
-        report = await run(rig, SEED, 2_000, FAULTS, per_s=100)
+        report = await run(rig, SEED, Load(2_000, per_s=100, lines_per_s=100), FAULTS)
         await asyncio.to_thread(rig.launcher.press_ctrl_c)
         rig.launcher.assert_nothing_is_left()
     assert "Traceback" not in rig.launcher.said

@@ -8,7 +8,7 @@ import time
 import psycopg
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.faults.whole.books import FLOW
+from tests.faults.whole import sample
 from tests.faults.whole.rig import Rig
 
 _QUERY = "SELECT event_id FROM headrace.event WHERE event_id = ANY(%s)"
@@ -41,8 +41,7 @@ class Watcher:
     def _follow(self, bootstrap: str) -> None:
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watcher", "log_level": 0})
         known = consumer.list_topics(timeout=5).topics
-        topics = [event_type.completion_topic for event_type in FLOW.event_types]
-        at = [(topic, number) for topic in topics for number in known[topic].partitions]
+        at = [(topic, p) for topic in sample.COMPLETIONS for p in known[topic].partitions]
         consumer.assign([TopicPartition(*p, self._positions.get(p, 0)) for p in at])
         while not self._over.is_set():
             told: dict[str, tuple[str, int]] = {}

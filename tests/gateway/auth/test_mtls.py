@@ -1,5 +1,6 @@
 """Devices that are known by their certificates, which are made here, over real sockets."""
 
+import contextlib
 import os
 import socket
 import ssl
@@ -188,6 +189,69 @@ def test_a_renewed_certificate_is_shown_without_a_restart_and_a_broken_one_is_no
     until(lambda: shown() == renewed and "the changed ones fail" in caplog.text, 10)
 
 
+class Resuming:
+    """A device that goes on with the session that it had."""
+
+    def __init__(self, secure: Secure, device: Issued, version: ssl.TLSVersion) -> None:
+        self._context = ssl.create_default_context(cafile=secure.authority.file)
+        self._context.minimum_version = self._context.maximum_version = version
+        self._context.load_cert_chain(device.cert_file, device.key_file)
+        self._at = secure.served
+        self._session: ssl.SSLSession | None = None
+
+    def is_a_stranger(self) -> bool:
+        """Whether a session of its own, from the start, comes to nothing."""
+        kept = self._session
+        try:
+            return self.post(None)[0] != b"202"
+        except OSError:
+            return True
+        finally:
+            self._session = kept
+
+    def go_on(self) -> tuple[bytes, bool]:
+        return self.post(self._session)
+
+    def post(self, session: ssl.SSLSession | None) -> tuple[bytes, bool]:
+        """The answer's status, and whether the session is that one."""
+        host, port = self._at
+        with (
+            socket.create_connection((host, port), 10) as plain,
+            self._context.wrap_socket(plain, server_hostname=host, session=session) as tls,
+        ):
+            tls.sendall(
+                b"POST /v1/telemetry/device-0001 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                b"Content-Length: 2\r\n\r\n{}"
+            )
+            answer = b"".join(iter(lambda: tls.recv(4096), b""))
+            self._session = tls.session
+            return answer[9:12], bool(tls.session_reused)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("changed", ["the CA", "the revocation list"])
+def test_a_session_of_before_is_not_resumed_once_the_files_have_changed(
+    secure: Secure, tmp_path: Path, version: ssl.TLSVersion, changed: str
+) -> None:
+    """A resumed one brings its certificate along, and nobody verifies it again."""
+    device = secure.authority.issue("CN=device-0001")
+    resuming = Resuming(secure, device, version)
+    assert resuming.post(None) == (b"202", False)
+    assert resuming.go_on() == (b"202", True)  # so the test would see it
+    if changed == "the CA":
+        (tmp_path / "other").mkdir()
+        secure.authority.file.write_bytes(Authority(tmp_path / "other", "other").file.read_bytes())
+    else:
+        secure.authority.revoke(device)
+    until(resuming.is_a_stranger, 10)
+    secure.log.records.clear()
+    found: object = None
+    with contextlib.suppress(OSError):  # where it hears of it before the end
+        found = resuming.go_on()
+    assert found in (None, (b"", False))
+    assert secure.log.records == []
+
+
 def test_large_bodies_and_refusals_of_them_pass_through_tls(secure: Secure) -> None:
     device = secure.authority.issue("CN=device-0001")
     with secure.client(device) as client:
@@ -205,7 +269,8 @@ def test_tls_1_2_is_spoken_and_nothing_older(
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with httpx.Client(verify=context, timeout=10) as client:
         assert client.get(secure.url("/livez")).status_code == 200
-    assert ServerTls(secure_settings).context.minimum_version is ssl.TLSVersion.TLSv1_2
+    handshake = ServerTls(secure_settings).context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), True)
+    assert handshake.context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 def test_a_handshake_that_does_not_come_ends_the_connection(

@@ -1,18 +1,24 @@
 """Credentials on a real broker: added, used, revoked, and known without Kafka after a restart."""
 
 import json
+import time
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
+from gateway.auth.signature import signature_of
 from local_stack import cli
 from local_stack.stack import Stack
 from tests.gateway.support import GatewayProcess, until
 
 pytestmark = pytest.mark.stack
+BOX_KEY = "07" * 32
 
 
 class Cli:
@@ -22,6 +28,7 @@ class Cli:
         self._environment = {
             "HEADRACE_KAFKA_BOOTSTRAP": bootstrap,
             "HEADRACE_STATE_DIR": str(state_dir),
+            "HEADRACE_CREDENTIALS_KEY": BOX_KEY,
         }
 
     def ask(self, *words: str) -> str:
@@ -104,3 +111,43 @@ def test_a_gateway_that_never_knew_any_says_so(broker: Stack, tmp_path: Path) ->
             assert answer.json()["outcome"] == "definite"
     finally:
         broker.release("kafka")
+
+
+def test_a_signed_request_is_taken_once_by_two_processes_and_after_a_restart(
+    broker: Stack, credentials: Cli, tmp_path: Path
+) -> None:
+    """Elsewhere it is taken again, as the same event."""
+    made = credentials.add("--device", "d-1", "--kind", "hmac")
+    how = {"auth": "hmac", "credentials_key": BOX_KEY}
+
+    def signed(nonce: str) -> dict[str, str]:
+        ts, digest = str(int(time.time())), sha256(b"{}").hexdigest()
+        parts = (b"/v1/telemetry/d-1", ts.encode(), nonce.encode(), digest.encode())
+        signature = signature_of(made["secret"].encode(), "POST", *parts).decode()
+        given = f"key={made['key_id']}, ts={ts}, nonce={nonce}, body={digest}"
+        return {"authorization": f"Headrace-HMAC {given}, signature={signature}"}
+
+    def post(gateway: GatewayProcess, headers: dict[str, str]) -> httpx.Response:
+        """On a connection of its own, so that either process may get it."""
+        url = f"http://127.0.0.1:{gateway.port}/v1/telemetry/d-1"
+        return httpx.post(url, content=b"{}", headers=headers, timeout=20)
+
+    def knows(gateway: GatewayProcess) -> bool:
+        return all(post(gateway, signed(token_hex(8))).status_code == 202 for _ in range(8))
+
+    with GatewayProcess(
+        broker.kafka_bootstrap, tmp_path / "one", gateway_workers=2, **how
+    ) as gateway:
+        until(lambda: knows(gateway), 20)
+        request = signed("caught-on-its-way")
+        first = post(gateway, request)
+        assert first.status_code == 202
+        assert {post(gateway, request).status_code for _ in range(20)} == {401}
+        gateway.stop()
+        gateway.start()
+        until(lambda: knows(gateway), 20)
+        assert {post(gateway, request).status_code for _ in range(20)} == {401}
+    with GatewayProcess(broker.kafka_bootstrap, tmp_path / "other", **how) as elsewhere:
+        until(lambda: knows(elsewhere), 20)
+        again = post(elsewhere, request)
+    assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])

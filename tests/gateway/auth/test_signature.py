@@ -1,5 +1,10 @@
 import hmac
+import os
+import subprocess
+import sys
+from errno import ENOSPC
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -65,7 +70,7 @@ def test_a_signed_request_is_its_device_s_and_known_again() -> None:
     assert caller[:3] == ("device", "acme", "device-0001")
     assert caller.signed is not None
     assert caller.signed.body_sha256 == sha256(b"{}").hexdigest()
-    assert caller.signed.key(3) == ("signed request", KEY.key_id, "nonce-0001", "3")
+    assert caller.signed.key(3) == (*("signed request", KEY.key_id, str(NOW_S), "nonce-0001", "3"),)
 
 
 def test_a_signature_as_it_is_documented() -> None:
@@ -204,33 +209,76 @@ def test_a_sealed_secret_is_of_its_key_id_alone() -> None:
         assert BOX.open(KEY.key_id.encode(), wrong) is None
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def test_nonces_are_kept_as_long_as_their_requests_are_taken() -> None:
-    clock = Clock()
-    nonces = Nonces(clock)
-    assert nonces.is_first(b"k", b"n")
-    for now_s in (599.9, 600.0, 1199.9):
-        clock.now_s = now_s
-        assert not nonces.is_first(b"k", b"n")
-        assert nonces.is_first(b"k", str(now_s).encode())
-    clock.now_s = 1200.0
-    assert nonces.is_first(b"k", b"n")
-    assert not nonces.is_first(b"k", b"1199.9")
-    clock.now_s = 5000.0
-    assert nonces.is_first(b"k", b"1199.9")
-    assert nonces.is_first(b"k2", b"n")
+def test_a_nonce_counts_until_its_request_is_too_old() -> None:
+    nonces = Nonces()
+    assert nonces.is_first(b"k", b"n", 600.0, 1.0)
+    for now_s in (1.0, 599.9, 600.0):
+        assert not nonces.is_first(b"k", b"n", 900.0, now_s)
+        assert nonces.is_first(b"k", str(now_s).encode(), 600.0, now_s)
+    assert nonces.is_first(b"k", b"n", 1200.0, 600.1)
+    assert not nonces.is_first(b"k", b"n", 1200.0, 600.2)
+    assert nonces.is_first(b"k2", b"n", 1200.0, 600.2)
 
 
-def test_nonces_take_no_more_room_than_they_may() -> None:
-    nonces = Nonces(Clock(), most=4)
-    assert all(nonces.is_first(b"k", str(number).encode()) for number in range(10))
-    assert [nonces.is_first(b"k", str(number).encode()) for number in (9, 8, 0)] == [
-        *(False, False, True)
-    ]
+_IS_FIRST = """
+import pathlib, sys
+from gateway.auth.nonces import Nonces
+nonces = Nonces.kept_in(pathlib.Path(sys.argv[1]))
+for line in sys.stdin:
+    print(nonces.is_first(b"k", line.strip().encode(), 600.0, 1.0), flush=True)
+"""
+
+
+class Process:
+    """Another one that takes signed requests."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-c", _IS_FIRST, str(folder)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, text=True, bufsize=1, **pipes)
+
+    def is_first(self, nonce: str) -> bool:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(nonce + "\n")
+        return self._process.stdout.readline() == "True\n"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def test_nonces_are_known_to_all_processes_of_a_node_and_after_a_restart(tmp_path: Path) -> None:
+    one, other = (Process(tmp_path / "state") for _ in range(2))
+    assert one.is_first("a")
+    assert not other.is_first("a")
+    assert other.is_first("b")
+    assert not one.is_first("b")
+    one.kill()
+    other.kill()
+    restarted = Process(tmp_path / "state")
+    assert [restarted.is_first(nonce) for nonce in "abc"] == [False, False, True]
+    restarted.kill()
+
+
+def test_nonces_without_room_on_the_disk_are_known_to_their_process_and_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    nonces = Nonces.kept_in(tmp_path)
+    assert nonces.is_first(b"k", b"n", 600.0, 1.0)
+    assert not nonces.is_first(b"k", b"n", 600.0, 1.0)
+    assert "No space left on device" in caplog.text
+
+
+def test_of_two_hundred_thousand_nonces_hardly_one_is_forgotten() -> None:
+    nonces = Nonces()
+
+    def firsts() -> int:
+        return sum(nonces.is_first(b"k", b"nonce-%d" % n, 600.0, 1.0) for n in range(200_000))
+
+    assert firsts() == 200_000
+    assert firsts() < 1000

@@ -53,9 +53,10 @@ def make(settings: GatewaySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(setup, "Credentials", Table)
 
-    def make(ways: str) -> Gateway:
+    def make(ways: str, node: str = "one") -> Gateway:
         chosen = settings.model_copy(
             update={
+                "state_dir": tmp_path / node,
                 "auth": ways,
                 "credentials_key": None,
                 "credentials_key_file": tmp_path / "box",
@@ -66,8 +67,8 @@ def make(settings: GatewaySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         )
         (tmp_path / "box").write_text(BOX_KEY + "\n")
         who, _ = known_callers(chosen)
-        log, view = FakeLog(), StateView(settings.state_dir)
-        health = Health(settings, FLOW, log, view)
+        log, view = FakeLog(), StateView(chosen.state_dir)
+        health = Health(chosen, FLOW, log, view)
         return Gateway(create_app(chosen, FLOW, log, view, health, who=who), log, health, chosen)
 
     return make
@@ -128,8 +129,30 @@ def test_a_signed_request_that_comes_again_is_refused(make: Make) -> None:
     assert len(gateway.log.records) == 1
 
 
-def test_at_another_gateway_it_is_the_same_event(make: Make) -> None:
-    one, other, request = make("hmac"), make("hmac"), signed()
+def test_neither_does_another_process_of_the_node_take_it_nor_one_that_was_restarted(
+    make: Make,
+) -> None:
+    request = signed()
+    assert make("hmac").post(headers=request).status_code == 202
+    assert make("hmac").post(headers=request).json()["code"] == "unauthenticated"
+
+
+def test_a_nonce_that_is_used_again_later_is_another_event(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device may count from 1 each time it starts: what is acknowledged must not be taken for a
+    repeat of yesterday's."""
+    first = make("hmac").post(headers=signed())
+    tomorrow_s = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: tomorrow_s)
+    monkeypatch.setattr("gateway.auth.who.time.time_ns", lambda: int(tomorrow_s * 1e9))
+    second = make("hmac").post(headers=signed())
+    assert [answer.status_code for answer in (first, second)] == [202, 202]
+    assert first.json()["id"] != second.json()["id"]
+
+
+def test_at_another_node_it_is_the_same_event(make: Make) -> None:
+    one, other, request = make("hmac"), make("hmac", "other"), signed()
     ids = [gateway.post(headers=request).json()["id"] for gateway in (one, other)]
     assert ids[0] == ids[1]
     assert one.post(headers=signed(nonce="nonce-0002")).json()["id"] != ids[0]
@@ -140,12 +163,12 @@ def test_so_is_each_payload_of_a_batch(make: Make) -> None:
     media_type = {"content-type": "application/vnd.headrace.frames"}
     request = signed("/v1/telemetry", frames, EDGE_KEY, **media_type)
 
-    def ids() -> list[str]:
-        answer = make("hmac").post("/v1/telemetry", content=frames, headers=request)
+    def ids(node: str) -> list[str]:
+        answer = make("hmac", node).post("/v1/telemetry", content=frames, headers=request)
         return [receipt["id"] for receipt in answer.json()["receipts"]]
 
-    assert ids() == ids()
-    assert len(set(ids())) == 3
+    assert ids("one") == ids("another")
+    assert len(set(ids("a third"))) == 3
 
 
 def test_a_key_of_the_client_s_own_goes_before_the_nonce(make: Make) -> None:

@@ -3,7 +3,7 @@ its proxies between the parts, and deaths at exact points, and the product knows
 
 HEADRACE_RIG is JSON: `doors`, through which the parts reach Kafka and PostgreSQL, and `points`, a
 folder: whoever comes to a point that has a file there removes it and dies. What stands in the
-file `fold` makes the fold another one.
+file `fold` makes the fold another one. `mutant` names a mistake that is put back (rig_mutants.py).
 """
 
 import dataclasses
@@ -74,13 +74,15 @@ def _stack(module: ModuleType) -> None:
 
     def through_doors(self: Any, environment: dict[str, str]) -> list[Any]:
         port = f":{self.ports['postgres']}/"
-        url = environment["HEADRACE_POSTGRES_URL"].replace(port, f":{doors['postgres']['door']}/")
+        door = f":{doors['postgres']['door']}/"
         return [
             dataclasses.replace(
                 service,
                 environment={
-                    **environment,
-                    "HEADRACE_POSTGRES_URL": url,
+                    **service.environment,
+                    "HEADRACE_POSTGRES_URL": (
+                        service.environment["HEADRACE_POSTGRES_URL"].replace(port, door)
+                    ),
                     "HEADRACE_KAFKA_BOOTSTRAP": (
                         f"127.0.0.1:{doors.get(service.name, doors['jobs'])['door']}"
                     ),
@@ -132,9 +134,9 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "shared.applier": _applier,
     "local_stack.stack": _stack,
     "gateway.durable_log": _durable_log,
-    "gateway.spool": lambda m: (
-        before("gateway, about to spool", m.Spool, "append"),
-        before("gateway, drained and not marked", m.Spool, "drained"),
+    "gateway.spool_log": lambda m: (
+        before("gateway, about to spool", m.SpoolLog, "append"),
+        before("gateway, drained and not marked", m.SpoolLog, "drained"),
     ),
     "gateway.view_store": lambda m: before("view writer, read", m.ViewStore, "apply"),
     "stream_jobs.enrichment": lambda m: after("enrich, in a batch", m, "_outgoing"),
@@ -151,17 +153,30 @@ PATCHES: dict[str, Callable[[Any], None]] = {
 }
 
 
+def _mutations() -> dict[str, Callable[[Any], None]]:
+    if not RIG or not RIG.get("mutant"):
+        return {}
+    import rig_mutants
+
+    found: dict[str, Callable[[Any], None]] = rig_mutants.MUTANTS[RIG["mutant"]]
+    return found
+
+
+MUTATIONS = _mutations()
+
+
 class Patching(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        patch = PATCHES.get(name)
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patch else None
-        if patch is None or spec is None or spec.loader is None:
+        patches = [every[name] for every in (PATCHES, MUTATIONS) if name in every]
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patches else None
+        if spec is None or spec.loader is None:
             return None
         execute = spec.loader.exec_module
 
         def execute_and_patch(module: ModuleType) -> None:
             execute(module)
-            patch(module)
+            for patch in patches:
+                patch(module)
 
         spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
         return spec
