@@ -30,6 +30,7 @@ class Verdict(IntEnum):
     REUSED_KEY = 7  # as a repeat, but of other bytes: it is parked
     DISCARDED = 8
     STORED = 9
+    KNOWN_REUSED_KEY = 10  # of other bytes, and fold knew its id; below DISCARDED
     ROW_GONE = 255  # told, never kept: its row was removed, so nothing is known of it
 
 
@@ -45,6 +46,7 @@ TERM_OF = {
     Verdict.LATE_REPEAT: "late_duplicate",
     Verdict.KNOWN_REPEAT: "duplicate",
     Verdict.REUSED_KEY: "parked",
+    Verdict.KNOWN_REUSED_KEY: "parked",
     Verdict.DISCARDED: "discarded",
     Verdict.STORED: "stored",
 }
@@ -85,8 +87,9 @@ def entries(told: Iterable[tuple[Position, int]]) -> Iterator[Entry]:
     by_partition: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
     for (topic, partition, offset), verdict in told:
         verdicts = by_partition[topic, partition]
-        if verdict > verdicts.get(offset, 0):
-            verdicts[offset] = verdict
+        known = verdicts.get(offset, 0)
+        is_gone = Verdict.ROW_GONE in (known, verdict)
+        verdicts[offset] = Verdict.ROW_GONE if is_gone else _higher(known, verdict)
     for (topic, partition), verdicts in by_partition.items():
         for places in _runs(sorted(verdicts)):
             run = bytearray(places[-1] - places[0] + 1)
@@ -121,7 +124,14 @@ def post(page: bytes, number: int, told: Iterable[Entry], reached: Reached) -> b
 
 
 def _higher(known: int, told: int) -> int:
-    return Verdict.IN_FLIGHT if told == Verdict.ROW_GONE else max(known, told)
+    """Of a key that was used for other bytes persist tells the one thing and fold the other, in any
+    order."""
+    if told == Verdict.ROW_GONE:
+        return Verdict.IN_FLIGHT
+    low, high = sorted((known, told))
+    if (low, high) == (Verdict.KNOWN_REPEAT, Verdict.REUSED_KEY):
+        return Verdict.KNOWN_REUSED_KEY
+    return low if high == Verdict.KNOWN_REUSED_KEY and low >= Verdict.DISCARDED else high
 
 
 def changed_places(before: bytes, after: bytes, number: int) -> range:

@@ -244,10 +244,9 @@ class EventStore:
                 repeats = []
                 for number, letter in self._repeats(given):
                     verdicts[number] = Verdict.REUSED_KEY if letter else Verdict.REPEAT
+                    repeats.append(given[number])
                     if letter is not None:
                         letters.setdefault(letter.id, letter)
-                    else:
-                        repeats.append(given[number])
                 self._remember_repeats(repeats)
             self._journal(given, verdicts, letters.values())
             self._forget_states(gone.values())

@@ -20,24 +20,33 @@ from stream_jobs.outbox import header_rows
 from stream_jobs.store import Connection, judged_errors
 
 _AT_ONCE = 5_000
+# of a key that was used for other bytes: known once fold has had its say
+_REUSED = f"({Verdict.REUSED_KEY.value}, {Verdict.DISCARDED.value})"
+_TAKEN_FOR_NEW = (
+    f"({Verdict.LATE_REPEAT.value}, {Verdict.REUSED_KEY.value}, {Verdict.DISCARDED.value})"
+)
 # one event of an entity and type is enough: its refold counts all others once, too
 _LATE = f"""
     WITH told AS (
-        SELECT r.topic, r.partition, r.place,
+        SELECT r.topic, r.partition, r.place, r.place < known.by_fold AS is_folded,
                get_byte(page.verdicts, (r.place % {PAGE_PLACES})::int) AS verdict
-        FROM headrace.repeat AS r JOIN headrace.ledger_page AS page
+        FROM headrace.repeat AS r
+        JOIN headrace.ledger_page AS page
           ON (page.topic, page.partition, page.page)
            = (r.topic, r.partition, r.place / {PAGE_PLACES})
+        JOIN headrace.ledger_partition AS known
+          ON (known.topic, known.partition) = (r.topic, r.partition)
         LIMIT {_AT_ONCE}
     ), settled AS (
         DELETE FROM headrace.repeat AS r USING told
         WHERE (r.topic, r.partition, r.place) = (told.topic, told.partition, told.place)
           AND told.verdict > {Verdict.REPEAT.value}
+          AND (told.is_folded OR told.verdict NOT IN {_REUSED})
         RETURNING r.event_id, told.verdict
     ), late AS (
         SELECT DISTINCT ON (entity_id, type) event_id
         FROM settled JOIN headrace.event USING (event_id)
-        WHERE verdict = {Verdict.LATE_REPEAT.value} ORDER BY entity_id, type, row_key
+        WHERE verdict IN {_TAKEN_FOR_NEW} ORDER BY entity_id, type, row_key
     )
     UPDATE headrace.event AS known
     SET asked_revision = greatest(asked_revision, revision) + 1

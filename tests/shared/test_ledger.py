@@ -48,9 +48,10 @@ def test_whatever_is_told_again_and_however_it_is_cut_the_pages_are_the_same(
 def test_every_place_that_was_heard_of_has_its_highest_verdict_and_no_other_has_one(
     told: list[tuple[int, Verdict]], by_all: int, begins: int
 ) -> None:
-    highest: dict[int, int] = {}
-    for offset, verdict in told:
-        highest[offset] = max(verdict, highest.get(offset, 0))
+    highest = {
+        offset: _highest({verdict for place, verdict in told if place == offset})
+        for offset, _ in told
+    }
     pages = _posted([told], Reached(begins, by_all))
     for number, page in pages.items():
         for at, verdict in enumerate(page):
@@ -58,6 +59,15 @@ def test_every_place_that_was_heard_of_has_its_highest_verdict_and_no_other_has_
             nothing = Verdict.MISSING if place < by_all else Verdict.IN_FLIGHT
             expected = highest.get(place, nothing) if place >= begins else Verdict.IN_FLIGHT
             assert verdict == expected, place
+
+
+def _highest(told: set[Verdict]) -> Verdict:
+    for end in (Verdict.STORED, Verdict.DISCARDED):
+        if end in told:
+            return end
+    if {Verdict.REUSED_KEY, Verdict.KNOWN_REPEAT} <= told:
+        return Verdict.KNOWN_REUSED_KEY
+    return max(told)
 
 
 def test_a_repeat_is_late_where_fold_has_gone_by_without_knowing_it() -> None:
