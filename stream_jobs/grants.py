@@ -26,6 +26,7 @@ _JOBS = {
     "entity_state": _ALL_ROWS,
     "parked": _ADD,
     "repeat": _QUEUE,
+    "recount": _ALL_ROWS,
     "outbox": _QUEUE,
     "ledger_journal": _QUEUE,
     "ledger_page": _CHANGE,

@@ -38,6 +38,7 @@ TABLES = {
     "redrive": ("", "SIU"),
     "reenrich_run": ("SIU", ""),
     "repeat": ("SID", "SI"),
+    "recount": ("SIUD", ""),
     "seed": ("", ""),
 }
 PARTS = (JOBS, DESK, GATEWAY, READER)
