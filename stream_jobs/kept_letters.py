@@ -49,21 +49,24 @@ class KeptLetters:
 
     def payload(self, key: str, entry: Entry) -> Payload:
         name = _name(key, entry)
-        if name not in self._new and name not in self._known:
-            order = self._orders[key]
-            order = order[next(n for n, one in enumerate(order) if one.ident == entry.ident) :]
-            self._fetch([_name(key, one) for one in order[:AT_ONCE]])
-            self._orders[key] = order[AT_ONCE:]
-        # which is asked for once a batch
-        return payload_of(key, entry, self._new.get(name) or self._known.pop(name))
+        letter = self._new.get(name) or self._known.pop(name, None)
+        if letter is None:  # those of a full line are parked from its end on, and then it is tried
+            self._fetch_from(key, entry)
+            letter = self._known.pop(name)
+        return payload_of(key, entry, letter)
 
     def write(self) -> None:
         self._states.remove(self._gone)
         self._states.put(self._new)
         self._gone, self._new, self._new_bytes = [], {}, 0
 
+    def _fetch_from(self, key: str, entry: Entry) -> None:
+        order = self._orders[key]
+        at = [one.ident for one in order].index(entry.ident)
+        self._fetch([_name(key, one) for one in order[at : at + AT_ONCE]])
+
     def _fetch(self, names: list[Key]) -> None:
-        wanted = [name for name in names if name not in self._new]
+        wanted = [name for name in names if name not in self._new and name not in self._known]
         for name, letter in zip(wanted, self._states.get(wanted), strict=True):
             if letter is not None:
                 self._known[name] = letter

@@ -399,3 +399,15 @@ def test_of_a_chatty_device_only_so_many_payloads_wait(
         assert ids(world.batch(world.again(4))) == ["event-4", "event-5"]
         world.batch()
         assert world.is_empty()
+
+
+def test_what_does_not_fit_is_parked_and_the_rest_tried_in_one_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last ones are asked for before the first."""
+    world = World(monkeypatch, waiting_per_entity_max=6, when_parked="go_on")
+    world.batch(world.lane(*range(9)))
+    world.master.rows["device", "device-7"] = DEVICE
+    rows = world.batch(came=("device-7",))
+    assert len([row for row in rows if row.topic == "dlq.enrich.v1"]) == 3
+    assert ids(rows) == [f"event-{n}" for n in range(6)]

@@ -45,7 +45,7 @@ class Connection:
             if self._stream is None:
                 self._stream = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
             reader, writer = self._stream
-            headers = {"Host": "gateway", "Content-Length": str(len(post.body)), **post.headers}
+            headers = {"Host": "localhost", "Content-Length": str(len(post.body)), **post.headers}
             head = [f"POST {post.path} HTTP/1.1", *(f"{n}: {v}" for n, v in headers.items())]
             writer.write("\r\n".join([*head, "", ""]).encode() + post.body)
             lines = (await reader.readuntil(b"\r\n\r\n")).decode("ascii").lower().split("\r\n")

@@ -487,11 +487,17 @@ def _letter_of(message: Message, first_digest: str | None) -> Letter | None:
     return "dlq.persist.v1", "key_reuse", message.digest
 
 
+def _ms(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
+
+
 def _differences(event: dict[str, Any], copy: Copy, record: Record) -> str | None:
     message, said = copy.message, json.loads(copy.message.body)
     at_ms = copy.record.at_ms
     if "at" in said:
-        at_ms = round(datetime.fromisoformat(said["at"]).timestamp() * 1000)
+        at_ms = _ms(said["at"])
+    elif "ce_receivedms" in copy.record.headers:  # a spool brought it: its receipt counts
+        at_ms = min(at_ms, _ms(copy.record.headers["ce_time"]))
     expected = {
         "id": copy.record.id,
         "entity_id": message.device,

@@ -95,17 +95,17 @@ def _stack(module: ModuleType) -> None:
 
 
 def _durable_log(module: ModuleType) -> None:
-    log = module.DurableLog  # type: ignore[attr-defined]
-    put = log._put_into_kafka
+    way = module._Way  # type: ignore[attr-defined]
+    put = way._put_into_kafka
 
-    def put_and_die(self: Any, topic: str, record: Any, tell: Callable[[Any], None]) -> None:
+    def put_and_die(self: Any, number: int, records: Any, tell: Callable[[Any], None]) -> None:
         def told(outcome: Any) -> None:
             die_here_if_asked("gateway, acknowledged and not answered")
             tell(outcome)
 
-        put(self, topic, record, told)
+        put(self, number, records, told)
 
-    log._put_into_kafka = put_and_die
+    way._put_into_kafka = put_and_die
 
 
 def after_a_bucket(job: str, processor: Any) -> None:
