@@ -26,7 +26,8 @@ _NOBODY: State = {
     **dict.fromkeys(("value", "value_at_ms", "value_of", "highest")),
 }
 _FAHRENHEIT_EVERY = 10  # so many of the sample's devices are of the other model
-_UNKNOWN, _BEHIND = "missing_device", "behind"
+_UNKNOWN, _BEHIND, _FULL = "missing_device", "behind", "line_full"
+_LINE_MAX = 1000  # HEADRACE_WAITING_PER_ENTITY_MAX, as README has it
 # docs/operations.md: fold remembers the last 64 ids of each event type of an entity
 _REMEMBERED = 64
 
@@ -209,16 +210,19 @@ def ajar(run: Run) -> Iterator[str]:
 def without_end(run: Run) -> Iterator[str]:
     """All that is in an ingest topic is an event, waits, or is parked for the right reason."""
     events, letters, waited = _events(run), _letters(run), _waited(run)
+    no_room = _without_room(run)
     for event_id, copies in _copies_by_id(run).items():
         digests = {copy.message.digest: copy.message for copy in copies}
         first = events[event_id][0].headers.get(_SHA) if event_id in events else None
         found = letters.pop(event_id, set())
+        without_room = {c.message.digest for c in copies if c.record.place in no_room}
+        found -= {("dlq.enrich.v1", _FULL, digest) for digest in without_room}
         expected = {_letter_of(m, first) for m in digests.values()} - {None}
         if found != expected:
             yield f"parked: {found}, not {expected}: {event_id} {copies[0].message}"
         has_waited = waited.pop(event_id, set())
         if has_waited - digests.keys() or any(
-            message.fate == WAITING and digest not in has_waited
+            message.fate == WAITING and digest not in has_waited | without_room
             for digest, message in digests.items()
         ):
             yield f"waiting: {has_waited}: {event_id} {copies[0].message}"
@@ -317,13 +321,13 @@ def underived(run: Run) -> Iterator[str]:
 def unbalanced(run: Run) -> Iterator[str]:
     """The product's own ledger says of all payloads what they have become."""
     expected = dict.fromkeys(TERMS, 0)
-    events = _events(run)
+    events, no_room = _events(run), _without_room(run)
     stored: set[str] = set()
     for copy in _copies(run):
         event_id, message = copy.record.id, copy.message
         first = events[event_id][0].headers.get(_SHA) if event_id in events else None
         if message.fate == WAITING:
-            end = "waiting"
+            end = "parked" if copy.record.place in no_room else "waiting"
         elif _letter_of(message, first) is not None:
             end = "parked"
         else:
@@ -470,6 +474,17 @@ def _waited(run: Run) -> dict[str, set[str]]:
         if record.place[0] == WAITS:
             found[record.id].add(record.digest)
     return dict(found)
+
+
+def _without_room(run: Run) -> set[Place]:
+    """Of a device that nobody knows only so many payloads wait; what comes beyond is parked."""
+    sent = Counter(c.record.key for c in _copies(run) if c.message.fate == WAITING)
+    found = set()
+    for record in run.books.lanes:
+        if record.headers.get("ce_reason") == _FULL and sent[record.key] > _LINE_MAX:
+            topic, partition, offset = record.headers["ce_origin"].split("/")
+            found.add((topic, int(partition), int(offset)))
+    return found
 
 
 def _nobodies(run: Run) -> set[bytes]:
