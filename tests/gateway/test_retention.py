@@ -2,12 +2,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from gateway.kafka_facts import look_at_facts
 from gateway.kafka_offsets import Range
@@ -59,23 +54,15 @@ def test_a_log_that_grows_too_large_drives_out_what_is_unread() -> None:
     assert share(100, LOG, {}, None, by_size) == 0.0  # Kafka does not tell
 
 
-TOPIC = "ingest.telemetry.v1"
+TOPIC = "short-lived"
 
 
 @pytest.fixture
 def short_lived(broker: Stack) -> None:
-    _set(broker, {"retention.ms": "6000", "retention.bytes": "100000"})
-
-
-def _set(broker: Stack, config: dict[str, str]) -> None:
+    """A topic of its own: what others have written counts, and must not be deleted."""
+    config = {"retention.ms": "6000", "retention.bytes": "100000"}
     admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in config.items()
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=entries)
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+    admin.create_topics([NewTopic(TOPIC, 4, 1, config=config)])[TOPIC].result(30)
 
 
 @pytest.mark.stack
