@@ -18,7 +18,6 @@ from shared.bursts import DIGEST_CHARS, Bursts
 from shared.envelope import EventRecord, Position
 from shared.model import Entity, Event, EventType, Fields
 from shared.snapshot import (
-    BURST_IDS_MAX,
     Newest,
     Snapshot,
     id_digest,
@@ -169,7 +168,7 @@ class Applier:
 
     def _remember_in_burst(self, now: Snapshot, kind: str, digest: str) -> None:
         if now.bursts is None:
-            now.bursts = Bursts(BURST_IDS_MAX)
+            now.bursts = Bursts()
         if now.in_moment == _TOGETHER_MAX + 1:
             now.bursts.begin(kind, now.rings.get(kind, "")[-DIGEST_CHARS * _TOGETHER_MAX :])
         now.bursts.add(digest)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 # a digest of an id: 9 bytes of hash. At 64 ids a ring, one false match in 10^20 events
 DIGEST_BYTES = 9
 DIGEST_CHARS = 12
+_IDS_MAX = 4096  # of an entity: two of the largest batches
 _SEARCHES_MAX = 32  # of so many strings, before a set of all is made
 
 # moments of its type since it came, digests
@@ -26,8 +27,7 @@ def split(digests: str) -> list[str]:
 
 
 class Bursts:
-    def __init__(self, ids_max: int, told: Mapping[str, Sequence[Burst]] | None = None) -> None:
-        self._ids_max = ids_max
+    def __init__(self, told: Mapping[str, Sequence[Burst]] | None = None) -> None:
         self._closed: dict[str, list[Burst]] = {
             kind: [(moments, digests) for moments, digests in bursts]
             for kind, bursts in (told or {}).items()
@@ -83,7 +83,7 @@ class Bursts:
             return
         self._closed.setdefault(self._kind, []).append((0, "".join(self._open)))
         self._open = []
-        over = sum(map(_ids, self._closed.values())) - self._ids_max
+        over = sum(map(_ids, self._closed.values())) - _IDS_MAX
         while over > 0:
             largest = max(self._closed.values(), key=_ids)
             moments, digests = largest.pop(0)

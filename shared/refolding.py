@@ -210,4 +210,4 @@ def _skip(now: Snapshot, starts: Mapping[str, int]) -> None:
 
 
 def request_of(entity: str, entity_id: str, now: Snapshot) -> Request:
-    return Request(entity, entity_id, dict(now.positions), dict(now.asked), dict(now.emitted_to))
+    return Request(entity, entity_id, dict(now.positions), dict(now.asked), now.emitted_to)

@@ -17,8 +17,6 @@ from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX
 
 META = "_meta"
-# of what came together; two of the largest batches
-BURST_IDS_MAX = 4096
 _FIELDS_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024  # the rest is for what stands in `_meta`
 
 # time, arrival and origin offset of the newest event of a type
@@ -51,7 +49,7 @@ class Snapshot:
     # all up to `positions`. Revision 0: an older event that was sent on again
     asked: dict[str, int] = field(default_factory=dict)
     # while it is asked for: event topic/partition -> offset up to which what follows was emitted
-    emitted_to: dict[str, int] = field(default_factory=dict)
+    emitted_to: dict[str, int] | None = None
     arrived_ms: int | None = None  # the newest arrival that was folded
     # arrival of the last event that deleted it: what arrived until then is of a life that is over
     ended_ms: int | None = None
@@ -102,7 +100,8 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         meta["retried_marks"] = snapshot.retried_marks
     if snapshot.asked:
         meta["asked"] = snapshot.asked
-        meta["emitted_to"] = snapshot.emitted_to
+        if snapshot.emitted_to is not None:
+            meta["emitted_to"] = snapshot.emitted_to
     if snapshot.ended_ms is not None:
         meta["ended_ms"] = snapshot.ended_ms
     if snapshot.deleted:
@@ -176,14 +175,14 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         newest={kind: (t, a, o) for kind, (t, a, o) in meta["newest"].items()},
         # it was one for all types once
         rings=meta["rings"] if "rings" in meta else dict.fromkeys(meta["newest"], meta["ring"]),
-        bursts=Bursts(BURST_IDS_MAX, meta["bursts"]) if "bursts" in meta else None,
+        bursts=Bursts(meta["bursts"]) if "bursts" in meta else None,
         positions=meta["positions"],
         marks=meta["marks"],
         parked=meta.get("parked", []),
         emissions=[event_of(Position(*e["origin"]), e) for e in meta.get("emissions", ())],
         corrections=meta.get("corrections", {}),
         asked=meta.get("asked", {}),
-        emitted_to=meta.get("emitted_to", {}),
+        emitted_to=meta.get("emitted_to"),
         retried_marks=meta.get("retried_marks", {}),
         arrived_ms=meta.get("arrived_ms"),
         ended_ms=meta.get("ended_ms"),

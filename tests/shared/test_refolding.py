@@ -125,6 +125,15 @@ def test_what_follows_from_what_came_during_a_refold_is_emitted_whatever_becomes
     ]
 
 
+def test_a_request_of_an_earlier_version_emits_what_it_was_asked_for_alone() -> None:
+    log = [event_record(0, value=90.0), event_record(1, value=10.0)]
+    asks = Snapshot({}, positions={LOG: 2}, asked={"event-1": 1})
+    value = snapshot.encode(asks, "fold")
+    request = refolding.request_of("device", ID, snapshot.decode(value))
+    answer = refolding.refold(APPLIER, request, [*log, _again(log[1], 2, 20.0, revision=1)])
+    assert [record.cause for record in answer.follows] == ["event-1"]
+
+
 def test_a_correction_that_the_fold_does_not_take_is_told_and_the_next_attempt_is_tried() -> None:
     broken = event_record(0, id="a", revision=1, attempt=1)._replace(data={})
     mended = event_record(3, id="a", revision=1, attempt=2, value=7.0)
