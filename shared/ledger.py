@@ -54,6 +54,7 @@ ENDS = ("stored", "duplicate", "late_duplicate", "waiting", "parked", "discarded
 COUNTED = (*ENDS, "difference")
 TERMS = ("received", *ENDS, "in_flight", "difference")
 
+_ROW_GONE = int(Verdict.ROW_GONE)  # looked up for each payload
 _IS_MISSING = bytes([Verdict.MISSING, *range(1, 256)])
 _IS_LATE = bytes(Verdict.LATE_REPEAT if n == Verdict.REPEAT else n for n in range(256))
 
@@ -87,9 +88,11 @@ def entries(told: Iterable[tuple[Position, int]]) -> Iterator[Entry]:
     by_partition: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
     for (topic, partition, offset), verdict in told:
         verdicts = by_partition[topic, partition]
-        known = verdicts.get(offset, 0)
-        is_gone = Verdict.ROW_GONE in (known, verdict)
-        verdicts[offset] = Verdict.ROW_GONE if is_gone else _higher(known, verdict)
+        known = verdicts.get(offset)
+        if known is None or verdict == _ROW_GONE:
+            verdicts[offset] = verdict
+        elif known != _ROW_GONE:
+            verdicts[offset] = _higher(known, verdict)
     for (topic, partition), verdicts in by_partition.items():
         for places in _runs(sorted(verdicts)):
             run = bytearray(places[-1] - places[0] + 1)
@@ -126,8 +129,10 @@ def post(page: bytes, number: int, told: Iterable[Entry], reached: Reached) -> b
 def _higher(known: int, told: int) -> int:
     """Of a key that was used for other bytes persist tells the one thing and fold the other, in any
     order."""
-    if told == Verdict.ROW_GONE:
+    if told == _ROW_GONE:
         return Verdict.IN_FLIGHT
+    if not known:  # as good as always
+        return told
     low, high = sorted((known, told))
     if (low, high) == (Verdict.KNOWN_REPEAT, Verdict.REUSED_KEY):
         return Verdict.KNOWN_REUSED_KEY
