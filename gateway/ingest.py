@@ -153,7 +153,7 @@ class Ingest:
             raise _refused(400, "empty_body", "an empty body is no payload")
         received_at = _received_at(time.time_ns() // 1_000_000)
         key = None if head.idempotency_key is None else (head.idempotency_key,)
-        item = writing.item_of(caller, Item(entity_id, payload, key))
+        item = Item(entity_id, payload, writing.key_of(caller, key))
         event_id = event_id_of(item, endpoint.name, caller.tenant)
         common = common_headers(endpoint.name, received_at, head.kept, caller.tenant)
         record = record_of(item, event_id, common, caller.tenant, payload_sha256)

@@ -61,13 +61,16 @@ def read_head(headers: ByName) -> RequestHead:
     )
 
 
+Key = tuple[str, ...]
+
+
 class Item(NamedTuple):
     """A payload, and by what a repeat of it is known: the client's key and, where one key stands
     for a whole batch, which of its payloads it is."""
 
     entity_id: str
     payload: bytes
-    key: tuple[str, ...] | None
+    key: Key | None
 
 
 def event_id_of(

@@ -18,7 +18,7 @@ from shared.settings import GatewaySettings
 
 _SETS = 1 << 16
 _WAYS = 4
-_PLACE_BYTES = 16
+_TABLE_BYTES = _SETS * _WAYS * 16
 _ROUNDING_S = 1e-6
 
 
@@ -30,25 +30,20 @@ class Buckets:
     share a table share that seed, too. There is no lock: of two workers that take from a bucket in
     the same microsecond, one may take for nothing."""
 
-    def __init__(self, memory_fd: int = -1, sets: int = _SETS) -> None:
-        self._mask = sets - 1
-        memory = memoryview(mmap.mmap(memory_fd, self.bytes_needed(sets)))
-        self._keys = memory[: len(memory) // 2].cast("q")
-        self.paid_until_s = memory[len(memory) // 2 :].cast("d")
+    def __init__(self, memory_fd: int = -1) -> None:
+        memory = memoryview(mmap.mmap(memory_fd, _TABLE_BYTES))
+        self._keys = memory[: _TABLE_BYTES // 2].cast("q")
+        self.paid_until_s = memory[_TABLE_BYTES // 2 :].cast("d")
 
     @staticmethod
-    def bytes_needed(sets: int = _SETS) -> int:
-        return sets * _WAYS * _PLACE_BYTES
-
-    @classmethod
-    def memory_to_share(cls) -> int:
+    def memory_to_share() -> int:
         memory_fd = os.memfd_create("headrace-buckets")
-        os.ftruncate(memory_fd, cls.bytes_needed())
+        os.ftruncate(memory_fd, _TABLE_BYTES)
         return memory_fd
 
     def place(self, key: int) -> int:
         keys = self._keys
-        first = (key & self._mask) * _WAYS
+        first = (key & (_SETS - 1)) * _WAYS
         if keys[first] == key:
             return first
         if keys[first + 1] == key:

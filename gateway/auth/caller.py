@@ -14,14 +14,12 @@ class Signed(NamedTuple):
     whichever gateway it arrives again. A nonce alone may come again: a device may count from 1 each
     time it starts."""
 
-    key_id: str
-    ts: str
-    nonce: str
+    request: str  # those three, with spaces between them
     body_sha256: str
 
     def key(self, number: int = 0) -> tuple[str, ...]:
         """Of one payload in it. No Idempotency-Key is like it: those have no spaces."""
-        return ("signed request", self.key_id, self.ts, self.nonce, str(number))
+        return ("signed request", self.request, str(number))
 
 
 class Caller(NamedTuple):

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 SCHEME = b"headrace-hmac"
 SKEW_MAX_S = 300
+_SKEW_MAX_MS = SKEW_MAX_S * 1000
 _FORM = re.compile(
     rb"key=([0-9a-f]{12}), ?ts=(\d{1,12}), ?nonce=([A-Za-z0-9_-]{8,64}), ?body=([0-9a-f]{64}), ?"
     rb"signature=([0-9a-f]{64})"
@@ -116,13 +117,13 @@ class Signatures:
             )
         if not is_it or key is None:
             return None
-        signed_s, now_s = int(ts), now_ms / 1000
-        if not known.holds(now_ms) or abs(now_s - signed_s) > SKEW_MAX_S:
+        signed_ms = int(ts) * 1000
+        if not known.holds(now_ms) or abs(now_ms - signed_ms) > _SKEW_MAX_MS:
             return None
-        if not self._nonces.is_first(key_id, nonce, signed_s + SKEW_MAX_S, now_s):
+        if not self._nonces.is_first(key_id, nonce, signed_ms + _SKEW_MAX_MS, now_ms):
             return None
-        signed = Signed(key_id.decode(), ts.decode(), nonce.decode(), body_sha256.decode())
-        return known.caller.who_signed(signed)
+        request = b"%b %b %b" % (key_id, ts, nonce)
+        return known.caller.who_signed(Signed(request.decode(), body_sha256.decode()))
 
     def _open(self, key_id: bytes, sealed: bytes) -> HMAC | None:
         secret = self._box.open(key_id, sealed)

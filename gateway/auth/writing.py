@@ -2,7 +2,7 @@
 
 from gateway.auth.caller import Caller, not_your_id, other_body, writers_only
 from gateway.batch import Items
-from gateway.ingest_record import Item
+from gateway.ingest_record import Item, Key
 
 
 def refuse_others(caller: Caller, entity_id: str) -> None:
@@ -18,11 +18,11 @@ def refuse_other_body(caller: Caller, body_sha256: str) -> None:
         raise other_body()
 
 
-def item_of(caller: Caller, item: Item, number: int = 0) -> Item:
+def key_of(caller: Caller, given: Key | None, number: int = 0) -> Key | None:
     """A signed request that comes twice is one event, also without an Idempotency-Key."""
-    if item.key is None and caller.signed is not None:
-        return Item(item.entity_id, item.payload, caller.signed.key(number))
-    return item
+    if given is None and caller.signed is not None:
+        return caller.signed.key(number)
+    return given
 
 
 def items_of(caller: Caller, items: Items) -> Items:
@@ -30,7 +30,9 @@ def items_of(caller: Caller, items: Items) -> Items:
     for number, item in enumerate(items):
         if not isinstance(item, Item):
             yield item
-        elif caller.is_own(item.entity_id):
-            yield item_of(caller, item, number)
-        else:
+        elif not caller.is_own(item.entity_id):
             yield not_your_id(caller)
+        elif caller.signed is None:
+            yield item
+        else:
+            yield Item(item.entity_id, item.payload, key_of(caller, item.key, number))
