@@ -25,10 +25,11 @@ from shared.envelope import Position, event_value
 from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs import store
-from stream_jobs.enrichment import Payload, enricher
-from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
+from stream_jobs.enrichment import enricher
+from stream_jobs.event_rows import EventRow, RowMaker
 from stream_jobs.event_store import EventStore, Written, chunks
 from stream_jobs.outbox import header_rows
+from stream_jobs.records import LogRecord, Payload
 
 ROUNDS = 5
 POISON_EVERY = 100  # 10,000 per million

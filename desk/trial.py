@@ -14,8 +14,9 @@ from shared.event_reader import EventReader, NoEvent
 from shared.letters import Letter
 from shared.model import Entity, Fields, MasterData
 from shared.topology import Flow
-from stream_jobs.enrichment import Payload, as_first_come, enricher
+from stream_jobs.enrichment import as_first_come, enricher
 from stream_jobs.event_rows import DeadLetter
+from stream_jobs.records import Payload
 
 # state topic and key -> the snapshot that is known now
 Snapshots = Callable[[str, bytes], bytes | None]

@@ -12,7 +12,8 @@ from shared.again import First
 from shared.envelope import EventRecord, Header, Position
 from shared.letters import Letter, noted
 from shared.topology import Flow, again_topic
-from stream_jobs.event_rows import LogRecord, Row, RowMaker
+from stream_jobs.event_rows import Row, RowMaker
+from stream_jobs.records import LogRecord
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer

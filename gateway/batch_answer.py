@@ -5,14 +5,13 @@ from typing import Any
 
 import orjson
 
+from gateway.counts import Line
+from gateway.not_written import problem_of
 from gateway.outcomes import Outcome
-from gateway.problems import Problem, problem_of
+from gateway.problems import Problem
 
 # a line alone is known under the batch's key only as long as no other line equals it
 _AGAIN = "send it again: with its whole batch where an Idempotency-Key stands for that, else alone"
-
-# of a batch's line: the id of its event, or why it was refused at once; None: it is blank
-Line = str | Problem | None
 
 
 def batch_answer(lines: Sequence[Line], outcomes: Sequence[Outcome], received_at: str) -> bytes:

@@ -4,10 +4,12 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.batch_answer import Line
 from gateway.node_numbers import Row
 from gateway.outcomes import NotWritten, Outcome, OutcomeUnknown, Receipt, Spooled
 from gateway.problems import UNKNOWN_OUTCOME, Problem
+
+# of a batch's line: the id of its event, or why it was refused at once; None: it is blank
+Line = str | Problem | None
 
 ACCEPTED = "payloads_accepted"
 REFUSED = "payloads_refused"

@@ -1,13 +1,12 @@
 """A request and its answer, as HTTP has them and no framework."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from gateway.auth.mtls import Certified
 from gateway.problems import MEDIA_TYPE, Problem
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -22,13 +21,23 @@ def read_by_name(headers: Headers) -> dict[bytes, bytes]:
     return by_name
 
 
+class Certified(NamedTuple):
+    """Whom the connection's certificate names."""
+
+    tenant: str
+    device: str
+    issuer: Hashable
+    serial: int
+    not_after_ms: float
+
+
 class Request(NamedTuple):
     method: str
     target: bytes  # as it was sent
     headers: Headers
     by_name: ByName
     address: str  # of the peer
-    certified: Certified | None = None  # whom the connection's certificate names
+    certified: Certified | None = None
 
     def path(self) -> str:
         target = self.target

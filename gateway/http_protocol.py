@@ -19,9 +19,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from gateway.auth.mtls import Certified, certified_by, put_into
+from gateway.auth.mtls import certified_by, put_into
 from gateway.connections import Connections
-from gateway.exchange import Request, refusal, written
+from gateway.exchange import Certified, Request, refusal, written
 from gateway.ingest import CLIENT_GONE, Ingest
 from gateway.known_heads import KnownHeads
 from gateway.own_pages import OwnPages

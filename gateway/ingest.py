@@ -17,9 +17,9 @@ from gateway.admission import Admission
 from gateway.auth import writing
 from gateway.auth.caller import Caller
 from gateway.auth.who import Who
-from gateway.batch_answer import Line, batch_answer
+from gateway.batch_answer import batch_answer
 from gateway.body import Body, Limit
-from gateway.counts import Counts
+from gateway.counts import Counts, Line
 from gateway.exchange import Answer, Request
 from gateway.ingest_record import (
     Item,
@@ -29,8 +29,9 @@ from gateway.ingest_record import (
     read_head,
     record_of,
 )
+from gateway.not_written import problem_of
 from gateway.outcomes import Log, Outcome, Record, put_all
-from gateway.problems import Problem, problem_of, retry_after
+from gateway.problems import Problem, retry_after
 from gateway.rate_limits import DeviceLimit, RateLimits
 from gateway.request_rules import PAYLOADS, payloads_come_by_post
 from gateway.tracing import PostSpan, Tracing

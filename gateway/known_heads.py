@@ -7,9 +7,8 @@ signature is another one each time: so a signed head is known by what stands aro
 
 from typing import NamedTuple
 
-from gateway.auth.mtls import Certified
 from gateway.auth.signature import FORM_BYTES, SCHEME
-from gateway.exchange import Headers, Request
+from gateway.exchange import Certified, Headers, Request
 
 _END = b"\r\n\r\n"
 _HEAD_BYTES_MAX = 512

@@ -11,8 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from gateway.outcomes import NotWritten, OutcomeUnknown
-
 MEDIA_TYPE = "application/problem+json"
 UNKNOWN_OUTCOME = "outcome_unknown"
 INTERNAL_FAULT = "internal_fault"
@@ -65,27 +63,6 @@ def instance_of(scope: Scope) -> str:
     # the path as it was sent: percent-encoded, so nothing in it can break a log line
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.decode("ascii", errors="replace")
-
-
-def problem_of(outcome: NotWritten | OutcomeUnknown, again: str = "send it again") -> Problem:
-    if isinstance(outcome, OutcomeUnknown):
-        return Problem(
-            503,
-            UNKNOWN_OUTCOME,
-            "Kafka did not confirm the payload in time; it may have been written (with the same "
-            f"Idempotency-Key it has one effect), so {again}",
-            outcome="unknown",
-            headers=retry_after(1),
-        )
-    if outcome.code == "record_too_large":
-        return Problem(413, outcome.code, outcome.detail, outcome="definite")
-    return Problem(
-        503,
-        outcome.code,
-        f"{outcome.detail}; the payload was not written, {again}",
-        outcome="definite",
-        headers=retry_after(1),
-    )
 
 
 def retry_after(seconds: int) -> dict[str, str]:

@@ -27,13 +27,13 @@ from stream_jobs import aggregation, made_for
 from stream_jobs.aggregation import Members, Part, Total
 from stream_jobs.buckets import bucket_of, buckets_of
 from stream_jobs.emptied import emptied
-from stream_jobs.enrichment import Outgoing
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.many_states import Key, States
 from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.publishing import publish
+from stream_jobs.records import Outgoing
 from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
 from stream_jobs.written import Handler, Written

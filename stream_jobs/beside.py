@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stream_jobs.checkpoints import Offsets
+from stream_jobs.records import Offsets
 
 
 class Beside:

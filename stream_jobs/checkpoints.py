@@ -7,10 +7,11 @@ from zlib import crc32
 
 import orjson
 
+from stream_jobs.records import Offsets
+
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
     from shared.topology import Flow
 
-Offsets = dict[str, dict[int, int]]
 _BEGINS_AT = "begins_at.json"
 _AHEAD = "ahead.json"
 

@@ -10,7 +10,7 @@ from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs import aggregation
 from stream_jobs.aggregation import Latest, Members, Part
-from stream_jobs.enrichment import Outgoing
+from stream_jobs.records import Outgoing
 from stream_jobs.whole_topic import WholeTopics
 
 _GROUP = "headrace-aggregate"

@@ -1,6 +1,6 @@
 """A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import orjson
 
 from shared import again, envelope
 from shared.contract import contract_of
-from shared.envelope import EventRecord, Header, Position
+from shared.envelope import EventRecord, Position
 from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, tenant_of
 from shared.json_text import holds_nul
 from shared.model import (
@@ -26,36 +26,16 @@ from shared.stub import fitted
 from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
 from shared.user_code import told
-from stream_jobs.gates import Gates
+from stream_jobs.gates import ENRICH, Gates
 from stream_jobs.newcomers import Newcomers
+from stream_jobs.records import BAD_HEADERS, Outgoing, Payload
 
-STAGE = "enrich"
-BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
+STAGE = ENRICH
 # why a payload waits that has not been tried
 BEHIND = "behind"
 _LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
 _TIME_DIGITS_MAX = 15
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
-
-
-class Payload(NamedTuple):
-    """A record of an ingest topic, or one that has come again; anyone may have written it."""
-
-    position: Position  # where it first came
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
-    arrived_ms: int  # when it first came
-    attempt: int = 0
-    revision: int = 0
-    lacks: str = ""  # why it cannot be told what it is
-
-
-class Outgoing(NamedTuple):
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
 
 
 Enrich = Callable[[Payload, MasterData], Outgoing]

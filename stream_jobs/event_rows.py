@@ -15,19 +15,11 @@ from shared.ids import derived_event_id
 from shared.json_text import holds_nul
 from shared.model import Fields
 from shared.topology import Flow
+from stream_jobs.records import LogRecord
 
 _BIGINT_END = 1 << 63
 _INDEXED_BYTES_MAX = 2_000  # PostgreSQL takes a few hundred more
 _SHA256 = re.compile(rb"[0-9a-f]{64}")
-
-
-class LogRecord(NamedTuple):
-    """A record as the log has it; anyone may have written it."""
-
-    position: Position
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
 
 
 class EventRow(NamedTuple):

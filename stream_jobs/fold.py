@@ -32,13 +32,13 @@ from shared.topology import (
 from stream_jobs import clock_counts, rebuild, refolder
 from stream_jobs.buckets import buckets_of
 from stream_jobs.burials import Burials
-from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import check_lease
 from stream_jobs.log_source import read_logs, read_logs_up_to, written_by_its_work
 from stream_jobs.many_states import AT_ONCE, Key, States
 from stream_jobs.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.paged_states import PagedStates
 from stream_jobs.rebuild import STAGE
+from stream_jobs.records import Outgoing
 from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
 from stream_jobs.written import Handler, Written

@@ -10,7 +10,7 @@ from psycopg import sql
 from shared.model import Fields, FreshField, MasterData
 from shared.topology import Flow
 from stream_jobs import store
-from stream_jobs.enrichment import Payload
+from stream_jobs.records import Payload
 
 
 class FreshFields:

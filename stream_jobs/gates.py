@@ -72,6 +72,7 @@ from shared.retry_policy import RetryPolicy
 
 Partition = tuple[str, int]
 AT_ONCE = 0  # as a time that has passed
+ENRICH = "enrich"  # the stage whose payloads wait
 LINE_FULL = "line_full"
 
 

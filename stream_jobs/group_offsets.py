@@ -15,7 +15,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from shared.settings import Settings
-from stream_jobs.checkpoints import Offsets
+from stream_jobs.records import Offsets
 
 _TIMEOUT_S = 5.0
 

@@ -3,9 +3,9 @@ those that it has. They are asked for and written many at once."""
 
 from collections.abc import Mapping
 
-from stream_jobs.enrichment import Payload
 from stream_jobs.gates import Batch, Entry, Line
 from stream_jobs.many_states import AT_ONCE, Key, ManyStates
+from stream_jobs.records import Payload
 from stream_jobs.waiting import ident_text, payload_of
 
 _OF_A_LINE = 4  # ahead of their turn: one that waits for master data needs but its first

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 
 from shared.kafka_access import KafkaAccess
-from stream_jobs.checkpoints import Offsets
 from stream_jobs.group_offsets import Partition, Range
+from stream_jobs.records import Offsets
 
 _WITHIN_S = 1.0
 

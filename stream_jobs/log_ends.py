@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from shared.kafka_access import KafkaAccess
-from stream_jobs.checkpoints import Offsets
+from stream_jobs.records import Offsets
 
 ANSWER_S = 5.0
 _NEW_PARTITIONS_S = 30.0

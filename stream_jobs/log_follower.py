@@ -12,8 +12,8 @@ from confluent_kafka import (
 )
 
 from shared.kafka_access import KafkaAccess
-from stream_jobs.checkpoints import Offsets
 from stream_jobs.log_ends import ANSWER_S, Partitions, offset_of
+from stream_jobs.records import Offsets
 
 Partition = tuple[str, int]
 

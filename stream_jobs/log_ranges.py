@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stream_jobs.checkpoints import Offsets
+from stream_jobs.records import Offsets
 
 # without a record, where some are known to be there
 STALLED_S = 60

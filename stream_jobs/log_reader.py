@@ -16,14 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from shared.kafka_access import KafkaAccess
-from stream_jobs.checkpoints import (
-    Offsets,
-    ahead_at,
-    begins_at,
-    further,
-    remember_ahead,
-    remember_begin,
-)
+from stream_jobs.checkpoints import ahead_at, begins_at, further, remember_ahead, remember_begin
 from stream_jobs.lease import check_lease
 from stream_jobs.log_ends import LogEnds
 from stream_jobs.log_ranges import (
@@ -36,6 +29,7 @@ from stream_jobs.log_ranges import (
     shared_out,
 )
 from stream_jobs.range_reader import range_reader
+from stream_jobs.records import Offsets
 from stream_jobs.tail_reader import tail_reader
 from stream_jobs.turns import Turn, turn_of
 

@@ -18,10 +18,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.settings import JobSettings
-from stream_jobs.checkpoints import Offsets
 from stream_jobs.log_ends import LogEnds
 from stream_jobs.log_ranges import ranges, shared_out
 from stream_jobs.log_reader import LogReader, RangesReader, Source, Task
+from stream_jobs.records import Offsets
 
 # of a job behind the states: of a machine that is busy it leaves more to those before them
 SELDOM_MS = 500

@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from shared.envelope import Header, Position
-from stream_jobs.enrichment import BAD_HEADERS, Payload
+from stream_jobs.records import BAD_HEADERS, Payload
 
 
 def position_of(message: Message) -> Position:

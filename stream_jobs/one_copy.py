@@ -17,9 +17,9 @@ from uuid import uuid4
 import orjson
 from confluent_kafka import KafkaException
 
-from stream_jobs.checkpoints import Offsets
 from stream_jobs.group_offsets import Committed
 from stream_jobs.lease import Lease, now_s
+from stream_jobs.records import Offsets
 
 # longer than a lease: whoever has not renewed its claim for so long does no work either
 TAKE_OVER_AFTER_S = 20.0

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from shared.envelope import Header, Position
 from shared.kafka_access import KafkaAccess
-from stream_jobs.event_rows import LogRecord
+from stream_jobs.records import LogRecord
 
 _TIMEOUT_S = 10.0
 _READ_ON_MAX = 500  # records between two wanted ones: to seek costs more than to read these

@@ -22,11 +22,12 @@ from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs import store
 from stream_jobs.breaker import Breaker
-from stream_jobs.event_rows import LogRecord, Row, RowMaker
+from stream_jobs.event_rows import Row, RowMaker
 from stream_jobs.event_store import EventStore, Written, chunks
 from stream_jobs.log_source import SELDOM_MS, read_logs
 from stream_jobs.messages import headers_of, position_of
 from stream_jobs.persist_lock import PersistLock
+from stream_jobs.records import LogRecord
 from stream_jobs.status import Say
 
 STAGE = "persist"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from confluent_kafka import Producer
 
 from shared.settings import JobSettings
-from stream_jobs.enrichment import Outgoing
+from stream_jobs.records import Outgoing
 
 _FLUSH_S = 60.0
 

@@ -18,10 +18,9 @@ from shared.envelope import EventRecord, event_headers, event_value
 from shared.settings import JobSettings
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
 from stream_jobs import made_for
-from stream_jobs.checkpoints import Offsets
-from stream_jobs.enrichment import Outgoing
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.publishing import publish
+from stream_jobs.records import Offsets, Outgoing
 from stream_jobs.status import Say
 from stream_jobs.whole_topic import WholeTopics
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from shared import again, envelope
 from shared.envelope import Header, Position
 from shared.topology import again_topic
-from stream_jobs.event_rows import LogRecord
 from stream_jobs.outbox import header_rows
+from stream_jobs.records import LogRecord
 from stream_jobs.store import Connection, judged_errors
 
 _ROWS_AT_ONCE = 200

@@ -21,8 +21,8 @@ from shared.event_reader import EventReader, NoEvent
 from shared.refolding import Request
 from shared.settings import JobSettings
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
-from stream_jobs.enrichment import Outgoing
 from stream_jobs.publishing import publish
+from stream_jobs.records import Outgoing
 from stream_jobs.whole_topic import WholeTopics
 
 _log = logging.getLogger(__name__)

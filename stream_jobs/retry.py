@@ -32,13 +32,13 @@ from shared.topology import (
     gate_topic,
     retry_topic,
 )
-from stream_jobs import enrichment, made_for, waiting
+from stream_jobs import made_for, waiting
 from stream_jobs.buckets import bucket_of
-from stream_jobs.checkpoints import Offsets
-from stream_jobs.enrichment import Enrich, Outgoing, Payload, enricher
+from stream_jobs.enrichment import Enrich, enricher
 from stream_jobs.fresh_fields import FreshFields
 from stream_jobs.gate_view import RipenessView, first_needed
 from stream_jobs.gates import (
+    ENRICH,
     Batch,
     Close,
     Entry,
@@ -58,6 +58,7 @@ from stream_jobs.looks import Look, Looks
 from stream_jobs.many_states import Key, States
 from stream_jobs.master_view import MasterView
 from stream_jobs.messages import payload_of
+from stream_jobs.records import Offsets, Outgoing, Payload
 from stream_jobs.status import Say
 from stream_jobs.topic_writer import WriterOf
 from stream_jobs.written import Handler, Written
@@ -96,7 +97,7 @@ class RetryTask(NamedTuple):
 
     @property
     def policy(self) -> RetryPolicy:
-        return POLICIES[enrichment.STAGE]._replace(
+        return POLICIES[ENRICH]._replace(
             age_max_s=self.waits_max_s,
             when_parked=self.when_parked,
             line_max=self.waiting_per_entity_max,
@@ -186,7 +187,7 @@ class BucketOfLines(Handler):
         yield Row(
             look_ms=self._next_look_ms,
             woken=sum(made[topic] for topic in self._event_topics),
-            parked=made[dead_letter_topic(enrichment.STAGE)],
+            parked=made[dead_letter_topic(ENRICH)],
         )
 
     def _take(self, records: Sequence[Payload], lines: dict[str, Line]) -> Iterator[Outgoing]:
@@ -273,11 +274,9 @@ class BucketOfLines(Handler):
         payload = self._letters.payload(key, entry)
         first = First(entry.place, payload.arrived_ms, entry.attempt, entry.revision)
         known = headers_of(payload.headers, first)
-        headers = envelope.failure_headers(
-            known, enrichment.STAGE, entry.place, entry.reason, entry.detail
-        )
+        headers = envelope.failure_headers(known, ENRICH, entry.place, entry.reason, entry.detail)
         tries = (envelope.TRIES, str(entry.tries).encode())
-        topic = dead_letter_topic(enrichment.STAGE)
+        topic = dead_letter_topic(ENRICH)
         letter = fitted(entry.place, payload.key, payload.value, [*headers, tries])
         return Outgoing(topic, *letter)
 
@@ -287,21 +286,19 @@ def _line(key: str) -> Key:
 
 
 def _gate(key: str, value: bytes | None) -> Outgoing:
-    return Outgoing(gate_topic(enrichment.STAGE), key.encode(), value, [])
+    return Outgoing(gate_topic(ENRICH), key.encode(), value, [])
 
 
 def _unreadable(record: Payload, detail: str) -> Outgoing:
-    failure = envelope.failure_headers(
-        record.headers, enrichment.STAGE, record.position, "no_origin", detail
-    )
+    failure = envelope.failure_headers(record.headers, ENRICH, record.position, "no_origin", detail)
     letter = fitted(record.position, record.key, record.value, failure)
-    return Outgoing(dead_letter_topic(enrichment.STAGE), *letter)
+    return Outgoing(dead_letter_topic(ENRICH), *letter)
 
 
 def pack(chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
     """Records of the lane and wakes -> for each bucket a row with its records, and, if it is woken,
     one with the rows that have come."""
-    lane = retry_topic(enrichment.STAGE)
+    lane = retry_topic(ENRICH)
     for chunk in chunks:
         records: dict[int, list[Payload]] = {}
         wakes: list[bytes | None] = []
@@ -381,7 +378,7 @@ def start(settings: JobSettings) -> Offsets | None:
     needed = first_needed(settings.kafka)
     offsets: Offsets = {}
     for (topic, partition), its in ranges.items():
-        if topic == retry_topic(enrichment.STAGE):
+        if topic == retry_topic(ENRICH):
             at = passed[topic][partition]
             at = max(its.start, min(at, needed.get(partition, at)))
         else:

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shared.settings import Settings
-from stream_jobs.checkpoints import Offsets, ahead_at, begins_at, further, offsets_of, seal, unseal
+from stream_jobs.checkpoints import ahead_at, begins_at, further, offsets_of, seal, unseal
 from stream_jobs.group_offsets import Partition, Range
+from stream_jobs.records import Offsets
 
 _ANSWER_S = 5.0
 

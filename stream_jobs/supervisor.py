@@ -17,13 +17,14 @@ from shared.settings import JobSettings
 from stream_jobs import store
 from stream_jobs.beside import Beside
 from stream_jobs.breaker import Breaker
-from stream_jobs.checkpoints import Offsets, ahead_at, further, offsets_of
+from stream_jobs.checkpoints import ahead_at, further, offsets_of
 from stream_jobs.failure import judge
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lag import LagReader, unread
 from stream_jobs.log_ranges import from_json, left_of, ranges
 from stream_jobs.one_copy import AnotherCopyError, OneCopy
 from stream_jobs.partition_counts import PartitionCounts
+from stream_jobs.records import Offsets
 from stream_jobs.same_log import OtherLogError, SameLog, topic_ids
 from stream_jobs.status import Say, StatusReporter
 

@@ -7,8 +7,8 @@ from functools import cache
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from shared.kafka_access import KafkaAccess
-from stream_jobs.checkpoints import Offsets
 from stream_jobs.lease import check_lease
+from stream_jobs.records import Offsets
 
 _AT_ONCE = 2_000
 # for others to come, so that few rounds have many

@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topology import RECORD_BYTES_MAX
-from stream_jobs.enrichment import Outgoing
 from stream_jobs.lease import check_lease
 from stream_jobs.log_ranges import STALLED_S, StalledError
+from stream_jobs.records import Outgoing
 
 _WAIT_S = 0.5
 

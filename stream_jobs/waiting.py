@@ -10,8 +10,8 @@ from shared.again import First
 from shared.envelope import Position
 from shared.timestamps import is_time_ms
 from shared.topology import dead_letter_topic, retry_topic
-from stream_jobs.enrichment import STAGE, Outgoing, Payload
-from stream_jobs.gates import Entry, Line, Missing, Outcome, Passed, Refused, Told
+from stream_jobs.gates import ENRICH, Entry, Line, Missing, Outcome, Passed, Refused, Told
+from stream_jobs.records import Outgoing, Payload
 
 _HEADERS_BYTES = struct.Struct("!i")
 
@@ -68,11 +68,11 @@ def payload_of(key: str, entry: Entry, letter: bytes) -> Payload:
 
 
 def outcome_of(outgoing: Outgoing) -> Outcome:
-    if outgoing.topic not in (retry_topic(STAGE), dead_letter_topic(STAGE)):
+    if outgoing.topic not in (retry_topic(ENRICH), dead_letter_topic(ENRICH)):
         return Passed()
     reason = envelope.text(outgoing.headers, envelope.REASON) or ""
     detail = envelope.text(outgoing.headers, envelope.DETAIL) or ""
-    if outgoing.topic == dead_letter_topic(STAGE):
+    if outgoing.topic == dead_letter_topic(ENRICH):
         return Refused(reason, detail)
     return Missing(reason, detail, row(reason.removeprefix("missing_"), detail))
 

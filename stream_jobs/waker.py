@@ -20,12 +20,12 @@ from shared.settings import JobSettings
 from shared.topology import RECORD_BYTES_MAX, RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
 from stream_jobs import retry
 from stream_jobs.beside import Beside
-from stream_jobs.checkpoints import Offsets
 from stream_jobs.gate_view import LaneView
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.lane_trim import LaneTrim
 from stream_jobs.log_follower import LogFollower
 from stream_jobs.master_view import confirmed_ms
+from stream_jobs.records import Offsets
 from stream_jobs.waiting import EVERY_LINE, row, wake_value
 
 _ROWS_AT_ONCE = 1_000

@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from stream_jobs.enrichment import Outgoing
 from stream_jobs.many_states import States
+from stream_jobs.records import Outgoing
 from stream_jobs.topic_writer import TopicWriter, WriterOf
 
 

@@ -9,7 +9,6 @@ import logging
 import ssl
 from asyncio import BaseTransport
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -17,19 +16,13 @@ from starlette.types import Scope
 
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import refuse_unfit
+from gateway.exchange import Certified
 from shared.ids import NO_TENANT
 
 log = logging.getLogger(__name__)
 
 _IN_SCOPE = "headrace.certified"
 _CRL_BEGINS = b"-----BEGIN X509 CRL-----"
-
-
-class Certified(NamedTuple):
-    caller: Caller
-    issuer: x509.Name
-    serial: int
-    not_after_ms: float
 
 
 class Revoked:
@@ -61,12 +54,12 @@ def certified_by(transport: BaseTransport) -> Certified | None:
         return None
     certificate = x509.load_der_x509_certificate(der)
     try:
-        caller = _caller_of(certificate.subject)
+        names = _names_in(certificate.subject)
     except ValueError as error:
         log.warning("a certificate names no device: %s", error)
         return None
     ends_ms = certificate.not_valid_after_utc.timestamp() * 1000
-    return Certified(caller, certificate.issuer, certificate.serial_number, ends_ms)
+    return Certified(*names, certificate.issuer, certificate.serial_number, ends_ms)
 
 
 def put_into(scope: Scope, certified: Certified | None) -> None:
@@ -78,13 +71,14 @@ def certified_in(scope: Scope) -> Certified | None:
     return found
 
 
-def _caller_of(subject: x509.Name) -> Caller:
+def _names_in(subject: x509.Name) -> tuple[str, str]:
+    """The tenant and the device."""
     ids, tenants = (
         [str(one.value) for one in subject.get_attributes_for_oid(oid)]
         for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
     )
     if len(ids) != 1 or len(tenants) > 1:
         raise ValueError("its subject has to have one CN, the device's id, and at most one O")
-    caller = Caller("device", tenants[0] if tenants else NO_TENANT, ids[0])
-    refuse_unfit(caller)
-    return caller
+    tenant, device = tenants[0] if tenants else NO_TENANT, ids[0]
+    refuse_unfit(Caller("device", tenant, device))
+    return tenant, device

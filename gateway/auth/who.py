@@ -12,10 +12,10 @@ from starlette.types import Scope
 from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.credentials import Credentials
 from gateway.auth.json_web_token import JsonWebTokens
-from gateway.auth.mtls import Certified, Revoked
+from gateway.auth.mtls import Revoked
 from gateway.auth.signature import SCHEME, Signatures
 from gateway.auth.token import PREFIX, Tokens
-from gateway.exchange import ByName
+from gateway.exchange import ByName, Certified
 from gateway.problems import Problem
 
 _BEARER = b"bearer"
@@ -63,7 +63,7 @@ class Known:
         caller: Caller | None
         if certified is not None and self._revoked is not None:  # no header says otherwise
             holds = now_ms < certified.not_after_ms and not self._revoked.has(certified)
-            caller = certified.caller if holds else None
+            caller = Caller("device", certified.tenant, certified.device) if holds else None
         elif scheme == SCHEME and self._signatures is not None:
             caller = self._signatures.check(method, target, headers, given, now_ms)
         elif (

@@ -16,7 +16,8 @@ from local_stack.stack import Stack
 from shared.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
-from stream_jobs.enrichment import Payload, enricher
+from stream_jobs.enrichment import enricher
+from stream_jobs.records import Payload
 from tests.desk.browser import Browser
 from tests.kafka_log import eventually
 

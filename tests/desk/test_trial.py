@@ -12,7 +12,8 @@ from shared.envelope import Header, Position, event_value, failure_headers
 from shared.flow import FLOW
 from shared.letters import Letter, read
 from shared.snapshot import Snapshot
-from stream_jobs.enrichment import Payload, enricher
+from stream_jobs.enrichment import enricher
+from stream_jobs.records import Payload
 from tests.builders import Master, event_record
 
 ORIGIN = Position("ingest.telemetry.v1", 2, 17)

@@ -13,7 +13,8 @@ from shared.applier import Applier
 from shared.contract import contract_of
 from shared.envelope import EventRecord, Position, event_value
 from shared.snapshot import Snapshot
-from stream_jobs.enrichment import Outgoing, Payload, enricher
+from stream_jobs.enrichment import enricher
+from stream_jobs.records import Outgoing, Payload
 from tests.flights.oracle import expected_flights
 
 APPLIER = Applier(FLOW.entities[0], ring_size=64)

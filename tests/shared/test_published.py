@@ -19,8 +19,9 @@ from shared.ids import fresh_event_id, full_id
 from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published import Message, messages, of_contract
 from shared.topology import Flow
-from stream_jobs.enrichment import Outgoing, Payload, enricher
-from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
+from stream_jobs.enrichment import enricher
+from stream_jobs.event_rows import EventRow, RowMaker
+from stream_jobs.records import LogRecord, Outgoing, Payload
 from tests.builders import Master
 
 KNOWN = messages(FLOW)

@@ -9,8 +9,9 @@ from shared.envelope import Position
 from shared.stub import fitted
 from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX
 from stream_jobs import aggregate, fold
-from stream_jobs.event_rows import DeadLetter, LogRecord
+from stream_jobs.event_rows import DeadLetter
 from stream_jobs.event_store import _as_parked
+from stream_jobs.records import LogRecord
 
 PLACE = Position("event.reading.v1", 3, 7)
 LARGEST = b"x" * (RECORD_BYTES_MAX - 200)

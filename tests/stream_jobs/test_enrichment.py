@@ -18,8 +18,9 @@ from shared.model import (
     Rejected,
 )
 from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
-from stream_jobs.enrichment import Outgoing, Payload, as_first_come, enricher
+from stream_jobs.enrichment import as_first_come, enricher
 from stream_jobs.messages import payload_of
+from stream_jobs.records import Outgoing, Payload
 from tests.builders import Master
 from tests.messages import Message
 

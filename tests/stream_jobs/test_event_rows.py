@@ -11,15 +11,8 @@ from shared.flow import FLOW
 from shared.ids import derived_event_id
 from shared.model import EventType, Fields
 from shared.snapshot import Snapshot
-from stream_jobs.event_rows import (
-    DeadLetter,
-    EventRow,
-    GoneRow,
-    LogRecord,
-    RowMaker,
-    StateRow,
-    key_reuse,
-)
+from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, RowMaker, StateRow, key_reuse
+from stream_jobs.records import LogRecord
 
 _MAKER = RowMaker.of(FLOW)
 _ORIGIN = Position("ingest.telemetry.v1", 2, 7)

@@ -12,9 +12,10 @@ from shared.envelope import Header, Position
 from shared.flow import FLOW
 from shared.ids import derived_event_id
 from stream_jobs import event_store, store
-from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, LogRecord, Row, RowMaker, StateRow
+from stream_jobs.event_rows import DeadLetter, EventRow, GoneRow, Row, RowMaker, StateRow
 from stream_jobs.event_store import CHUNK_BYTES_MAX, EventStore, Written, chunks
 from stream_jobs.outbox import Outbox, OutboxRow
+from stream_jobs.records import LogRecord
 from stream_jobs.store import StoreAwayError, StoreSlowError
 from tests.postgres_proxy import Way, proxy_before
 

@@ -11,11 +11,11 @@ from shared.applier import Applier, entity_fingerprint
 from shared.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from stream_jobs import paged_states
-from stream_jobs.enrichment import Outgoing
-from stream_jobs.event_rows import EventRow, LogRecord, RowMaker
+from stream_jobs.event_rows import EventRow, RowMaker
 from stream_jobs.fold import BucketFold
 from stream_jobs.many_states import States
 from stream_jobs.packing import packed_rows
+from stream_jobs.records import LogRecord, Outgoing
 from tests.builders import event_record
 
 BUCKET = 7

@@ -10,8 +10,8 @@ from shared.flow import FLOW
 from shared.model import Fields, FreshField
 from shared.topology import Flow
 from stream_jobs import master_data, store
-from stream_jobs.enrichment import Payload
 from stream_jobs.fresh_fields import FreshFields
+from stream_jobs.records import Payload
 
 
 class Snapshot:

@@ -16,11 +16,12 @@ from shared.ledger import TERMS
 from shared.settings import JobSettings
 from shared.topology import REPEAT_TOPIC
 from stream_jobs import store
-from stream_jobs.event_rows import EventRow, LogRecord
+from stream_jobs.event_rows import EventRow
 from stream_jobs.event_store import EventStore
 from stream_jobs.group_offsets import GroupOffsets
 from stream_jobs.ledger_book import LedgerBook
 from stream_jobs.ledger_keeper import LedgerKeeper
+from stream_jobs.records import LogRecord
 from stream_jobs.topics import ensure_topics
 from tests.kafka_log import eventually
 from tests.stream_jobs.ledger_flow import FLOWS

@@ -18,11 +18,12 @@ from shared.flow import FLOW
 from shared.ledger import Verdict
 from shared.settings import JobSettings
 from stream_jobs import ledger_keeper, store
-from stream_jobs.event_rows import EventRow, LogRecord
+from stream_jobs.event_rows import EventRow
 from stream_jobs.event_store import EventStore
 from stream_jobs.ledger_book import LedgerBook, Partition
 from stream_jobs.ledger_keeper import LedgerKeeper
 from stream_jobs.ledger_log import Heard
+from stream_jobs.records import LogRecord
 
 pytestmark = pytest.mark.stack
 

@@ -16,14 +16,14 @@ from local_stack.stack import Stack
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from stream_jobs import range_reader, tail_reader, turns
-from stream_jobs.checkpoints import Offsets, ahead_at, remember_ahead
-from stream_jobs.enrichment import Outgoing
+from stream_jobs.checkpoints import ahead_at, remember_ahead
 from stream_jobs.lease import Lease, LeaseEndedError, now_s
 from stream_jobs.log_ends import LogEnds
 from stream_jobs.log_ranges import LogCutError, LogRange, StalledError
 from stream_jobs.log_reader import LogReader, Source, Task, work_on
 from stream_jobs.messages import payload_of
 from stream_jobs.range_reader import RangeReader
+from stream_jobs.records import Offsets, Outgoing
 from stream_jobs.tail_reader import TailReader
 from stream_jobs.topic_writer import WriterOf
 

@@ -7,9 +7,10 @@ from shared.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
 from shared.retry_policy import WhenParked
-from stream_jobs.enrichment import InTurn, Outgoing, Payload, enricher
+from stream_jobs.enrichment import InTurn, enricher
 from stream_jobs.gates import Gates
 from stream_jobs.newcomers import Caps, Newcomers
+from stream_jobs.records import Outgoing, Payload
 
 
 class Clock:

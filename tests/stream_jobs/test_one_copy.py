@@ -14,9 +14,10 @@ import pytest
 from local_stack.stack import Stack
 from shared.settings import JobSettings
 from stream_jobs import lease, one_copy
-from stream_jobs.group_offsets import Committed, GroupOffsets, Offsets
+from stream_jobs.group_offsets import Committed, GroupOffsets
 from stream_jobs.one_copy import AnotherCopyError, Claim, OneCopy, claim_from
 from stream_jobs.persist_lock import PersistLock
+from stream_jobs.records import Offsets
 from stream_jobs.store import StoreAwayError
 from stream_jobs.topics import ensure_topics
 from tests.kafka_log import eventually, read_topic

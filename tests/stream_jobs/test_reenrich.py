@@ -7,8 +7,8 @@ import pytest
 from shared import again, envelope
 from shared.envelope import Position
 from stream_jobs import store
-from stream_jobs.event_rows import LogRecord
 from stream_jobs.outbox import Outbox, OutboxRow
+from stream_jobs.records import LogRecord
 from stream_jobs.reenrich import Found, Reenrich, Run, RunExistsError, send_all
 
 pytestmark = pytest.mark.stack

@@ -14,9 +14,10 @@ from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs import retry, waiting
 from stream_jobs.buckets import bucket_of
-from stream_jobs.enrichment import InTurn, Outgoing, Payload, enricher
+from stream_jobs.enrichment import InTurn, enricher
 from stream_jobs.gates import Gates
 from stream_jobs.many_states import States
+from stream_jobs.records import Outgoing, Payload
 from stream_jobs.retry import BucketOfLines, RetryTask
 from tests.messages import Message
 

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import Row
 
 from stream_jobs.beside import Beside
-from stream_jobs.checkpoints import Offsets, remember_ahead
+from stream_jobs.checkpoints import remember_ahead
+from stream_jobs.records import Offsets
 from stream_jobs.supervisor import JobRun
 
 
