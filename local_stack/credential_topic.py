@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from gateway.auth.credentials import Credential, from_record, to_record
-from local_stack.errors import StackError
-from local_stack.reach import LOOK
+from local_stack.errors import LOOK, StackError
 from local_stack.settings_check import kafka_client
 from local_stack.tail_topic import all_records
 from shared.timestamps import to_rfc3339

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_stack.errors import StackError
+from local_stack.errors import LOOK, StackError
 from local_stack.health import health_check
 from local_stack.operator_token import operator_token
-from local_stack.reach import LOOK, database, running_stack
+from local_stack.reach import database, running_stack
 from local_stack.settings_check import chosen_flow
 from shared.ledger import TERMS, balance
 from shared.timestamps import from_rfc3339, to_rfc3339

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_stack.errors import StackError
+from local_stack.errors import LOOK, StackError
 from local_stack.options import folder_of
 from local_stack.postgres_address import as_role
 from local_stack.status import read_status
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stream_jobs.store import Connection
 
 START = "start the stack with: ./headrace up"
-LOOK = "look at: ./headrace status"
 
 
 def running_stack(folder: Path) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from local_stack.errors import StackError
-from local_stack.reach import LOOK, database, kafka_bootstrap
+from local_stack.errors import LOOK, StackError
+from local_stack.reach import database, kafka_bootstrap
 from local_stack.settings_check import chosen_flow
 from shared.settings import Settings
 from shared.timestamps import to_rfc3339

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from local_stack.errors import StackError
-from local_stack.reach import LOOK
+from local_stack.errors import LOOK, StackError
 from local_stack.settings_check import chosen_flow
 from shared.applier import Applier, entity_fingerprint
 from shared.envelope import EventRecord

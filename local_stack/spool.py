@@ -11,8 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from gateway.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, kept_at, sync_folder
 from gateway.spool_frame import Frame, brought, pack
-from local_stack.errors import StackError
-from local_stack.reach import LOOK
+from local_stack.errors import LOOK, StackError
 from shared.envelope import ID, text
 from shared.settings import Settings
 from shared.timestamps import to_rfc3339

@@ -9,9 +9,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from local_stack.errors import StackError
+from local_stack.errors import LOOK, StackError
 from local_stack.printable import as_text, printable
-from local_stack.reach import LOOK
 from local_stack.settings_check import kafka_client
 
 TIMEOUT_S = 10.0

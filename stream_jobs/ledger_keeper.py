@@ -21,8 +21,7 @@ from stream_jobs import store
 from stream_jobs.ledger_book import Known, LedgerBook, News, Partition
 from stream_jobs.ledger_log import LedgerLog
 from stream_jobs.recounts import Recounts
-from stream_jobs.relay import Status
-from stream_jobs.status import StatusReporter
+from stream_jobs.status import Status, StatusReporter
 
 JOB = "ledger"
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ Order holds per key: a topic that refuses a record is held back until it takes t
 import logging
 import threading
 import time
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import orjson
 
@@ -18,7 +18,7 @@ from stream_jobs import store
 from stream_jobs.acked_producer import AckedProducer, DeadProducerError
 from stream_jobs.breaker import Breaker
 from stream_jobs.outbox import Outbox, OutboxRow
-from stream_jobs.status import StatusReporter
+from stream_jobs.status import Status, StatusReporter
 
 _log = logging.getLogger(__name__)
 _BATCH_ROWS_MAX = 5_000
@@ -26,10 +26,6 @@ _POLL_S = 0.5
 _REPORT_EVERY_S = 2.0
 _KAFKA_SLOW_S = 2.0
 _HOLD_S = 5.0
-
-
-class Status(Protocol):
-    def report(self, state: str, detail: str = "", **numbers: Any) -> None: ...
 
 
 class Hold(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from local_stack.errors import StackError
-from local_stack.reach import LOOK
+from local_stack.errors import LOOK, StackError
 from local_stack.settings_check import kafka_client
 from shared.envelope import ID, REASON
 from shared.topology import Flow
