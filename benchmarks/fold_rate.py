@@ -23,14 +23,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.job_environment import job_environment
 from benchmarks.processes import cpu_s, resident_mib
-from local_stack.stack import Stack
-from shared import snapshot
-from shared.applier import Applier, fold_fingerprint
-from shared.envelope import EventRecord, Position, event_value, read_event
+from local_stack.run.stack import Stack
+from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW
+from shared.folding import snapshot
+from shared.folding.applier import Applier, fold_fingerprint
 from shared.ids import fresh_event_id
 from shared.settings import JobSettings
-from stream_jobs.topics import ensure_topics
+from stream_jobs.kafka.create_topics import ensure_topics
 
 EVENTS = FLOW.event_types[0].topic
 DEVICE = FLOW.entities[0]

@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import gateway_requests as load
 from benchmarks.processes import cpu_s, rss_mib
-from local_stack.stack import Stack
+from local_stack.run.stack import Stack
 from shared.flow import FLOW
 
 RAW = "bare.telemetry"

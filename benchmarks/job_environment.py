@@ -2,8 +2,8 @@
 
 import sys
 
-from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
+from local_stack.machine.downloads import fetch_downloads
+from local_stack.machine.java import find_java
 
 
 def job_environment() -> dict[str, str]:

@@ -18,9 +18,9 @@ from benchmarks.job_environment import job_environment
 from shared.flow import load_flow
 from shared.settings import Settings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
-from stream_jobs.acked_producer import AckedProducer
-from stream_jobs.outbox import OutboxRow
-from stream_jobs.topics import ensure_topics
+from stream_jobs.kafka.acked_producer import AckedProducer
+from stream_jobs.kafka.create_topics import ensure_topics
+from stream_jobs.postgres.outbox import OutboxRow
 
 _BATCH_ROWS = 5_000
 

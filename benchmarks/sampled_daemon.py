@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from stream_jobs.worker_daemon import main
+from stream_jobs.supervision.worker_daemon import main
 
 FOLDER = "HEADRACE_SAMPLES"  # one file a worker: second, number of samples, frames from within
 _EVERY_S = 0.01
@@ -32,7 +32,7 @@ class _Sampler:
         frames = []
         while frame is not None and len(frames) < _DEPTH:
             code = frame.f_code
-            frames.append(f"{Path(code.co_filename).name}:{code.co_name}")
+            frames.append(f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_name}")
             frame = frame.f_back
         self._seen[" ".join(frames)] += 1
 

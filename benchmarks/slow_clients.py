@@ -26,11 +26,11 @@ from urllib.parse import urlsplit
 import uvicorn
 import uvloop
 
-from gateway.app import create_app
-from gateway.health import Health
-from gateway.outcomes import Receipt, Record, Tell
-from gateway.server import server_config
-from gateway.state_view import StateView
+from gateway.log.outcome import Receipt, Record, Tell
+from gateway.monitor.routes import Health
+from gateway.server.app import create_app
+from gateway.server.server import server_config
+from gateway.view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 

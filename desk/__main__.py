@@ -7,9 +7,9 @@ import threading
 
 import uvicorn
 
-from desk import index, redrive
-from desk.app import create_app
-from gateway.server import CannotListenError, listen, server_config
+from desk.letters import indexer, redrive
+from desk.web.app import create_app
+from gateway.server.server import CannotListenError, listen, server_config
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 
@@ -36,7 +36,7 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # which the server hands on when it has ended
         signal.signal(number, lambda *_: stop.set())
-    work = [threading.Thread(target=part.run, args=(settings, stop)) for part in (index, redrive)]
+    work = [threading.Thread(target=part.run, args=(settings, stop)) for part in (indexer, redrive)]
     for thread in work:
         thread.start()
     try:

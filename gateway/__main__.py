@@ -2,9 +2,9 @@
 
 import sys
 
-from gateway.node import Node
-from gateway.worker import WRONG_SETTING, serve
-from gateway.workers import keep_workers
+from gateway.node.node import Node
+from gateway.server.worker import WRONG_SETTING, serve
+from gateway.server.workers import keep_workers
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 

@@ -7,7 +7,7 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from local_stack.errors import StackError
+from local_stack.terminal.errors import StackError
 from local_stack.verbs import credentials, devices, letters, spool
 from local_stack.verbs.acls import acls
 from local_stack.verbs.chaos import chaos

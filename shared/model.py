@@ -62,8 +62,8 @@ class Draft(NamedTuple):
 
 class Event(NamedTuple):
     """What a fold sees of an event. `time_ms` is event time, or arrival where the device's clock is
-    off (`is_clock_off` in `shared/applier.py`); `late` says that the entity has already folded an
-    event of this type and of newer time."""
+    off (`is_clock_off` in `shared/folding/applier.py`); `late` says that the entity has already
+    folded an event of this type and of newer time."""
 
     id: str
     type: str

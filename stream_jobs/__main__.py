@@ -14,28 +14,25 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.topology import Flow, Job
-from stream_jobs import (
-    aggregate,
-    checkpoints,
-    enrich,
-    fold,
-    ledger_keeper,
-    master_data,
-    persist,
-    rebuild,
-    relay,
-    retry,
-    store,
-    topics,
-)
-from stream_jobs.beside import Beside
-from stream_jobs.clock_counts import ClockCounts
-from stream_jobs.group_offsets import GroupOffsets
-from stream_jobs.one_copy import AnotherCopyError, OneCopy
-from stream_jobs.session import open_session, tidy_up
-from stream_jobs.status import Say, StatusReporter
-from stream_jobs.supervisor import JobRun, supervise
-from stream_jobs.waker import Waker
+from stream_jobs import relay
+from stream_jobs.aggregate import job as aggregate
+from stream_jobs.enrich import job as enrich
+from stream_jobs.fold import job as fold
+from stream_jobs.fold import rebuild
+from stream_jobs.fold.clock_counts import ClockCounts
+from stream_jobs.guards import checkpoints
+from stream_jobs.guards.single_copy import AnotherCopyError, OneCopy
+from stream_jobs.kafka import create_topics
+from stream_jobs.kafka.group_offsets import GroupOffsets
+from stream_jobs.ledger import keeper
+from stream_jobs.persist import job as persist
+from stream_jobs.postgres import master_data, store
+from stream_jobs.retry import job as retry
+from stream_jobs.retry.waker import Waker
+from stream_jobs.supervision.session import open_session, tidy_up
+from stream_jobs.supervision.side_task import Beside
+from stream_jobs.supervision.status import Say, StatusReporter
+from stream_jobs.supervision.supervisor import JobRun, supervise
 from stream_jobs.warm_up import warm_up
 
 Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
@@ -78,7 +75,7 @@ def main(names: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if names == ["relay"]:
-        threading.Thread(target=ledger_keeper.run, args=(settings, stop), daemon=True).start()
+        threading.Thread(target=keeper.run, args=(settings, stop), daemon=True).start()
         relay.run(settings, stop)
         return 0
     declared = [job.name for job in flow.jobs()]
@@ -100,7 +97,7 @@ def main(names: Sequence[str]) -> int:
 def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
     try:
         if what == "topics":
-            for topic in topics.ensure_topics(flow, settings):
+            for topic in create_topics.ensure_topics(flow, settings):
                 print(f"created {topic}")
         else:
             url = settings.postgres_url.get_secret_value()
@@ -108,7 +105,7 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
             if "device" in flow.master_tables:
                 with store.connect(url, "migrate") as connection:
                     master_data.seed(connection)
-    except (topics.BrokerAwayError, store.StoreAwayError) as error:
+    except (create_topics.BrokerAwayError, store.StoreAwayError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

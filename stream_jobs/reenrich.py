@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from shared import again, envelope
-from shared.envelope import Header, Position
+from shared.events import envelope, redelivery
+from shared.events.envelope import Header, Position
 from shared.topology import again_topic
-from stream_jobs.outbox import header_rows
-from stream_jobs.records import LogRecord
-from stream_jobs.store import Connection, judged_errors
+from stream_jobs.kafka.records import LogRecord
+from stream_jobs.postgres.outbox import header_rows
+from stream_jobs.postgres.store import Connection, judged_errors
 
 _ROWS_AT_ONCE = 200
 
@@ -173,10 +173,10 @@ def is_still_there(row: Chosen, found: Found) -> bool:
 
 def _headers(row: Chosen, found: Found, revision: int) -> list[Header]:
     record, arrived_ms = found[row.origin]
-    first = again.First(row.origin, arrived_ms, attempt=1, revision=revision)
+    first = redelivery.First(row.origin, arrived_ms, attempt=1, revision=revision)
     own = [(name, value) for name, value in record.headers if name != envelope.SUBJECT]
     # the entity whose state holds the event as it was: a correction cannot take it from there
-    return [*again.headers_of(own, first), (envelope.SUBJECT, row.entity_id.encode())]
+    return [*redelivery.headers_of(own, first), (envelope.SUBJECT, row.entity_id.encode())]
 
 
 def send_all(

@@ -14,11 +14,11 @@ import orjson
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
-from stream_jobs import store
-from stream_jobs.acked_producer import AckedProducer, DeadProducerError
-from stream_jobs.breaker import Breaker
-from stream_jobs.outbox import Outbox, OutboxRow
-from stream_jobs.status import Status, StatusReporter
+from stream_jobs.guards.breaker import Breaker
+from stream_jobs.kafka.acked_producer import AckedProducer, DeadProducerError
+from stream_jobs.postgres import store
+from stream_jobs.postgres.outbox import Outbox, OutboxRow
+from stream_jobs.supervision.status import Status, StatusReporter
 
 _log = logging.getLogger(__name__)
 _BATCH_ROWS_MAX = 5_000

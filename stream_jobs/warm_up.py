@@ -12,7 +12,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, GroupedData, SparkSession
 
 from shared.settings import JobSettings
-from stream_jobs import aggregate, enrich, fold, retry
+from stream_jobs.aggregate import job as aggregate
+from stream_jobs.enrich import job as enrich
+from stream_jobs.fold import job as fold
+from stream_jobs.retry import job as retry
 
 _log = logging.getLogger(__name__)
 _NO_RECORDS = f"unhex('{pickle.dumps([]).hex()}') AS packed"

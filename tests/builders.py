@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.envelope import EventRecord, Position
+from shared.events.envelope import EventRecord, Position
 from shared.model import Fields
 
 

@@ -28,7 +28,7 @@ def keys_of(checkpoint: Path, environment: Mapping[str, str]) -> dict[str, int]:
 
 def main(checkpoint: str) -> int:
     from shared.settings import JobSettings
-    from stream_jobs.session import open_session
+    from stream_jobs.supervision.session import open_session
 
     spark = open_session(JobSettings(), "lane-state")
     _ = spark.streams  # without it the reader of states finds no coordinator of theirs

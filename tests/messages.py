@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from shared.envelope import Header, Position
+from shared.events.envelope import Header, Position
 
 
 class Message(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from shared.envelope import EventRecord, Position, event_value
+from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import load_flow
 from shared.topology import Flow
 from tests.flights.oracle import expected_flights

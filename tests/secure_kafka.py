@@ -21,12 +21,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
-from local_stack.kafka import JVM, LOGGING, PROPERTIES
-from local_stack.ports import free_port
-from shared.acls import Acl, acls
+from local_stack.machine.downloads import fetch_downloads
+from local_stack.machine.java import find_java
+from local_stack.machine.ports import free_port
+from local_stack.servers.kafka import JVM, LOGGING, PROPERTIES
 from shared.flow import FLOW
+from shared.published.acls import Acl, acls
 from tests.certificates import Authority
 from tests.kafka_log import eventually
 

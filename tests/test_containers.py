@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
-from stream_jobs import last_word
-from stream_jobs.grants import DESK, GATEWAY, JOBS, OWNER, ROLES
+from stream_jobs import healthcheck
+from stream_jobs.postgres.grants import DESK, GATEWAY, JOBS, OWNER, ROLES
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
@@ -170,8 +170,8 @@ def test_whatever_goes_on_running_is_looked_after(services: dict[str, Any]) -> N
         assert ("restart" in service) != ends, name
     for name in [*(job.name for job in load_flow().jobs()), "relay"]:
         asked = services[name]["healthcheck"]["test"]
-        assert asked == ["CMD", "python", "-m", "stream_jobs.last_word", name]
-    assert last_word.main.__module__ == "stream_jobs.last_word"
+        assert asked == ["CMD", "python", "-m", "stream_jobs.healthcheck", name]
+    assert healthcheck.main.__module__ == "stream_jobs.healthcheck"
 
 
 def test_what_ends_is_waited_for(services: dict[str, Any]) -> None:
@@ -307,8 +307,8 @@ def test_each_service_has_the_role_of_its_part_and_the_image_makes_them(
     urls = {name: s["environment"].get("HEADRACE_POSTGRES_URL") for name, s in services.items()}
     roles = {name: conninfo_to_dict(url)["user"] for name, url in urls.items() if url}
     assert roles == expected
-    made = (ROOT / "stream_jobs" / "roles.sql").read_text()
-    passwords = (ROOT / "stream_jobs" / "role_passwords.sh").read_text()
+    made = (ROOT / "stream_jobs" / "postgres" / "roles.sql").read_text()
+    passwords = (ROOT / "stream_jobs" / "postgres" / "role_passwords.sh").read_text()
     for role in ROLES:
         name = role.removeprefix("headrace_")
         variable = f"{name.upper()}_PASSWORD"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.paths import CHECKOUT
+from local_stack.machine.paths import CHECKOUT
 
 _NAMES = ("gateway.txt", "jobs.txt", "desk.txt", "local.txt")
 LOCKS = [CHECKOUT / "requirements" / name for name in _NAMES]
 
 FLOORS = {
-    "uvicorn": ("0.54.0", "what gateway/http_protocol.py knows of its inside"),
+    "uvicorn": ("0.54.0", "what gateway/server/connection.py knows of its inside"),
     "h11": ("0.16.0", "CVE-2025-43859: smuggling in chunks"),
     "starlette": ("1.10.0", "CVE-2026-48710: the Host header moves the path"),
     "aiokafka": ("0.14.0", "what gateway/lane, producer_keeper and kafka_facts know of its inside"),

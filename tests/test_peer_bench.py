@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.processes import tree
-from local_stack.ports import accepts, free_port
-from local_stack.stack import Stack
+from local_stack.machine.ports import accepts, free_port
+from local_stack.run.stack import Stack
 from tests.kafka_log import eventually, last_values, read_topic
 
 pytestmark = pytest.mark.stack

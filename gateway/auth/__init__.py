@@ -1,0 +1,1 @@
+"""Who sent a request, and what that one may do."""

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from gateway.problems import Problem
+from gateway.http.problems import Problem
 from shared.ids import NO_TENANT, full_id
 from shared.model import Aggregate, Entity
 

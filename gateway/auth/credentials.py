@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import orjson
 
 from gateway.auth.caller import Caller
-from gateway.problems import Problem, retry_after
+from gateway.http.problems import Problem, retry_after
 from shared.ids import ENTITY_ID, NO_TENANT, TENANT
 from shared.timestamps import is_time_ms
 

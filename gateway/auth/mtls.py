@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import refuse_unfit
-from gateway.exchange import Certified
+from gateway.http.message import Certified
 from shared.ids import NO_TENANT
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from gateway.auth.credential_feed import CredentialFeed
 from gateway.auth.credentials import Credentials
-from gateway.auth.feed import CredentialFeed
 from gateway.auth.json_web_token import JsonWebTokens
 from gateway.auth.jwt_keys import JwtKeys
 from gateway.auth.mtls import Revoked

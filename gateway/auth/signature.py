@@ -25,7 +25,7 @@ from gateway.auth.caller import Caller, Signed
 from gateway.auth.credentials import NOBODY, Credentials
 from gateway.auth.nonces import Nonces
 from gateway.auth.secret_box import SecretBox
-from gateway.exchange import ByName
+from gateway.http.message import ByName
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from gateway.auth.json_web_token import JsonWebTokens
 from gateway.auth.mtls import Revoked
 from gateway.auth.signature import SCHEME, Signatures
 from gateway.auth.token import PREFIX, Tokens
-from gateway.exchange import ByName, Certified
-from gateway.problems import Problem
+from gateway.http.message import ByName, Certified
+from gateway.http.problems import Problem
 
 _BEARER = b"bearer"
 

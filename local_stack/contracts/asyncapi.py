@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from shared.published import Message, messages
+from shared.published.schemas import Message, messages
 from shared.topology import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,

@@ -5,7 +5,7 @@ from typing import Any
 from local_stack.contracts import asyncapi
 from shared.flow import load_flow
 from shared.model import Fields
-from shared.published import messages
+from shared.published.schemas import messages
 from shared.settings import GatewaySettings
 from shared.topology import Flow, master_topic
 
@@ -50,6 +50,6 @@ def value_schemas(flow: Flow) -> dict[str, Fields]:
 
 def _openapi(flow_reference: str) -> dict[str, Any]:
     """As the gateway serves it where no other setting was changed."""
-    from gateway.worker import build
+    from gateway.server.worker import build
 
     return build(GatewaySettings.model_construct(flow=flow_reference)).openapi()

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential
 from gateway.auth.token import make_token
-from local_stack import credential_topic
-from local_stack.errors import StackError
-from local_stack.health import asks_who, knows
+from local_stack.run import credential_topic
+from local_stack.run.health import asks_who, knows
+from local_stack.terminal.errors import StackError
 
 _KNOWN_WITHIN_S = 20.0
 _HOLDS_MS = 86_400_000

@@ -7,9 +7,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from local_stack.errors import LOOK, StackError
-from local_stack.settings_check import kafka_client
-from shared.envelope import ID, REASON
+from local_stack.machine.settings_check import kafka_client
+from local_stack.terminal.errors import LOOK, StackError
+from shared.events.envelope import ID, REASON
 from shared.topology import Flow
 
 _ANSWER_S = 10.0

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 import httpx
 
 from local_stack.demo.fleet import Message
-from local_stack.health import THIS_MACHINE
+from local_stack.run.health import THIS_MACHINE
 
 _TIMEOUT_S = 30.0
 CONNECTIONS_MAX = 64

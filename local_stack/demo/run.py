@@ -16,8 +16,8 @@ from local_stack.demo.fleet import Fleet, Kind, Message
 from local_stack.demo.follower import Follower
 from local_stack.demo.gateway_client import CONNECTIONS_MAX, Gateway
 from local_stack.demo.show import Snapshots, changes, counting
-from local_stack.errors import StackError
-from local_stack.progress import Progress
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.progress import Progress
 from shared.topology import Flow
 
 SETTLE_S = 60.0

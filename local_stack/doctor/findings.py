@@ -4,8 +4,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from local_stack.errors import StackError
-from local_stack.preflight import Found
+from local_stack.machine.preflight import Found
+from local_stack.terminal.errors import StackError
 
 
 class Light(StrEnum):

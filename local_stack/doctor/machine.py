@@ -7,13 +7,13 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from local_stack import preflight
-from local_stack.addresses import CUSTOMARY_PORTS, OWN_SERVER
 from local_stack.doctor.findings import Finding, checked, green, red, yellow
-from local_stack.downloads import downloads_folder
-from local_stack.java import java_of_the_machine, wheel_folder
-from local_stack.ports import is_free
-from local_stack.trust_store import find_bundle
+from local_stack.machine import preflight
+from local_stack.machine.downloads import downloads_folder
+from local_stack.machine.java import java_of_the_machine, wheel_folder
+from local_stack.machine.ports import is_free
+from local_stack.machine.trust_store import find_bundle
+from local_stack.servers.addresses import CUSTOMARY_PORTS, OWN_SERVER
 
 
 def look_at_machine(folder: Path, status: dict[str, Any]) -> list[Finding]:

@@ -17,16 +17,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     TopicMetadata,
 )
 
-from local_stack.addresses import OWN_SERVER
 from local_stack.doctor.findings import Finding, green, red, yellow
-from local_stack.errors import StackError
-from local_stack.folder_flow import flow_reference
-from local_stack.paths import CHECKOUT
-from local_stack.settings_check import chosen_flow, kafka_client, settings
-from shared.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
+from local_stack.machine.paths import CHECKOUT
+from local_stack.machine.settings_check import chosen_flow, kafka_client, settings
+from local_stack.run.folder_flow import flow_reference
+from local_stack.servers.addresses import OWN_SERVER
+from local_stack.terminal.errors import StackError
+from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
 from shared.topology import Flow
-from stream_jobs.store import StoreAwayError, connect
-from stream_jobs.topics import other_configs
+from stream_jobs.kafka.create_topics import other_configs
+from stream_jobs.postgres.store import StoreAwayError, connect
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"
@@ -191,7 +191,9 @@ def _postgres(url: str, fix: str) -> list[Finding]:
     except psycopg.Error as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return [red("PostgreSQL", reason, fix)]
-    newest = ScriptDirectory(str(CHECKOUT / "stream_jobs" / "migrations")).get_current_head()
+    newest = ScriptDirectory(
+        str(CHECKOUT / "stream_jobs" / "postgres" / "migrations")
+    ).get_current_head()
     now = row[0] if row else "none"
     if now != newest:
         return [reached, red("schema", f"{now}, wanted is {newest}", UP_MENDS_IT)]

@@ -3,8 +3,8 @@
 import os
 
 from local_stack.doctor.findings import Finding, checked, green, red, yellow
-from local_stack.preflight import Found
-from local_stack.settings_check import (
+from local_stack.machine.preflight import Found
+from local_stack.machine.settings_check import (
     LAUNCHER_ONLY,
     PREFIX,
     chosen_flow,

@@ -2,8 +2,8 @@ from typing import Annotated
 
 import typer
 
-from local_stack.output import Output, OutputOption, say_json
-from local_stack.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_json
+from local_stack.terminal.progress import say
 
 
 def acls(
@@ -19,9 +19,9 @@ def acls(
 
     Example: ./headrace acls --bootstrap kafka:9093
     """
-    from local_stack.kafka_acls import as_commands, as_documents
-    from local_stack.settings_check import chosen_flow
-    from shared.acls import acls as needed
+    from local_stack.machine.settings_check import chosen_flow
+    from local_stack.servers.kafka_acls import as_commands, as_documents
+    from shared.published.acls import acls as needed
 
     found = needed(chosen_flow())
     if output is Output.JSON:

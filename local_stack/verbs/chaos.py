@@ -2,9 +2,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from local_stack.chaos import hold, release
-from local_stack.options import StateDir, folder_of
-from local_stack.progress import say
+from local_stack.run.chaos import hold, release
+from local_stack.run.options import StateDir, folder_of
+from local_stack.terminal.progress import say
 
 
 class Part(StrEnum):

@@ -3,9 +3,9 @@ from typing import Annotated
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.paths import CHECKOUT
-from local_stack.progress import say
+from local_stack.machine.paths import CHECKOUT
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.progress import say
 
 FOLDER = CHECKOUT / "contracts"
 
@@ -31,7 +31,7 @@ def contracts(
 
     from local_stack.contracts import folder
     from local_stack.contracts.documents import documents
-    from local_stack.settings_check import chosen_flow
+    from local_stack.machine.settings_check import chosen_flow
     from shared.settings import Settings
 
     flow, reference = chosen_flow(), Settings().flow

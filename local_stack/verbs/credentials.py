@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.options import StateDir, folder_of
-from local_stack.output import Output, OutputOption, say_json, say_rows
-from local_stack.progress import say
-from local_stack.reach import kafka_bootstrap
+from local_stack.run.options import StateDir, folder_of
+from local_stack.run.reach import kafka_bootstrap
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, say_rows
+from local_stack.terminal.progress import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +62,8 @@ def add(
     Example: ./headrace credentials add --device device-0001
     """
     from gateway.auth.credentials import Credential
-    from local_stack import credential_topic
-    from local_stack.new_secret import new_secret
+    from local_stack.operate.new_secret import new_secret
+    from local_stack.run import credential_topic
     from shared.timestamps import to_rfc3339
 
     caller = _caller(device, gateway, operator, tenant, all_tenants)
@@ -87,7 +87,7 @@ def list_(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> No
 
     Example: ./headrace credentials list
     """
-    from local_stack import credential_topic
+    from local_stack.run import credential_topic
 
     known = credential_topic.read(kafka_bootstrap(state_dir))
     rows = [
@@ -103,7 +103,7 @@ def revoke(key_id: str, state_dir: StateDir = None) -> None:
 
     Example: ./headrace credentials revoke 3f9a0c41d27e
     """
-    from local_stack import credential_topic
+    from local_stack.run import credential_topic
 
     bootstrap = kafka_bootstrap(state_dir)
     if key_id not in credential_topic.read(bootstrap):
@@ -130,8 +130,8 @@ def _caller(
 
 
 def _warn_where_nobody_asks(folder: "Path") -> None:
-    from local_stack.health import asks_who
-    from local_stack.status import read_status
+    from local_stack.run.health import asks_who
+    from local_stack.run.status import read_status
 
     url = read_status(folder)["gateway_url"]
     if url and asks_who(url) is False:

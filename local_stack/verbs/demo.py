@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from local_stack.options import StateDir, folder_of
-from local_stack.output import Output, OutputOption, say_json
-from local_stack.progress import Progress, say
-from local_stack.reach import kafka_bootstrap, running_stack
+from local_stack.run.options import StateDir, folder_of
+from local_stack.run.reach import kafka_bootstrap, running_stack
+from local_stack.terminal.output import Output, OutputOption, say_json
+from local_stack.terminal.progress import Progress, say
 
 
 def demo(
@@ -30,7 +30,7 @@ def demo(
     from local_stack.demo.credential import own_credential
     from local_stack.demo.run import Wish, run_demo
     from local_stack.demo.show import books, folded, more
-    from local_stack.settings_check import chosen_flow
+    from local_stack.machine.settings_check import chosen_flow
 
     status = running_stack(folder_of(state_dir))
     chosen_seed = random.randrange(10_000) if seed is None else seed

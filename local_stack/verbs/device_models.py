@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from local_stack.options import StateDir
-from local_stack.output import Output, OutputOption, say_rows
-from local_stack.reach import master_data
+from local_stack.run.options import StateDir
+from local_stack.run.reach import master_data
+from local_stack.terminal.output import Output, OutputOption, say_rows
 
 Number = Annotated[float, typer.Option(help="value = payload field * scale + offset")]
 
@@ -16,7 +16,7 @@ def models(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> N
 
     Example: ./headrace devices models
     """
-    from stream_jobs.master_data import list_models
+    from stream_jobs.postgres.master_data import list_models
 
     with master_data(state_dir) as connection:
         found = [model._asdict() for model in list_models(connection)]
@@ -36,7 +36,7 @@ def add_model(
 
     Example: ./headrace devices add-model thermo-x --value-field x --unit celsius --scale 0.1
     """
-    from stream_jobs import master_data as rows
+    from stream_jobs.postgres import master_data as rows
 
     with master_data(state_dir) as connection:
         added = rows.add_model(connection, name, value_field, unit, scale, offset)

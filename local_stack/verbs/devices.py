@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.options import StateDir
-from local_stack.output import Output, OutputOption, say_rows
-from local_stack.reach import master_data
+from local_stack.run.options import StateDir
+from local_stack.run.reach import master_data
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_rows
 from local_stack.verbs import device_models
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def add(
 
     Example: ./headrace devices add device-2001 --area area-01 --model thermo-c
     """
-    from stream_jobs.master_data import add_device
+    from stream_jobs.postgres.master_data import add_device
 
     with master_data(state_dir) as connection:
         added = add_device(connection, device, area, model, parse_attributes(attribute) or {})
@@ -55,7 +55,7 @@ def list_(
 
     Example: ./headrace devices list --limit 5
     """
-    from stream_jobs.master_data import list_devices
+    from stream_jobs.postgres.master_data import list_devices
 
     with master_data(state_dir) as connection:
         found = [device._asdict() for device in list_devices(connection, limit)]
@@ -75,7 +75,7 @@ def set_(
 
     Example: ./headrace devices set device-0001 --area area-02
     """
-    from stream_jobs.master_data import set_device
+    from stream_jobs.postgres.master_data import set_device
 
     if area is None and model is None and not attribute:
         typer.echo("headrace: nothing to change: give --area, --model or --attribute", err=True)

@@ -3,10 +3,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from local_stack.options import StateDir, folder_of
-from local_stack.output import Output, OutputOption, say_json
-from local_stack.progress import say
-from local_stack.status import read_status
+from local_stack.run.options import StateDir, folder_of
+from local_stack.run.status import read_status
+from local_stack.terminal.output import Output, OutputOption, say_json
+from local_stack.terminal.progress import say
 
 if TYPE_CHECKING:
     from local_stack.doctor.findings import Finding

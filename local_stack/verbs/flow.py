@@ -1,7 +1,7 @@
 from typing import TYPE_CHECKING, Any
 
-from local_stack.output import Output, OutputOption, say_json
-from local_stack.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_json
+from local_stack.terminal.progress import say
 
 if TYPE_CHECKING:
     from shared.topology import Flow
@@ -12,7 +12,7 @@ def flow(output: OutputOption = Output.TABLE) -> None:
 
     Example: ./headrace flow
     """
-    from local_stack.settings_check import chosen_flow
+    from local_stack.machine.settings_check import chosen_flow
 
     chosen = chosen_flow()
     if output is Output.JSON:

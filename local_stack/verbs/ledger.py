@@ -3,10 +3,10 @@ from typing import Annotated, Any
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.options import StateDir, folder_of
-from local_stack.output import Output, OutputOption, say_json, table
-from local_stack.progress import say
+from local_stack.run.options import StateDir, folder_of
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, table
+from local_stack.terminal.progress import say
 
 _OLD_S = 10.0
 
@@ -23,7 +23,7 @@ def ledger(
 
     Example: ./headrace ledger --since 15m
     """
-    from local_stack.ledger import set_aside
+    from local_stack.operate.ledger import set_aside
 
     found = _found(endpoint, since, state_dir)
     found["set_aside"] = set_aside(folder_of(state_dir))
@@ -34,8 +34,8 @@ def ledger(
 
 
 def _found(endpoint: str | None, since: str | None, state_dir: StateDir) -> dict[str, Any]:
-    from local_stack.ledger import from_database, from_gateway, since_ms
-    from local_stack.settings_check import chosen_flow
+    from local_stack.machine.settings_check import chosen_flow
+    from local_stack.operate.ledger import from_database, from_gateway, since_ms
 
     names = [row.name for row in chosen_flow().endpoints]
     if endpoint is not None and endpoint not in names:
@@ -55,7 +55,7 @@ def _found(endpoint: str | None, since: str | None, state_dir: StateDir) -> dict
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    from shared.ledger import ENDS, TERMS
+    from shared.published.ledger import ENDS, TERMS
 
     def shown(rows: list[dict[str, Any]]) -> list[str]:
         return table([*rows[0]], [[*row.values()] for row in rows]) if rows else []

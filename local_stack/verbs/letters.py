@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desk.selection import GROUPED_BY, STATUSES, Selection
-from local_stack.errors import StackError
-from local_stack.letter_bytes import File, Through, change
-from local_stack.options import StateDir
-from local_stack.output import Output, OutputOption, say_json, say_rows, table
-from local_stack.printable import printable
-from local_stack.progress import say
-from local_stack.reach import letters_desk
-from local_stack.which_letters import chosen, filtered
+from desk.letters.selection import GROUPED_BY, STATUSES, Selection
+from local_stack.operate.letter_bytes import File, Through, change
+from local_stack.operate.which_letters import chosen, filtered
+from local_stack.run.options import StateDir
+from local_stack.run.reach import letters_desk
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, say_rows, table
+from local_stack.terminal.printable import printable
+from local_stack.terminal.progress import say
 
 if TYPE_CHECKING:
-    from desk.desk import Desk
-    from desk.redrive import Sent
-    from desk.redrive_book import Redrive
+    from desk.letters.redrive import Sent
+    from desk.letters.redrive_store import Redrive
+    from desk.letters.service import Desk
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.logs import log_path
-from local_stack.logs import tail as tail_of
-from local_stack.options import StateDir, folder_of
-from local_stack.progress import say
+from local_stack.machine.logs import log_path
+from local_stack.machine.logs import tail as tail_of
+from local_stack.run.options import StateDir, folder_of
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.progress import say
 
 
 def logs(

@@ -3,10 +3,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.options import StateDir
-from local_stack.output import Output, OutputOption, say_json, table
-from local_stack.progress import Progress, say
+from local_stack.run.options import StateDir
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, table
+from local_stack.terminal.progress import Progress, say
 
 if TYPE_CHECKING:
     from stream_jobs.reenrich import Run
@@ -30,8 +30,8 @@ def reenrich(
 
     Example: ./headrace reenrich --device device-0001 --from 1d --to 1h --dry-run
     """
-    from local_stack.ledger import since_ms
-    from local_stack.reenrich import look, send
+    from local_stack.operate.ledger import since_ms
+    from local_stack.operate.reenrich import look, send
     from stream_jobs.reenrich import Run
 
     now_ms = time.time_ns() // 1_000_000

@@ -3,11 +3,11 @@ from typing import Annotated, Any
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.options import StateDir
-from local_stack.output import Output, OutputOption, say_json, table
-from local_stack.progress import say
-from local_stack.reach import kafka_bootstrap
+from local_stack.run.options import StateDir
+from local_stack.run.reach import kafka_bootstrap
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, table
+from local_stack.terminal.progress import say
 
 
 def refold(
@@ -27,7 +27,7 @@ def refold(
 
     Example: ./headrace refold --entity device --dry-run
     """
-    from local_stack.refold import rehearse
+    from local_stack.operate.refold import rehearse
 
     if not dry_run:
         raise StackError(

@@ -3,10 +3,10 @@ from typing import Annotated
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.locks import running_launcher
-from local_stack.options import StateDir, folder_of
-from local_stack.progress import say
+from local_stack.machine.locks import running_launcher
+from local_stack.run.options import StateDir, folder_of
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.progress import say
 
 
 def reset(

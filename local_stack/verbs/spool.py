@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from local_stack.errors import StackError
-from local_stack.options import StateDir, folder_of
-from local_stack.output import Output, OutputOption, say_json, say_rows, table
-from local_stack.progress import say
-from local_stack.reach import kafka_bootstrap
+from local_stack.run.options import StateDir, folder_of
+from local_stack.run.reach import kafka_bootstrap
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, say_rows, table
+from local_stack.terminal.progress import say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,7 +25,7 @@ def list_(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> No
 
     Example: ./headrace spool list
     """
-    from local_stack.spool import listed
+    from local_stack.operate.spool import listed
 
     say_rows(list(listed(folder_of(state_dir))), output, "Nothing is set aside.")
 
@@ -44,7 +44,7 @@ def replay(
 
     Example: ./headrace spool replay
     """
-    from local_stack.spool import replay
+    from local_stack.operate.spool import replay
     from shared.settings import Settings
 
     settings = Settings(kafka_bootstrap=kafka_bootstrap(state_dir))

@@ -1,8 +1,8 @@
-from local_stack.errors import StackError
-from local_stack.options import StateDir
-from local_stack.output import Output, OutputOption, say_json, table
-from local_stack.progress import say
-from local_stack.reach import database
+from local_stack.run.options import StateDir
+from local_stack.run.reach import database
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, table
+from local_stack.terminal.progress import say
 
 
 def sql(statement: str, output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
@@ -10,7 +10,7 @@ def sql(statement: str, output: OutputOption = Output.TABLE, state_dir: StateDir
 
     Example: ./headrace sql "SELECT count(*) FROM headrace.event"
     """
-    from local_stack.sql import read_only
+    from local_stack.operate.sql import read_only
 
     with database(state_dir, "sql") as connection:
         names, rows = read_only(connection, statement)

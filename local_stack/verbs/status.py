@@ -2,11 +2,11 @@ from typing import Any
 
 import typer
 
-from local_stack.options import StateDir, folder_of
-from local_stack.output import Output, OutputOption, say_json
-from local_stack.postgres_address import shown
-from local_stack.progress import say
-from local_stack.status import read_status
+from local_stack.run.options import StateDir, folder_of
+from local_stack.run.status import read_status
+from local_stack.servers.postgres_address import shown
+from local_stack.terminal.output import Output, OutputOption, say_json
+from local_stack.terminal.progress import say
 
 
 def status(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:

@@ -2,10 +2,10 @@ from typing import Annotated
 
 import typer
 
-from local_stack.options import StateDir
-from local_stack.output import Output, OutputOption, say_json
-from local_stack.progress import say
-from local_stack.reach import kafka_bootstrap
+from local_stack.run.options import StateDir
+from local_stack.run.reach import kafka_bootstrap
+from local_stack.terminal.output import Output, OutputOption, say_json
+from local_stack.terminal.progress import say
 
 
 def tail(
@@ -18,7 +18,7 @@ def tail(
 
     Example: ./headrace tail dlq.enrich.v1 -n 3
     """
-    from local_stack.tail_topic import as_document, last_records, shown
+    from local_stack.run.tail_topic import as_document, last_records, shown
 
     records = last_records(kafka_bootstrap(state_dir), topic, lines)
     if output is Output.JSON:

@@ -6,6 +6,6 @@ def test(context: typer.Context) -> None:
 
     Example: ./headrace test tests/shared -k fold
     """
-    from local_stack.checks import run_checks_and_tests
+    from local_stack.develop.checks import run_checks_and_tests
 
     raise typer.Exit(run_checks_and_tests(context.args))

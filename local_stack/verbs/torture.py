@@ -10,6 +10,6 @@ def torture(context: typer.Context) -> None:
 
     Example: ./headrace torture --seed 7 --events 20000 --faults 12
     """
-    from local_stack.checks import run_fault_rig
+    from local_stack.develop.checks import run_fault_rig
 
     run_fault_rig(context.args)

@@ -2,7 +2,7 @@ from typing import Annotated
 
 import typer
 
-from local_stack.options import StateDir, folder_of
+from local_stack.run.options import StateDir, folder_of
 
 
 def up(
@@ -15,6 +15,6 @@ def up(
 
     Example: ./headrace up
     """
-    from local_stack.foreground import run_in_foreground
+    from local_stack.run.foreground import run_in_foreground
 
     run_in_foreground(folder_of(state_dir), random_ports=random_ports)

@@ -1,5 +1,5 @@
-from local_stack.output import Output, OutputOption, say_json
-from local_stack.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_json
+from local_stack.terminal.progress import say
 
 
 def version(output: OutputOption = Output.TABLE) -> None:
@@ -7,7 +7,7 @@ def version(output: OutputOption = Output.TABLE) -> None:
 
     Example: ./headrace version -o json
     """
-    from local_stack.versions import versions
+    from local_stack.machine.versions import versions
 
     found = versions()
     if output is Output.JSON:

@@ -1,0 +1,1 @@
+"""The sample domain: thermometers, their areas and their status."""

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import httpx
 
-from local_stack.processes import tied_to_this_process
+from local_stack.machine.processes import tied_to_this_process
 
 TAB, ENTER, SPACE, CONTROL = "\ue004", "\ue007", " ", "\ue009"
 _PATIENCE_S = 30.0

@@ -10,7 +10,7 @@ import httpx
 import orjson
 import psycopg
 
-from shared.snapshot import META
+from shared.folding.snapshot import META
 from tests.desk.drill_stack import DrillStack
 from tests.kafka_log import distinct_events, last_values, read_topic
 from tests.oracle import expected_states

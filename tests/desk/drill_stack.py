@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import httpx
 
-from local_stack.paths import CHECKOUT
-from local_stack.processes import tied_to_this_process
+from local_stack.machine.paths import CHECKOUT
+from local_stack.machine.processes import tied_to_this_process
 from shared.domain import telemetry
 
 _AT_ONCE = 2000

@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 from confluent_kafka import Producer
 
-from local_stack.stack import Stack
-from shared.envelope import Position
+from local_stack.run.stack import Stack
+from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
-from stream_jobs.enrichment import enricher
-from stream_jobs.records import Payload
+from stream_jobs.enrich.decide import enricher
+from stream_jobs.kafka.records import Payload
 from tests.desk.browser import Browser
 from tests.kafka_log import eventually
 

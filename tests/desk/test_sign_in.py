@@ -8,11 +8,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from desk.door import COOKIE, Door
-from desk.pages import pages
-from gateway.problems import HANDLERS
+from desk.web.access import COOKIE, Door
+from desk.web.routes import pages
+from gateway.http.problems import HANDLERS
 from tests.desk import dom
-from tests.desk.test_door import TOKEN, _Known
+from tests.desk.web.test_access import TOKEN, _Known
 
 _CHUNK = b"x" * 16_384
 

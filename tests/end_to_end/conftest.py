@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from local_stack.stack import Stack
+from local_stack.run.stack import Stack
 from tests.kafka_log import distinct_events, eventually, last_values, read_topic
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import httpx
 
-from local_stack.paths import CHECKOUT
-from local_stack.ports import free_port, is_free
-from local_stack.status import read_status
+from local_stack.machine.paths import CHECKOUT
+from local_stack.machine.ports import free_port, is_free
+from local_stack.run.status import read_status
 
 READY_WITHIN_S = 400.0  # several times what it takes on two cores with much else to do
 ORPHAN_ENDS_WITHIN_S = 30.0

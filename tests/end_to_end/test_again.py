@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from local_stack import cli
-from shared import again, envelope
-from shared.envelope import Header, Position
-from stream_jobs.outbox import header_rows
+from shared.events import envelope, redelivery
+from shared.events.envelope import Header, Position
+from stream_jobs.postgres.outbox import header_rows
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import LogRecord, read_topic
 
@@ -42,12 +42,12 @@ def test_a_parked_payload_that_was_mended_has_one_effect_however_often_it_is_sen
     (letter,) = _letters(running, receipt["id"])
     own = [(n, v) for n, v in letter.headers.items() if n != envelope.PAYLOAD_SHA256]
     arrived_ms = int(letter.headers[envelope.ARRIVED])
-    first = again.First(place, arrived_ms, attempt=1)
+    first = redelivery.First(place, arrived_ms, attempt=1)
 
-    _send_again(running, device, b'{"value": "hot"}', again.headers_of(own, first))
+    _send_again(running, device, b'{"value": "hot"}', redelivery.headers_of(own, first))
     running.eventually(lambda: len(_letters(running, receipt["id"])) == 2)
     _, twice = _letters(running, receipt["id"])
-    assert again.first_of(twice.headers.items(), INGEST) == first
+    assert redelivery.first_of(twice.headers.items(), INGEST) == first
 
     after = running.post(device, b'{"value": 90}').json()["id"]
     running.eventually(lambda: running.folded({device: 1}))
@@ -56,7 +56,7 @@ def test_a_parked_payload_that_was_mended_has_one_effect_however_often_it_is_sen
             running,
             device,
             b'{"value": 20}',
-            again.headers_of(own, first._replace(attempt=attempt)),
+            redelivery.headers_of(own, first._replace(attempt=attempt)),
         )
     running.eventually(lambda: running.folded({device: 2}))
     both = {receipt["id"], after}

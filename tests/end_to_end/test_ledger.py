@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from local_stack import cli
-from shared.ledger import TERMS
+from shared.published.ledger import TERMS
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import read_topic
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local_stack import kafka
-from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
+from local_stack.machine.downloads import fetch_downloads
+from local_stack.machine.java import find_java
+from local_stack.servers import kafka
 from tests.faults.oracles import Found, Place
 from tests.gateway.support import free_port, until
 

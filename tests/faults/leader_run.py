@@ -17,9 +17,9 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local_stack import kafka
-from local_stack.downloads import fetch_downloads
-from local_stack.java import find_java
+from local_stack.machine.downloads import fetch_downloads
+from local_stack.machine.java import find_java
+from local_stack.servers import kafka
 from shared.flow import FLOW
 from tests.faults.broker import read_topic
 from tests.faults.gateway_run import say

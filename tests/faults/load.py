@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.batch import FRAMES, NDJSON
+from gateway.ingest.batch import FRAMES, NDJSON
 from tests.faults.ledger import Ledger, Told
 from tests.faults.oracles import Place
 

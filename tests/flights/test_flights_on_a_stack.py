@@ -8,8 +8,8 @@ import orjson
 import psycopg
 import pytest
 
-from local_stack.errors import StackError
-from local_stack.stack import Stack
+from local_stack.run.stack import Stack
+from local_stack.terminal.errors import StackError
 from tests.flights.conftest import FOLDER
 from tests.kafka_log import eventually, read_topic
 

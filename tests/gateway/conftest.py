@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.view_store import Changes, Row, ViewStore, view_path
-from local_stack.stack import Stack
+from gateway.view.store import Changes, Row, ViewStore, view_path
+from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from tests.gateway.support import Gateway, Served, gateway_of, serving

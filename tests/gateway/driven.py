@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from uvicorn.server import ServerState
 
-from gateway.http_protocol import GatewayProtocol
-from gateway.server import server_config
+from gateway.server.connection import GatewayProtocol
+from gateway.server.server import server_config
 from tests.gateway.support import Gateway
 
 _TURNS = 6  # of the loop; then what a read has caused is done

@@ -18,13 +18,13 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from gateway import outcomes
-from gateway.app import create_app
-from gateway.health import Health
-from gateway.node import Node
-from gateway.outcomes import Outcome, Receipt, Tell
-from gateway.server import server_config
-from gateway.state_view import StateView
+from gateway.log import outcome
+from gateway.log.outcome import Outcome, Receipt, Tell
+from gateway.monitor.routes import Health
+from gateway.node.node import Node
+from gateway.server.app import create_app
+from gateway.server.server import server_config
+from gateway.view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 
@@ -46,13 +46,13 @@ class FakeLog:
         self.pause_s = 0.0
         self.asked = 0
 
-    def put(self, topic: str, records: Sequence[outcomes.Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[outcome.Record], tell: Tell) -> None:
         self.asked += len(records)
         if isinstance(self.failure, Exception) and not isinstance(self.failure, Outcome):
             raise self.failure
         asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, records, tell)
 
-    def _put(self, topic: str, records: Sequence[outcomes.Record], tell: Tell) -> None:
+    def _put(self, topic: str, records: Sequence[outcome.Record], tell: Tell) -> None:
         if self.failure is not None:
             tell([self.failure] * len(records))  # type: ignore[list-item]
             return

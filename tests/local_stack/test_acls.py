@@ -5,8 +5,8 @@ from itertools import pairwise
 from typer.testing import CliRunner
 
 from local_stack import cli
-from shared.acls import acls
 from shared.flow import FLOW
+from shared.published.acls import acls
 
 
 def printed(*arguments: str) -> str:

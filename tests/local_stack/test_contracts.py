@@ -13,7 +13,7 @@ from local_stack import cli
 from local_stack.contracts import folder
 from local_stack.contracts.breaking import GONE, NO_LONGER_SURE, NOW_REQUIRED, RETYPED, breaks
 from local_stack.contracts.documents import ASYNCAPI, OPENAPI, documents
-from local_stack.errors import StackError
+from local_stack.terminal.errors import StackError
 from local_stack.verbs.contracts import FOLDER
 from shared.flow import FLOW
 

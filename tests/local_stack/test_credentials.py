@@ -9,13 +9,14 @@ from typer.testing import CliRunner
 
 from gateway.auth.credentials import Credential
 from gateway.auth.secret_box import SecretBox
-from local_stack import cli, credential_topic
-from local_stack.errors import StackError
-from local_stack.operator_token import (
+from local_stack import cli
+from local_stack.run import credential_topic
+from local_stack.run.operator_token import (
     forget_operator_token,
     operator_token,
     renew_operator_token,
 )
+from local_stack.terminal.errors import StackError
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from local_stack.demo.follower import Seen
 from local_stack.demo.gateway_client import Answer, Snapshot
 from local_stack.demo.run import Demo, Wish
 from local_stack.demo.show import books, changes, counting, folded, more
-from local_stack.errors import StackError
+from local_stack.terminal.errors import StackError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from local_stack import cli, java
+from local_stack import cli
 from local_stack.doctor import machine, running
 from local_stack.doctor.findings import Finding, Light, green, red
 from local_stack.doctor.settings import look_at_settings
-from local_stack.locks import InstanceLock
-from local_stack.settings_check import Unknown, unknown_settings
-from local_stack.status import read_status, write_status
+from local_stack.machine import java
+from local_stack.machine.locks import InstanceLock
+from local_stack.machine.settings_check import Unknown, unknown_settings
+from local_stack.run.status import read_status, write_status
 from local_stack.verbs.doctor import line
 from shared.flow import FLOW
 

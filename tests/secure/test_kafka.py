@@ -14,14 +14,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.job_environment import job_environment
-from gateway.probes import KafkaProbe
-from shared.acls import acls
-from shared.envelope import Position
+from gateway.monitor.probes import KafkaProbe
+from shared.events.envelope import Position
 from shared.flow import FLOW
-from shared.ledger import Verdict
+from shared.published.acls import acls
+from shared.published.ledger import Verdict
 from shared.settings import JobSettings, Settings
 from shared.topology import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, REPEAT_TOPIC, master_topic
-from stream_jobs.ledger_log import LedgerLog
+from stream_jobs.ledger.topics import LedgerLog
 from tests.certificates import Authority
 from tests.gateway.support import GatewayProcess, until
 from tests.job_process import JobProcess

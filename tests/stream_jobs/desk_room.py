@@ -9,23 +9,23 @@ from fastapi import FastAPI
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from desk import index, redrive
-from desk.app import create_app
-from desk.desk import Desk
-from desk.letter_book import LetterBook
-from desk.letter_log import LetterLog
-from desk.selection import Selection
-from local_stack.stack import Stack
-from shared import again
-from shared.envelope import Header, Position, failure_headers
+from desk.letters import indexer, redrive
+from desk.letters.selection import Selection
+from desk.letters.service import Desk
+from desk.letters.store import LetterBook
+from desk.letters.topics import LetterLog
+from desk.web.app import create_app
+from local_stack.run.stack import Stack
+from shared.events import redelivery
+from shared.events.envelope import Header, Position, failure_headers
 from shared.flow import FLOW
 from shared.settings import GatewaySettings, JobSettings
-from stream_jobs import store
-from stream_jobs.event_store import EventStore
-from stream_jobs.grants import DESK
-from stream_jobs.outbox import header_pairs
-from stream_jobs.store import Connection
-from stream_jobs.topics import ensure_topics
+from stream_jobs.kafka.create_topics import ensure_topics
+from stream_jobs.persist.writer import EventStore
+from stream_jobs.postgres import store
+from stream_jobs.postgres.grants import DESK
+from stream_jobs.postgres.outbox import header_pairs
+from stream_jobs.postgres.store import Connection
 
 # of `event` it is told in the journal what was removed
 TABLES = ("letter", "redrive", "letter_audit", "event", "ledger_journal", "outbox")
@@ -66,7 +66,7 @@ class Room:
         key: bytes = b"device-0001",
     ) -> None:
         origin = Position(topic, 0, offset)
-        headers = again.headers_of(own, again.First(origin, 1_700_000_000_000, attempt))
+        headers = redelivery.headers_of(own, redelivery.First(origin, 1_700_000_000_000, attempt))
         headers = failure_headers(headers, "enrich", origin, cause, "why")
         self.write("dlq.enrich.v1", key, value, headers)
 
@@ -80,7 +80,7 @@ class Room:
 
     def index(self) -> None:
         while self._unread:
-            self._unread -= index.read_on(FLOW, self._log, self.book, 0.2)
+            self._unread -= indexer.read_on(FLOW, self._log, self.book, 0.2)
 
     def app(self) -> FastAPI:
         return create_app(self.gateway_settings())

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from shared.envelope import Position
+from shared.events.envelope import Position
 from shared.retry_policy import RetryPolicy
-from stream_jobs.gates import (
+from stream_jobs.waiting.lane_clock import LaneClock
+from stream_jobs.waiting.protocol import (
     LINE_FULL,
     Batch,
     Close,
@@ -31,7 +32,6 @@ from stream_jobs.gates import (
     Step,
     serve,
 )
-from stream_jobs.lane_clock import LaneClock
 
 Plan = dict[tuple[str, int], int]  # ingest partition -> up to where
 Writes = list[list[tuple[str, Any]]]  # topic and record, in order per partition

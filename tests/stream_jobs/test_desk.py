@@ -13,18 +13,19 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
-from desk import index, redrive
-from desk.metrics import DeskMetrics
-from desk.redrive_book import RedriveBook
-from desk.selection import Selection
-from desk.way_back import always
+from desk.letters import indexer, redrive
+from desk.letters.redrive_store import RedriveBook
+from desk.letters.resend import always
+from desk.letters.selection import Selection
+from desk.web.metrics import DeskMetrics
 from local_stack import cli
-from local_stack.errors import StackError
-from shared import again, envelope, snapshot
-from shared.applier import Applier
-from shared.envelope import EventRecord, Header, Position, event_value, failure_headers
+from local_stack.terminal.errors import StackError
+from shared.events import envelope, redelivery
+from shared.events.envelope import EventRecord, Header, Position, event_value, failure_headers
 from shared.flow import FLOW
-from shared.ledger import Verdict
+from shared.folding import snapshot
+from shared.folding.applier import Applier
+from shared.published.ledger import Verdict
 from tests.builders import event_record
 from tests.desk import dom
 from tests.stream_jobs.desk_room import Room
@@ -95,8 +96,8 @@ def test_a_letter_goes_back_as_it_came_to_the_stage_that_could_not_do_it(room: R
     assert sent.refusals == {}
     ((topic, value, headers),) = room.sent()
     assert (topic, value) == ("again.enrich.v1", b"\xff\xfe")
-    first = again.First(Position("ingest.telemetry.v1", 0, 7), 1_700_000_000_000, 1)
-    assert again.first_of(headers, INGEST) == first
+    first = redelivery.First(Position("ingest.telemetry.v1", 0, 7), 1_700_000_000_000, 1)
+    assert redelivery.first_of(headers, INGEST) == first
     told = dict(headers)
     assert (told["x-own"], told[envelope.ID]) == (b"\xff", b"event-7")
     assert [one["cause"] for one in orjson.loads(told[envelope.ATTEMPTS])] == ["not_json"]
@@ -255,7 +256,7 @@ def test_what_fold_could_not_take_goes_back_to_fold_as_the_same_event(room: Room
         now = Applier(entity, 64, TYPES).apply(record.entity_id, None, records).snapshot
         assert now
         now.parked = parked
-        index.note_folded(FLOW, room.book, lambda *_: snapshot.encode(now, "fold"))
+        indexer.note_folded(FLOW, room.book, lambda *_: snapshot.encode(now, "fold"))
         return str(room.only()["status"])
 
     room.book.note_stored()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from desk.selection import Selection
+from desk.letters.selection import Selection
 from tests.desk import browser
 from tests.desk.browser import CONTROL, ENTER, SPACE, TAB, Browser
 from tests.gateway.support import serving

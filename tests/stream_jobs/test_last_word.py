@@ -1,11 +1,11 @@
 import pytest
 
-from local_stack.stack import Stack
+from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.settings import JobSettings
-from stream_jobs import last_word
-from stream_jobs.status import StatusReporter
-from stream_jobs.topics import ensure_topics
+from stream_jobs import healthcheck
+from stream_jobs.kafka.create_topics import ensure_topics
+from stream_jobs.supervision.status import StatusReporter
 from tests.kafka_log import eventually
 
 
@@ -28,7 +28,7 @@ def test_the_last_word_of_a_job_is_its_health(
     kafka: JobSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(job: str) -> tuple[int, str]:
-        return last_word.main(job), capsys.readouterr().out.strip()
+        return healthcheck.main(job), capsys.readouterr().out.strip()
 
     says(kafka, "healthy", "restarting")
     says(kafka, "healthy", "running")
@@ -40,7 +40,7 @@ def test_the_last_word_of_a_job_is_its_health(
     assert ask("broken") == (1, "broken is failed: data_loss")
     assert ask("silent") == (1, "silent has not said a word for 15 s")
     # what was said before then no longer counts
-    monkeypatch.setattr(last_word, "_RECENT_MS", 0)
+    monkeypatch.setattr(healthcheck, "_RECENT_MS", 0)
     assert ask("healthy") == (1, "healthy has not said a word for 0 s")
 
 
@@ -48,6 +48,6 @@ def test_without_kafka_it_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
-    monkeypatch.setattr(last_word, "_TIMEOUT_S", 0.2)
-    assert last_word.main("fold") == 1
+    monkeypatch.setattr(healthcheck, "_TIMEOUT_S", 0.2)
+    assert healthcheck.main("fold") == 1
     assert capsys.readouterr().out.startswith("Kafka: ")

@@ -4,11 +4,11 @@ from hashlib import sha256
 
 import pytest
 
-from shared import again, envelope
-from shared.envelope import Position
-from stream_jobs import store
-from stream_jobs.outbox import Outbox, OutboxRow
-from stream_jobs.records import LogRecord
+from shared.events import envelope, redelivery
+from shared.events.envelope import Position
+from stream_jobs.kafka.records import LogRecord
+from stream_jobs.postgres import store
+from stream_jobs.postgres.outbox import Outbox, OutboxRow
 from stream_jobs.reenrich import Found, Reenrich, Run, RunExistsError, send_all
 
 pytestmark = pytest.mark.stack
@@ -65,7 +65,9 @@ def test_a_run_sends_each_chosen_payload_once_as_it_came(
     assert [row.value for row in sent] == [b'{"value": %d}' % n for n in range(10)]
     assert {(row.topic, row.key) for row in sent} == {("again.enrich.v1", b"device-1")}
     place = Position(TOPIC, 0, 3)
-    assert again.first_of(sent[3].headers, {TOPIC}) == again.First(place, 5_003, 1, revision=1)
+    assert redelivery.first_of(sent[3].headers, {TOPIC}) == redelivery.First(
+        place, 5_003, 1, revision=1
+    )
     headers = dict(sent[3].headers)
     assert (headers["traceparent"], headers[envelope.SUBJECT]) == (b"00-x", b"device-1")
 
@@ -75,7 +77,7 @@ def test_a_run_sends_each_chosen_payload_once_as_it_came(
     assert len(_sent(connection)) == 10
 
     send_all(work, work.begin(RUN._replace(name="again")), _all, told.append)
-    revisions = [again.first_of(row.headers, {TOPIC}).revision for row in _sent(connection)]
+    revisions = [redelivery.first_of(row.headers, {TOPIC}).revision for row in _sent(connection)]
     assert revisions == [1] * 10 + [2] * 10
 
 

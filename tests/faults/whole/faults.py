@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from local_stack import chaos
+from local_stack.run import chaos
 from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
 from tests.faults.proxy import Way
 from tests.faults.whole import flips
@@ -51,7 +51,7 @@ def _worker_of_spark(launcher: Launcher) -> int | None:
 
 PARTS: dict[str, Find] = {
     "gateway": _service("gateway"),
-    "view writer": _child_of("gateway", "gateway.view_writer"),
+    "view writer": _child_of("gateway", "gateway.view.writer"),
     "relay": _service("relay"),
     "Spark's driver": _service("spark"),
     "Spark's JVM": _child_of("spark", "org.apache.spark"),

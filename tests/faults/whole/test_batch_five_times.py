@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local_stack import chaos
+from local_stack.run import chaos
 from tests.faults.ledger import Told
 from tests.faults.whole import posts
 from tests.faults.whole.callers import Connection

@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway import spool as spools
-from gateway.outcomes import Record
-from gateway.spool_frame import Frame
-from shared.applier import Applier
-from shared.envelope import EventRecord, Position, event_value
+from gateway.log.outcome import Record
+from gateway.spool import spool as spools
+from gateway.spool.frame import Frame
+from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
+from shared.folding.applier import Applier
 from shared.settings import GatewaySettings
 from tests.faults.whole import posts
 from tests.faults.whole.callers import programs

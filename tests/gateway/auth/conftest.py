@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.app import create_app
 from gateway.auth.caller import Caller
 from gateway.auth.who import Known
-from gateway.health import Health
-from gateway.state_view import StateView
-from gateway.view_store import Changes, Row, ViewStore
+from gateway.monitor.routes import Health
+from gateway.server.app import create_app
+from gateway.view.reader import StateView
+from gateway.view.store import Changes, Row, ViewStore
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from tests.gateway.auth.support import Given, device, given, table

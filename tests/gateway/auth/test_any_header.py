@@ -12,7 +12,7 @@ from gateway.auth.jwt_keys import JwtKeys
 from gateway.auth.nonces import Nonces
 from gateway.auth.signature import Signatures
 from gateway.auth.who import Known
-from gateway.problems import Problem
+from gateway.http.problems import Problem
 from tests.gateway.auth.support import device, table
 from tests.gateway.auth.test_json_web_token import EC, claims, jwk, sign
 from tests.gateway.auth.test_signature import BOX, KEY, Request

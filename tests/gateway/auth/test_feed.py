@@ -1,8 +1,8 @@
 from gateway.auth import token
+from gateway.auth.credential_feed import CredentialFeed
 from gateway.auth.credentials import Credentials, to_record
-from gateway.auth.feed import CredentialFeed
-from gateway.problems import Problem
-from gateway.view_store import Changes, Row, ViewStore
+from gateway.http.problems import Problem
+from gateway.view.store import Changes, Row, ViewStore
 from shared.settings import GatewaySettings
 from shared.topology import CREDENTIAL_TOPIC
 from tests.gateway.auth.support import Given, device

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.app import create_app
 from gateway.auth.setup import known_callers
-from gateway.health import Health
-from gateway.server import server_config
-from gateway.state_view import StateView
-from gateway.tls import ServerTls
+from gateway.http.tls import ServerTls
+from gateway.monitor.routes import Health
+from gateway.server.app import create_app
+from gateway.server.server import server_config
+from gateway.view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import WRONG_SETTINGS, GatewaySettings, WrongSetting, explain
 from tests.certificates import Authority, Issued
@@ -276,7 +276,7 @@ def test_tls_1_2_is_spoken_and_nothing_older(
 def test_a_handshake_that_does_not_come_ends_the_connection(
     secure_settings: GatewaySettings, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.server._HANDSHAKE_S", 0.3)
+    monkeypatch.setattr("gateway.server.server._HANDSHAKE_S", 0.3)
     with serving(gateway.app, secure_settings) as served, served.connect() as silent:
         assert silent.recv(1) == b""
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gateway.auth.signature import signature_of
 from local_stack import cli
-from local_stack.stack import Stack
+from local_stack.run.stack import Stack
 from tests.gateway.support import GatewayProcess, until
 
 pytestmark = pytest.mark.stack

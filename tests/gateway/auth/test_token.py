@@ -5,7 +5,7 @@ import pytest
 
 from gateway.auth import token
 from gateway.auth.credentials import Credentials
-from gateway.problems import Problem
+from gateway.http.problems import Problem
 from tests.gateway.auth.support import device, given, table
 
 NOW_MS = 1_800_000_000_000

@@ -11,15 +11,15 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gateway.app import create_app
 from gateway.auth import setup
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, Credentials
 from gateway.auth.secret_box import SecretBox
 from gateway.auth.setup import known_callers
 from gateway.auth.signature import SigningKey, make_signing_key, signature_of
-from gateway.health import Health
-from gateway.state_view import StateView
+from gateway.monitor.routes import Health
+from gateway.server.app import create_app
+from gateway.view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings, WrongSetting
 from tests.gateway.auth.support import device, given

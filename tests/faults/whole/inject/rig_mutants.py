@@ -53,14 +53,14 @@ def _forgets_keys(ingest: Any) -> None:
 
 MUTANTS: dict[str, dict[str, Patch]] = {
     "repeats count": {
-        "shared.snapshot": _knows_no_repeat,
-        "stream_jobs.recounts": _corrects_nothing,
+        "shared.folding.snapshot": _knows_no_repeat,
+        "stream_jobs.fold.corrections": _corrects_nothing,
     },
-    "spool drops the rest": {"gateway.spool_log": _drops_the_rest},
-    "clocks are believed": {"shared.applier": _believes_every_clock},
-    "upgrade refused": {"gateway.http_protocol": _refuses_an_upgrade},
-    "drain stuck": {"gateway.spool_drain": _sticks_to_a_frame},
-    "keys forgotten": {"gateway.ingest": _forgets_keys},
+    "spool drops the rest": {"gateway.spool.spool_log": _drops_the_rest},
+    "clocks are believed": {"shared.folding.applier": _believes_every_clock},
+    "upgrade refused": {"gateway.server.connection": _refuses_an_upgrade},
+    "drain stuck": {"gateway.spool.drain": _sticks_to_a_frame},
+    "keys forgotten": {"gateway.ingest.accept": _forgets_keys},
 }
 # the words of the kinds of fault that are needed to see it
 FAULTS = {

@@ -130,26 +130,32 @@ def _applier(module: ModuleType) -> None:
 
 
 PATCHES: dict[str, Callable[[Any], None]] = {
-    "local_stack.kafka": _kafka,
-    "shared.applier": _applier,
-    "local_stack.stack": _stack,
-    "gateway.durable_log": _durable_log,
-    "gateway.spool_log": lambda m: (
+    "local_stack.servers.kafka": _kafka,
+    "shared.folding.applier": _applier,
+    "local_stack.run.stack": _stack,
+    "gateway.ingest.durable_log": _durable_log,
+    "gateway.spool.spool_log": lambda m: (
         before("gateway, about to spool", m.SpoolLog, "append"),
         before("gateway, drained and not marked", m.SpoolLog, "drained"),
     ),
-    "gateway.view_store": lambda m: before("view writer, read", m.ViewStore, "apply"),
-    "stream_jobs.enrichment": lambda m: after("enrich, in a batch", m, "_outgoing"),
-    "stream_jobs.log_reader": lambda m: before("enrich, written and not noted", m, "_is_done"),
-    "stream_jobs.retry": lambda m: after_a_bucket("retry", m.BucketOfLines),
-    "stream_jobs.fold": lambda m: after_a_bucket("fold", m.BucketFold),
-    "stream_jobs.aggregation": lambda m: after("aggregate, in a batch", m, "renew"),
-    "stream_jobs.event_store": lambda m: (
+    "gateway.view.store": lambda m: before("view writer, read", m.ViewStore, "apply"),
+    "stream_jobs.enrich.decide": lambda m: after("enrich, in a batch", m, "_outgoing"),
+    "stream_jobs.source.log_reader": lambda m: before(
+        "enrich, written and not noted", m, "_is_done"
+    ),
+    "stream_jobs.retry.job": lambda m: after_a_bucket("retry", m.BucketOfLines),
+    "stream_jobs.fold.job": lambda m: after_a_bucket("fold", m.BucketFold),
+    "stream_jobs.aggregate.sums": lambda m: after("aggregate, in a batch", m, "renew"),
+    "stream_jobs.persist.writer": lambda m: (
         before("persist, not committed", m.EventStore, "_upsert_states"),
         after("persist, committed", m.EventStore, "_write_together"),
     ),
-    "stream_jobs.group_offsets": lambda m: before("progress untold", m.GroupOffsets, "commit"),
-    "stream_jobs.outbox": lambda m: before("relay, sent and not removed", m.Outbox, "remove"),
+    "stream_jobs.kafka.group_offsets": lambda m: before(
+        "progress untold", m.GroupOffsets, "commit"
+    ),
+    "stream_jobs.postgres.outbox": lambda m: before(
+        "relay, sent and not removed", m.Outbox, "remove"
+    ),
 }
 
 

@@ -1,0 +1,1 @@
+"""Dead letters: kept, looked at, mended, and sent again."""

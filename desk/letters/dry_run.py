@@ -1,0 +1,127 @@
+"""What would become of a letter, if it were sent on again as it is or changed? Nothing is written:
+the same pure functions as in the jobs say so. Pure."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import orjson
+
+from desk.letters.resend import Change, Message, Refused, Rows, event_of, way_back
+from shared.events import envelope
+from shared.events.envelope import EventRecord, Position
+from shared.events.event_reader import EventReader, NoEvent
+from shared.folding import snapshot
+from shared.folding.applier import Applier
+from shared.model import Entity, Fields, MasterData
+from shared.published.dead_letters import Letter
+from shared.topology import Flow
+from stream_jobs.enrich.decide import as_first_come, enricher
+from stream_jobs.kafka.records import Payload
+from stream_jobs.persist.rows import DeadLetter
+
+# state topic and key -> the snapshot that is known now
+Snapshots = Callable[[str, bytes], bytes | None]
+_RING_SIZE = 64
+_NO_PARTITION = -1  # a place that no snapshot has passed
+
+
+class StateTrial(NamedTuple):
+    entity: str
+    id: str
+    outcome: str  # 'changes', 'unchanged', 'parked'
+    detail: str
+    before: Fields | None
+    after: Fields | None
+
+
+class Trial(NamedTuple):
+    """`outcome`: 'event', 'row', 'parked', 'waits' or 'refused'."""
+
+    outcome: str
+    cause: str = ""
+    detail: str = ""
+    event: Fields | None = None
+    states: tuple[StateTrial, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        return {**self._asdict(), "states": [state._asdict() for state in self.states]}
+
+
+def try_again(
+    flow: Flow,
+    letter: Letter,
+    attempt: int,
+    change: Change | None,
+    master: MasterData,
+    snapshots: Snapshots,
+) -> Trial:
+    try:
+        way = way_back(flow, letter, attempt, change)
+    except Refused as refused:
+        return Trial("refused", detail=str(refused))
+    if isinstance(way, Rows):
+        if isinstance(way.row, DeadLetter):
+            return Trial("parked", way.row.reason, way.row.detail)
+        event = event_of(letter)
+        return Trial("row", event=envelope.event_fields(event) if event else None)
+    if letter.payload == letter.origin:
+        return _payload(flow, way, master, snapshots)
+    place = Position(letter.origin.topic, _NO_PARTITION, 0)
+    return _event(flow, place, way.key, way.value or b"", snapshots)
+
+
+def _payload(flow: Flow, way: Message, master: MasterData, snapshots: Snapshots) -> Trial:
+    topics = {endpoint.topic for endpoint in flow.endpoints}
+    place = Position(way.topic, 0, 0)
+    payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), topics)
+    out = enricher(flow)(payload, master)
+    reason = envelope.text(out.headers, envelope.REASON)
+    if reason is not None:
+        detail = envelope.text(out.headers, envelope.DETAIL) or ""
+        return Trial("waits" if out.topic.startswith("retry.") else "parked", reason, detail)
+    return _event(flow, Position(out.topic, _NO_PARTITION, 0), out.key, out.value or b"", snapshots)
+
+
+def _event(
+    flow: Flow, place: Position, key: bytes | None, value: bytes, snapshots: Snapshots
+) -> Trial:
+    try:
+        record = EventReader.of(flow).read(place, key, value)
+    except NoEvent as none:
+        return Trial("parked", *none.args)
+    takers = [entity for entity in flow.entities if record.type in entity.reads]
+    states = tuple(_state(flow, entity, record, snapshots) for entity in takers)
+    return Trial("event", event=orjson.loads(value), states=states)
+
+
+def _state(flow: Flow, entity: Entity, record: EventRecord, snapshots: Snapshots) -> StateTrial:
+    known = snapshots(entity.topic, record.entity_id.encode())
+    before = None if known is None else snapshot.decode(known)
+    state_before = None if before is None else before.state
+    types = {row.name: row for row in flow.event_types}
+    applier = Applier(entity, _RING_SIZE, types)
+    applied = applier.apply(record.entity_id, before, [record])
+    out_of_turn = applied.asks or bool(applied.held)
+    if out_of_turn and record.revision:
+        detail = "fold puts it in the place of what it corrects"
+        return StateTrial(
+            entity.name, record.entity_id, "changes", detail, state_before, state_before
+        )
+    if known is not None and out_of_turn:
+        at_the_end = snapshot.decode(known)
+        at_the_end.marks, at_the_end.retried_marks, at_the_end.asked = {}, {}, {}
+        applied = applier.apply(record.entity_id, at_the_end, [record])
+    names = entity.name, record.entity_id
+    if applied.parked:
+        detail = f"{applied.parked[0].reason}: {applied.parked[0].detail}"
+        return StateTrial(*names, "parked", detail, state_before, state_before)
+    if applied.duplicates:
+        return StateTrial(*names, "unchanged", "it is folded already", state_before, state_before)
+    assert applied.snapshot is not None
+    after = applied.snapshot.state
+    outcome, detail = "changes", ""
+    if after == state_before:
+        outcome, detail = "unchanged", "newer data stands there already"
+    if out_of_turn:
+        detail = "shown as if it came last; fold puts it where it belongs"
+    return StateTrial(*names, outcome, detail, state_before, after)

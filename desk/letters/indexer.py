@@ -1,0 +1,101 @@
+"""Dead-letter topics -> the index in PostgreSQL. How far it has come stands in the same transaction
+as what it has read: the topics are the truth, and no outage of either makes it lose a letter."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from desk.letters.dry_run import Snapshots
+from desk.letters.service import snapshots_of
+from desk.letters.store import LetterBook
+from desk.letters.topics import LetterLog, LogAwayError
+from gateway.view.reader import StateView
+from shared.events.envelope import Position
+from shared.flow import load_flow
+from shared.folding import snapshot
+from shared.published import dead_letters
+from shared.settings import Settings
+from shared.topology import Flow
+from stream_jobs.postgres import store
+from stream_jobs.supervision.status import StatusReporter
+
+_log = logging.getLogger(__name__)
+_POLL_S = 0.5
+_AGAIN_AFTER_S = 2.0
+_NEW_PARTITIONS_S = 30.0
+_SAY_EVERY_S = 2.0
+_LOOKED_AT_MAX = 200
+
+
+def run(settings: Settings, stop: threading.Event) -> None:
+    """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
+    flow = load_flow(settings.flow)
+    view = StateView(settings.state_dir)
+    status = StatusReporter(settings, "desk")
+    while not stop.is_set():
+        try:
+            with (
+                store.connect(settings.postgres_url.get_secret_value(), "desk-index") as connection,
+                LetterLog(settings) as log,
+            ):
+                book = LetterBook(connection)
+                follow(flow, log, book, snapshots_of(view), status, stop.is_set)
+        except (store.StoreAwayError, LogAwayError) as away:
+            _log.warning("letters are not indexed now: %s", away)
+        except Exception:
+            _log.exception("letters could not be indexed, trying again")
+        stop.wait(_AGAIN_AFTER_S)
+    view.close()
+
+
+def follow(
+    flow: Flow,
+    log: LetterLog,
+    book: LetterBook,
+    snapshots: Snapshots,
+    status: StatusReporter,
+    ends: Callable[[], bool],
+) -> None:
+    while not book.take_lead():
+        if ends():
+            return
+        time.sleep(_POLL_S)
+    look_again_s = say_again_s = 0.0
+    while not ends():
+        if time.monotonic() >= say_again_s:
+            book.sum_counts_up()
+            status.report("running", letters=book.undecided())
+            say_again_s = time.monotonic() + _SAY_EVERY_S
+        if time.monotonic() >= look_again_s:
+            log.go_on_from(book.places())
+            look_again_s = time.monotonic() + _NEW_PARTITIONS_S
+        if not read_on(flow, log, book, _POLL_S):
+            book.note_stored()
+            note_folded(flow, book, snapshots)
+
+
+def read_on(flow: Flow, log: LetterLog, book: LetterBook, timeout_s: float) -> int:
+    """How many records it has read."""
+    records, places = log.read_on(timeout_s)
+    if records:
+        book.index([dead_letters.read(flow, *record) for record in records], places)
+    return len(records)
+
+
+def note_folded(flow: Flow, book: LetterBook, snapshots: Snapshots) -> None:
+    """Of what is under way to fold: an event that its entity's snapshot holds and does not call
+    parked is done."""
+    readers = {flow.event_type(name).topic: entity for entity in flow.entities
+               for name in entity.reads}  # fmt: skip
+    done = []
+    for row in book.under_way_to("fold", _LOOKED_AT_MAX):
+        entity = readers.get(Position.parse(row["origin"]).topic)
+        known = entity and row["entity_id"] and snapshots(entity.topic, row["entity_id"].encode())
+        if known:
+            now = snapshot.decode(known)
+            digest = snapshot.id_digest(row["event_id"] or "")
+            if now.knows(digest) and row["event_id"] not in now.parked:
+                done.append(row["id"])
+    if done:
+        book.note_done(done)

@@ -1,0 +1,126 @@
+"""What an operator asks for, with what it takes to answer: API, page and command line ask here."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from desk.letters import render
+from desk.letters.dry_run import Snapshots, Trial, try_again
+from desk.letters.redrive import Redriver, Sent
+from desk.letters.redrive_store import RedriveBook
+from desk.letters.resend import Change
+from desk.letters.selection import Selection
+from desk.letters.store import Known, LetterBook, place_of
+from desk.letters.topics import LetterLog, Record
+from gateway.view.reader import StateView
+from shared.flow import load_flow
+from shared.model import Fields
+from shared.published import dead_letters
+from shared.published.dead_letters import Letter
+from shared.settings import Settings
+from stream_jobs.enrich.master_data_view import MasterView, StaleMasterDataError
+from stream_jobs.persist.writer import EventStore
+from stream_jobs.postgres import store
+
+_MASTER_AGE_MAX_S = 86_400.0
+
+
+def snapshots_of(view: StateView) -> Snapshots:
+    """As the gateway's view has them, which is a file of its machine."""
+
+    def find(topic: str, key: bytes) -> bytes | None:
+        found = view.find(topic, key)[1]
+        return None if found is None else found.value
+
+    return find
+
+
+class NoLetterError(Exception):
+    """There is none of this id, or its bytes are gone."""
+
+
+@contextmanager
+def desk(settings: Settings) -> Iterator["Desk"]:
+    """StoreAwayError or LogAwayError where a server is not there that is needed for the answer."""
+    url = settings.postgres_url.get_secret_value()
+    with store.connect(url, "desk") as connection, LetterLog(settings) as log:
+        yield Desk(settings, LetterBook(connection), log)
+
+
+class Desk:
+    def __init__(self, settings: Settings, book: LetterBook, log: LetterLog) -> None:
+        self.book = book
+        self.redrives = RedriveBook(book)
+        self._log = log
+        self._settings = settings
+        self._flow = load_flow(settings.flow)
+
+    def show(self, letter_id: str) -> dict[str, Any]:
+        known = self._known(letter_id)
+        return render.document(known, self._record(known))
+
+    def bytes_of(self, letter_id: str) -> bytes:
+        return self._letter(self._known(letter_id)).value or b""
+
+    def try_again(self, letter_id: str, change: Change | None = None) -> Trial:
+        known = self._known(letter_id)
+        letter, attempt = self._letter(known), known.row["attempt"] + 1
+        view = StateView(self._settings.state_dir)
+        try:
+            master, snapshots = _Master(self._settings), snapshots_of(view)
+            return try_again(self._flow, letter, attempt, change, master, snapshots)
+        except StaleMasterDataError as stale:
+            return Trial("waits", "stale_master_data", str(stale))
+        finally:
+            view.close()
+
+    def redrive(self, ids: Sequence[str], by: str, change: Change | None = None) -> Sent:
+        with self._redriver() as redriver:
+            return redriver.send_now(ids, by, change)
+
+    def redrive_changed(
+        self, selection: Selection, by: str, change: Change, how: str, per_second: float
+    ) -> Iterator[Sent]:
+        """Piece by piece; `how`: for the audit."""
+        with self._redriver() as redriver:
+            yield from redriver.send_changed(selection, by, change, how, per_second)
+
+    @contextmanager
+    def _redriver(self) -> Iterator[Redriver]:
+        rows = EventStore(self._settings.postgres_url.get_secret_value())
+        try:
+            yield Redriver(self._flow, self.book, self._log, rows)
+        finally:
+            rows.close()
+
+    def _known(self, letter_id: str) -> Known:
+        known = self.book.find(letter_id)
+        if known is None:
+            raise NoLetterError(f"there is no letter {letter_id!r}")
+        return known
+
+    def _letter(self, known: Known) -> Letter:
+        record = self._record(known)
+        letter = None if record is None else dead_letters.read(self._flow, *record)
+        if letter is None or letter.id != known.row["id"]:
+            raise NoLetterError(f"the letter's bytes are no longer at {place_of(known.row)}")
+        return letter
+
+    def _record(self, known: Known) -> Record | None:
+        place = place_of(known.row)
+        return self._log.at([place]).get(place)
+
+
+class _Master:
+    """Read when it is asked for: it is read whole, and most letters fail before that."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._view: MasterView | None = None
+
+    def find(self, table: str, key: str) -> Fields | None:
+        if self._view is None:
+            tables = load_flow(self._settings.flow).master_tables
+            self._view = MasterView(self._settings.kafka, tables, _MASTER_AGE_MAX_S)
+            self._view.refresh()
+        return self._view.find(table, key)

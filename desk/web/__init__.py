@@ -1,0 +1,1 @@
+"""The pages of dead letters, and the API beside them."""

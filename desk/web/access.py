@@ -1,0 +1,132 @@
+"""Who comes in, and from where. Stands before all of the desk's routes.
+
+An operator's token opens it: a program sends it as `Authorization: Bearer`, a browser keeps it in a
+cookie that no script reads and no other site sends. Where nobody is asked, only connections from
+this machine lead here, whatever their requests call it; that no foreign page makes a browser of
+this machine ask is the connection's matter (gateway/server/own_pages.py).
+"""
+
+import re
+from hmac import compare_digest, digest
+from http.cookies import CookieError, SimpleCookie
+from secrets import token_bytes
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.auth.caller import operators_only
+from gateway.auth.token import PREFIX, key_id_of
+from gateway.auth.who import Who, target_of, unauthenticated
+from gateway.http.message import read_by_name
+from gateway.http.problems import Problem
+from shared.settings import is_loopback
+
+COOKIE = "headrace-desk"
+_BY = "headrace.by"
+_OPEN = ("/livez", "/login", "/style.css")
+_SAFE = ("GET", "HEAD")
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_secret = token_bytes(32)  # a form of an earlier run of this process is opened anew
+
+
+class Door:
+    """`who`: None where nobody is asked; `is_open`: then other machines may come in, too."""
+
+    def __init__(self, app: ASGIApp, who: Who | None, is_open: bool = False) -> None:
+        self._app = app
+        self._who = who
+        self._is_open = is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(raw=message["headers"]).update(_HEADERS)
+            await send(message)
+
+        request = Request(scope)
+        try:
+            _refuse_other_sites(request)
+            self._admit(request)
+        except Problem as problem:
+            answer: Any = problem.response(scope)
+            if problem.status == 401 and is_page(request):
+                answer = RedirectResponse("/login", 303)
+            await answer(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+    def _admit(self, request: Request) -> None:
+        if self._who is None:
+            if not self._is_open and not (request.client and is_loopback(request.client.host)):
+                raise Problem(
+                    403, "foreign_address", "the desk asks nobody who they are, so it answers this "
+                    "machine alone: set HEADRACE_AUTH, or HEADRACE_OPEN=yes-anyone-may-write"
+                )  # fmt: skip
+            request.scope[_BY] = "anyone"
+        elif request.url.path not in _OPEN:
+            request.scope[_BY] = operator(self._who, request, token_of(request))
+
+
+def operator(who: Who | None, request: Request, token: str) -> str:
+    """Their name for the audit; Problem where this token is no operator's."""
+    if who is None or not token.isascii() or "\n" in token:
+        raise unauthenticated(request.method, "Bearer")
+    headers = {**read_by_name(request.scope["headers"])}
+    headers[b"authorization"] = b"Bearer " + token.encode()
+    caller = who.is_asking(request.method, target_of(request.scope), headers)
+    if not caller.may_operate:
+        raise operators_only()
+    return f"key {key_id_of(token)}" if token.startswith(PREFIX.decode()) else "a token's owner"
+
+
+def token_of(request: Request) -> str:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return given
+    try:
+        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def by(request: Request) -> str:
+    return str(request.scope[_BY])
+
+
+def is_page(request: Request) -> bool:
+    return not re.match("/(api/|metrics$)", request.url.path)
+
+
+def csrf_of(request: Request) -> str:
+    """Only a page of ours, shown to whoever sends this cookie, holds it."""
+    return digest(_secret, token_of(request).encode(), "sha256").hex()
+
+
+def check_csrf(request: Request, given: str) -> None:
+    if not compare_digest(csrf_of(request).encode(), given.encode()):
+        raise Problem(403, "form_too_old", "this form is of another time: open its page anew")
+
+
+def _refuse_other_sites(request: Request) -> None:
+    origin = request.headers.get("origin")
+    if request.method in _SAFE or origin is None:
+        return
+    if urlsplit(origin).netloc != request.headers.get("host"):
+        raise Problem(403, "foreign_origin", "another site's page may not ask in your name")

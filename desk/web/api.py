@@ -1,0 +1,155 @@
+"""The desk for programs: /api, JSON both ways."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import APIRouter, Query
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from desk.letters.resend import Change, always
+from desk.letters.selection import GROUPED_BY, Selection
+from desk.letters.service import Desk
+from desk.web.access import by
+from desk.web.form import selection_of
+from gateway.http.problems import Problem
+
+OpenDesk = Callable[[], AbstractContextManager[Desk]]
+AT_ONCE_MAX = 100
+RATE = 500.0
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Changed(_Body):
+    base64: Base64Bytes | None = None
+
+
+class Meant(_Body):
+    ids: list[str] = Field([], max_length=AT_ONCE_MAX)
+    status: str = ""
+    cause: str = ""
+    stage: str = ""
+    endpoint: str = ""
+    entity_id: str = ""
+    tenant: str = ""
+    software: str = ""
+    since: str = ""
+    until: str = ""
+    up_to: str = ""
+    everything: bool = False
+
+    def selection(self) -> Selection:
+        given = self.model_dump(exclude={"ids", "everything"})
+        found = selection_of({"ids": self.ids, **{k: [v] for k, v in given.items()}})
+        if found.is_all and not self.everything:
+            raise Problem(400, "which_letters", "give ids, a filter, or everything: true")
+        return found
+
+
+class ToRedrive(Meant):
+    per_second: float = Field(RATE, gt=0, le=100_000)
+    base64: Base64Bytes | None = None
+
+
+class ToDiscard(Meant):
+    reason: str = Field(min_length=1, pattern=r"\S")
+
+
+def api(open_desk: OpenDesk) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.get("/letters")
+    def list_letters(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        after: str | None = None,
+    ) -> Response:
+        with open_desk() as desk:
+            chosen = asked_for(request)
+            up_to = chosen.up_to or desk.book.mark()
+            rows, following = desk.book.page(chosen, limit, after)
+        return _json({"letters": rows, "next": following, "up_to": up_to})
+
+    @router.get("/groups")
+    def groups(request: Request, by: str = "cause") -> Response:
+        with open_desk() as desk:
+            return _json({"groups": desk.book.groups(grouping(by), asked_for(request))})
+
+    @router.get("/letters/{letter_id}")
+    def show(letter_id: str) -> Response:
+        with open_desk() as desk:
+            return _json(desk.show(letter_id))
+
+    @router.post("/letters/{letter_id}/try")
+    def try_again(letter_id: str, changed: Changed) -> Response:
+        with open_desk() as desk:
+            return _json(desk.try_again(letter_id, _change(changed.base64)).told())
+
+    @router.post("/redrives")
+    def redrive(request: Request, meant: ToRedrive) -> Response:
+        selection = meant.selection()
+        if meant.base64 is not None and len(selection.ids) != 1:
+            raise Problem(400, "which_letter", "other bytes are for one letter: give its id alone")
+        with open_desk() as desk:
+            if selection.ids:
+                change = _change(meant.base64)
+                return _json(desk.redrive(selection.ids, by(request), change)._asdict())
+            return _json(desk.redrives.begin(selection, meant.per_second, by(request)).told, 202)
+
+    @router.get("/redrives")
+    def redrives() -> Response:
+        with open_desk() as desk:
+            return _json({"redrives": [one.told for one in desk.redrives.latest()]})
+
+    @router.post("/redrives/{number}/{verb}")
+    def change(request: Request, number: int, verb: Literal["stop", "resume"]) -> Response:
+        with open_desk() as desk:
+            return _json(changed_redrive(desk, number, verb, by(request)).told)
+
+    @router.post("/discards")
+    def discard(request: Request, meant: ToDiscard) -> Response:
+        with open_desk() as desk:
+            count = desk.book.discard(meant.selection(), by(request), meant.reason)
+        return _json({"discarded": count})
+
+    @router.get("/audit")
+    def audit(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100, before: int | None = None
+    ) -> Response:
+        with open_desk() as desk:
+            return _json({"audit": desk.book.audit(limit, before)})
+
+    return router
+
+
+def asked_for(request: Request) -> Selection:
+    query = request.query_params
+    return selection_of({name: query.getlist(name) for name in query})
+
+
+def _change(given: bytes | None) -> Change | None:
+    return None if given is None else always(given)
+
+
+def grouping(by: str) -> str:
+    if by not in GROUPED_BY:
+        raise Problem(400, "bad_grouping", f"letters are counted by {', '.join(GROUPED_BY)}")
+    return by
+
+
+def changed_redrive(desk: Desk, number: int, verb: str, who: str) -> Any:
+    status = "stopped" if verb == "stop" else "running"
+    changed = desk.redrives.change(number, status, who)
+    if changed is None:
+        raise Problem(409, "no_redrive", f"there is no redrive {number} that is not done")
+    return changed
+
+
+def _json(document: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(document, default=str), status, media_type="application/json")

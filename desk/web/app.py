@@ -1,0 +1,82 @@
+"""The desk over HTTP: pages for people, and under /api the same for programs."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+
+from fastapi import FastAPI
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from desk.letters.service import Desk, NoLetterError, desk
+from desk.letters.topics import LogAwayError
+from desk.web import list_page
+from desk.web.access import Door, csrf_of, is_page
+from desk.web.api import api
+from desk.web.metrics import DeskMetrics
+from desk.web.routes import pages
+from gateway.auth.setup import known_callers
+from gateway.http.problems import HANDLERS, Problem, retry_after
+from shared import VERSION
+from shared.settings import GatewaySettings
+from stream_jobs.postgres.store import RowRefusedError, StoreAwayError
+
+
+def create_app(settings: GatewaySettings) -> FastAPI:
+    """Each request has connections of its own: operators are few."""
+    who, kept = known_callers(settings) if settings.ways_to_ask else (None, None)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if kept is not None:
+            await kept.start()
+        yield
+        if kept is not None:
+            await kept.stop()
+
+    def open_desk() -> AbstractContextManager[Desk]:
+        return desk(settings)
+
+    app = FastAPI(
+        title="Headrace desk",
+        version=VERSION,
+        exception_handlers={**HANDLERS, **dict.fromkeys((Problem, *_TROUBLE), _on_trouble)},
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    app.include_router(api(open_desk))
+    app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        with open_desk() as opened:
+            text = generate_latest(DeskMetrics(opened.book))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    app.add_middleware(Door, who=who, is_open=settings.open != "no")
+    return app
+
+
+_TROUBLE = (StoreAwayError, LogAwayError, NoLetterError, RowRefusedError)
+
+
+async def _on_trouble(request: Request, error: Exception) -> Response:
+    problem = error if isinstance(error, Problem) else _problem(error)
+    if not is_page(request):
+        return problem.response(request.scope)
+    shown = list_page.shell(problem.code, csrf=csrf_of(request), told=problem.detail)
+    return HTMLResponse(shown, problem.status, problem.headers)
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, NoLetterError):
+        return Problem(404, "no_letter", str(error))
+    if isinstance(error, RowRefusedError):
+        return Problem(400, "bad_filter", f"PostgreSQL cannot look for that: {error.detail}")
+    store = "PostgreSQL: " if isinstance(error, StoreAwayError) else ""
+    said = f"{store}{error}; the letters are safe in their topics, ask again"
+    return Problem(503, "store_away", said, headers=retry_after(2))

@@ -1,0 +1,71 @@
+"""What a browser's form says."""
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+
+from desk.letters.selection import STATUSES, Selection
+from desk.web.access import check_csrf
+from gateway.http.problems import Problem
+
+_BYTES_MAX = 32 * 1024 * 1024  # of a letter of 8 MiB, every byte may be three here
+_SIGN_IN_BYTES_MAX = 16 * 1024  # the longest token has half of it
+_FIELDS_MAX = 2_000
+
+Fields = Mapping[str, Sequence[str]]
+
+
+async def form(request: Request) -> Fields:
+    """Problem where it is none of ours."""
+    return await _form(request, _BYTES_MAX)
+
+
+async def sign_in_form(request: Request) -> Fields:
+    """Of somebody whom nobody knows yet."""
+    return await _form(request, _SIGN_IN_BYTES_MAX)
+
+
+async def _form(request: Request, bytes_max: int) -> Fields:
+    too_large = Problem(413, "too_large", f"a form has {bytes_max} bytes at most here")
+    if int(request.headers.get("content-length", 0)) > bytes_max:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > bytes_max:
+            raise too_large
+    try:
+        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except ValueError:
+        raise Problem(400, "no_form", "the body is no form") from None
+    check_csrf(request, first(fields, "csrf"))
+    return fields
+
+
+def first(fields: Fields, name: str) -> str:
+    return (fields.get(name) or [""])[0]
+
+
+def selection_of(fields: Fields) -> Selection:
+    """Empty fields ask for nothing; 'any' status is none."""
+    given = {name: first(fields, name).strip() for name in Selection._fields if name != "ids"}
+    ids = tuple(fields.get("ids", ()))
+    if any("\0" in text for text in (*given.values(), *ids)):
+        raise Problem(400, "bad_filter", "a filter holds a NUL character")
+    if given["status"] not in ("", "any", *STATUSES):
+        raise Problem(400, "bad_filter", f"a status is one of {', '.join(STATUSES)} or any")
+    chosen = {name: text for name, text in given.items() if text and text != "any"}
+    return Selection(ids=ids, **chosen)
+
+
+def bytes_of(fields: Fields) -> bytes:
+    """A text field's lines end in CRLF on their way, whatever they ended in before."""
+    text = first(fields, "bytes")
+    if first(fields, "form") != "base64":
+        return text.replace("\r\n", "\n").encode()
+    try:
+        return b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        raise Problem(400, "no_base64", "these bytes are not written in base64") from None

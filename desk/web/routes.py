@@ -1,0 +1,176 @@
+"""The desk for people: what a browser asks for, and what its forms do."""
+
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from desk.letters.dry_run import Trial
+from desk.letters.resend import Change, always
+from desk.letters.service import Desk
+from desk.web import letter_page, list_page
+from desk.web.access import COOKIE, by, csrf_of, operator, token_of
+from desk.web.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
+from desk.web.form import Fields, bytes_of, first, form, selection_of, sign_in_form
+from desk.web.html import Html
+from gateway.auth.who import Who
+from gateway.http.problems import Problem
+
+_STYLE = (Path(__file__).parent / "style.css").read_text()
+_ROWS = 100
+Form = Annotated[Fields, Depends(form)]
+
+
+def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/livez")
+    def livez() -> Response:
+        return PlainTextResponse("ok")
+
+    @router.get("/style.css")
+    def style() -> Response:
+        return Response(_STYLE, media_type="text/css")
+
+    @router.get("/login")
+    def login(request: Request) -> Response:
+        return HTMLResponse(list_page.login(csrf_of(request), wrong=False))
+
+    @router.post("/login")
+    def sign_in(request: Request, fields: Annotated[Fields, Depends(sign_in_form)]) -> Response:
+        token = first(fields, "token").strip()
+        try:
+            operator(who, request, token)
+        except Problem:
+            return HTMLResponse(list_page.login(csrf_of(request), wrong=True), 403)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure_cookie)
+        return answer
+
+    @router.post("/logout")
+    def sign_out(_: Form) -> Response:
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    @router.get("/")
+    def letters(request: Request) -> Response:
+        query = request.query_params
+        chosen, counted = asked_for(request), grouping(query.get("by", "cause"))
+        if "status" not in query:
+            chosen = chosen._replace(status="parked")
+        with open_desk() as desk:
+            shown = chosen._replace(up_to=chosen.up_to or desk.book.mark())
+            groups = desk.book.groups(counted, chosen)
+            rows, following = desk.book.page(chosen, _ROWS, query.get("after"))
+            parked = desk.book.count(shown._replace(status="parked"))
+        if chosen.status not in (None, "parked"):
+            parked = 0
+        content = list_page.letters(
+            shown, counted, groups, rows, following, parked, csrf_of(request)
+        )
+        return _shown(request, "Letters", content)
+
+    @router.get("/letters/{letter_id}")
+    def letter(request: Request, letter_id: str) -> Response:
+        with open_desk() as desk:
+            return _letter(request, desk, letter_id)
+
+    @router.post("/letters/{letter_id}/try")
+    def try_again(request: Request, letter_id: str, fields: Form) -> Response:
+        with open_desk() as desk:
+            change = _change(desk, letter_id, fields)
+            return _letter(request, desk, letter_id, fields, desk.try_again(letter_id, change))
+
+    @router.post("/letters/{letter_id}/redrive")
+    def redrive_one(request: Request, letter_id: str, fields: Form) -> Response:
+        with open_desk() as desk:
+            sent = desk.redrive([letter_id], by(request), _change(desk, letter_id, fields))
+            said = sent.refusals.get(letter_id, "It is on its way.")
+            return _letter(request, desk, letter_id, told=said)
+
+    @router.post("/redrive")
+    def redrive(request: Request, fields: Form) -> Response:
+        chosen = selection_of(fields)
+        if first(fields, "all") != "yes":
+            if not 0 < len(chosen.ids) <= AT_ONCE_MAX:
+                raise Problem(400, "which_letters", f"choose 1 to {AT_ONCE_MAX} letters")
+            with open_desk() as desk:
+                sent = desk.redrive(chosen.ids, by(request))
+            said = f"{len(sent.ids)} sent on, {len(sent.refusals)} refused."
+            refusals = [{"letter": id_, "refusal": why} for id_, why in sent.refusals.items()]
+            return _shown(request, "Redrive", list_page.refusals(refusals), said)
+        with open_desk() as desk:
+            desk.redrives.begin(chosen, _rate(fields), by(request))
+        return RedirectResponse("/redrives", 303)
+
+    @router.get("/redrives")
+    def redrives(request: Request) -> Response:
+        with open_desk() as desk:
+            content = list_page.redrives(desk.redrives.latest(), csrf_of(request))
+        return _shown(request, "Redrives", content)
+
+    @router.post("/redrives/{number}/{verb}")
+    def change(request: Request, number: int, verb: str, _: Form) -> Response:
+        with open_desk() as desk:
+            changed_redrive(desk, number, verb, by(request))
+        return RedirectResponse("/redrives", 303)
+
+    @router.post("/discard")
+    def discard(request: Request, fields: Form) -> Response:
+        reason = first(fields, "reason").strip()
+        if not reason:
+            raise Problem(400, "no_reason", "say why these letters are given up")
+        with open_desk() as desk:
+            count = desk.book.discard(selection_of(fields), by(request), reason)
+        return _shown(request, "Discard", [], f"{count} discarded.")
+
+    @router.get("/audit")
+    def audit(request: Request) -> Response:
+        with open_desk() as desk:
+            return _shown(request, "Audit", list_page.audit(desk.book.audit(_ROWS)))
+
+    return router
+
+
+def _letter(
+    request: Request,
+    desk: Desk,
+    letter_id: str,
+    fields: Fields | None = None,
+    trial: Trial | None = None,
+    told: str = "",
+) -> Response:
+    up_to, found = desk.book.mark(), desk.show(letter_id)
+    shown = found["payload_bytes"] or {}
+    written = "base64" if shown.get("text") is None else "text"
+    edited = shown.get("text") or shown.get("base64", "")
+    if fields is not None:
+        written, edited = first(fields, "form"), first(fields, "bytes")
+    content = letter_page.letter(found, edited, written, trial, csrf_of(request), up_to)
+    return _shown(request, "Letter", content, told)
+
+
+def _change(desk: Desk, letter_id: str, fields: Fields) -> Change | None:
+    """None where the form still says what the letter does: its own bytes are not to be touched."""
+    given, own = bytes_of(fields), desk.bytes_of(letter_id)
+    as_typed = own.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return None if given in (own, as_typed) else always(given)
+
+
+def _rate(fields: Fields) -> float:
+    try:
+        rate = float(first(fields, "per_second") or RATE)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= 100_000:
+        raise Problem(400, "bad_rate", "letters a second are a number above 0")
+    return rate
+
+
+def _shown(request: Request, title: str, content: list[Html], told: str = "") -> Response:
+    signed_in = bool(token_of(request))
+    shown = list_page.shell(title, *content, csrf=csrf_of(request), signed_in=signed_in, told=told)
+    return HTMLResponse(shown)

@@ -1,0 +1,39 @@
+"""Stands before all routes of the application. That of payloads is none of them: it asks by itself.
+A route that is added later is an operator's until this file says otherwise."""
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.auth.caller import operators_only
+from gateway.auth.mtls import certified_in
+from gateway.auth.who import Who, target_of
+from gateway.http.message import read_by_name
+from gateway.http.problems import Problem
+
+CALLER = "headrace.caller"
+_OPEN = ("/livez", "/readyz")  # for whoever starts and stops gateways
+_SCOPED = "/state/"  # shows each caller its own
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, who: Who) -> None:
+        self._app = app
+        self._who = who
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            if path not in _OPEN:
+                try:
+                    self._admit(path, scope)
+                except Problem as problem:
+                    await problem.response(scope)(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+    def _admit(self, path: str, scope: Scope) -> None:
+        caller = self._who.is_asking(
+            scope["method"], target_of(scope), read_by_name(scope["headers"]), certified_in(scope)
+        )
+        if not path.startswith(_SCOPED) and not caller.may_operate:
+            raise operators_only()
+        scope[CALLER] = caller

@@ -1,0 +1,1 @@
+"""A request and its refusal, as HTTP has them and no framework."""

@@ -1,0 +1,256 @@
+"""POST /v1/{endpoint}/{entity_id} -> ingest topic, byte for byte; POST /v1/{endpoint}: a batch.
+
+Called by the connection itself (`post_request.py`) with neither FastAPI nor ASGI between: either
+costs more than all that is done here.
+"""
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+import orjson
+
+from gateway.auth.caller import Caller
+from gateway.auth.who import Who
+from gateway.http.message import Answer, Request
+from gateway.http.problems import Problem, retry_after
+from gateway.http.request_rules import PAYLOADS, payloads_come_by_post
+from gateway.ingest import batch, write_permission
+from gateway.ingest.admission import Admission
+from gateway.ingest.batch_receipts import batch_answer
+from gateway.ingest.body import Body, Limit
+from gateway.ingest.not_written import problem_of
+from gateway.ingest.record import (
+    Item,
+    RequestHead,
+    common_headers,
+    event_id_of,
+    read_head,
+    record_of,
+)
+from gateway.ingest.span import PostSpan, Tracing
+from gateway.log.outcome import Log, Outcome, Record, put_all
+from gateway.node.payload_counts import Counts, Line
+from gateway.node.rate_limits import DeviceLimit, RateLimits
+from shared.ids import ENTITY_ID, ENTITY_ID_RULE, fresh_event_ids
+from shared.model import Endpoint
+from shared.settings import GatewaySettings
+from shared.timestamps import to_rfc3339
+from shared.topology import Flow
+
+CLIENT_GONE = "client_gone"
+Tell = Callable[[Answer | Problem], None]
+_PLACES_MOST = 50_000
+_PLACE_BYTES_MAX = 256
+
+
+class Reception(NamedTuple):
+    """A request that is let in by its head; its body is still to come."""
+
+    caller: Caller
+    endpoint: Endpoint
+    entity_id: str
+    head: RequestHead
+    body: Body
+    is_batch: bool
+    limit: DeviceLimit | None
+    span: PostSpan
+
+    def end(self) -> None:
+        self.body.release()
+        self.span.end()
+
+
+class Ingest:
+    def __init__(
+        self,
+        flow: Flow,
+        log: Log,
+        admission: Admission,
+        settings: GatewaySettings,
+        who: Who,
+        counts: Counts,
+        limits: RateLimits | None,
+        tracing: Tracing,
+    ) -> None:
+        self._who = who
+        self._counts = counts
+        self._limits = limits
+        self._tracing = tracing
+        self._flow = flow
+        self._log = log
+        self._admission = admission
+        self._body_limit = Limit(settings.body_bytes_max, "HEADRACE_BODY_BYTES_MAX")
+        self._batch_limit = Limit(settings.batch_bytes_max, "HEADRACE_BATCH_BYTES_MAX")
+        self._batch_payloads_max = settings.batch_payloads_max
+        self._places: dict[bytes, tuple[Endpoint, str]] = {}  # by the target, as it was sent
+
+    def is_for(self, request: Request) -> bool:
+        return request.target.startswith(PAYLOADS) or request.path().startswith(PAYLOADS.decode())
+
+    def admit(self, request: Request) -> Reception:
+        """Problem where the head alone says that nothing will come of it."""
+        caller = self._who.is_asking(
+            request.method, request.target, request.by_name, request.certified
+        )
+        endpoint, entity_id = self._places.get(request.target) or self._find_place(request)
+        if request.method != "POST":
+            raise payloads_come_by_post()
+        write_permission.refuse_others(caller, entity_id)
+        head = read_head(request.by_name)
+        span = self._tracing.begin(endpoint, entity_id, head)
+        try:
+            is_batch = batch.is_batch(entity_id, head)
+            limit = None
+            if self._limits is not None:
+                limit = self._limits.of(caller.tenant, request.address, request.headers)
+                if not is_batch and (refusal := limit(entity_id)):
+                    raise refusal
+            most = self._batch_limit if is_batch else self._body_limit
+            body = Body(head.declared_bytes, most, self._admission, caller, request)
+        except Problem as problem:
+            span.refused(problem)
+            span.end()
+            raise
+        head = span.instead_of_given(head)
+        return Reception(caller, endpoint, entity_id, head, body, is_batch, limit, span)
+
+    def _find_place(self, request: Request) -> tuple[Endpoint, str]:
+        """The endpoint, and the entity id if there is one; remembered, since devices send to the
+        same place again and again."""
+        endpoint_name, slash, entity_id = _name(request).partition("/")
+        endpoint = self._flow.endpoint(endpoint_name)
+        if endpoint is None:
+            known = ", ".join(e.name for e in self._flow.endpoints)
+            raise _refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
+        if slash and not ENTITY_ID.fullmatch(entity_id):
+            raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
+        if len(request.target) <= _PLACE_BYTES_MAX:
+            if len(self._places) >= _PLACES_MOST:
+                self._places.clear()
+            self._places[request.target] = endpoint, entity_id
+        return endpoint, entity_id
+
+    def accept(self, reception: Reception, tell: Tell) -> None:
+        """The body is whole. `tell` is called once, unless a Problem is raised."""
+        payload = reception.body.whole()
+        if reception.is_batch:
+            self._accept_batch(reception, payload, tell)
+        else:
+            self._accept_one(reception, payload, tell)
+
+    def refused(self, request: Request, code: str, payloads: int = 1) -> None:
+        endpoint = self._flow.endpoint(_name(request).partition("/")[0])
+        self._counts.refused("none" if endpoint is None else endpoint.name, code, payloads)
+
+    def _accept_one(self, reception: Reception, payload: bytes, tell: Tell) -> None:
+        caller, endpoint, entity_id, head, *_ = reception
+        payload_sha256 = sha256(payload).hexdigest()
+        write_permission.refuse_other_body(caller, payload_sha256)
+        if not payload:
+            raise _refused(400, "empty_body", "an empty body is no payload")
+        received_at = _received_at(time.time_ns() // 1_000_000)
+        key = None if head.idempotency_key is None else (head.idempotency_key,)
+        item = Item(entity_id, payload, write_permission.key_of(caller, key))
+        event_id = event_id_of(item, endpoint.name, caller.tenant)
+        common = common_headers(endpoint.name, received_at, head.kept, caller.tenant)
+        record = record_of(item, event_id, common, caller.tenant, payload_sha256)
+        self._enter(1)
+        begun_s = time.perf_counter()
+
+        def told(outcomes: list[Outcome]) -> None:
+            (outcome,) = outcomes
+            self._admission.leave()
+            self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
+            if isinstance(outcome, Exception):
+                tell(problem_of(outcome))
+                return
+            self._counts.accepted(endpoint.name, outcome)
+            reception.span.accepted()
+            receipt = orjson.dumps({"id": event_id, **outcome.told(), "received_at": received_at})
+            tell(Answer(202, b"%blocation: /state/%b\r\n" % (_JSON, entity_id.encode()), receipt))
+
+        try:
+            self._log.put(endpoint.topic, [record], told)
+        except BaseException:
+            self._admission.leave()
+            raise
+
+    def _accept_batch(self, reception: Reception, whole: bytes, tell: Tell) -> None:
+        caller, endpoint, entity_id, head, *_ = reception
+        if caller.signed is not None:
+            write_permission.refuse_other_body(caller, sha256(whole).hexdigest())
+        items = batch.split(
+            whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
+        )
+        items = write_permission.items_of(caller, items)
+        if reception.limit is not None:
+            items = (_within(reception.limit, item) for item in items)
+        received_at = _received_at(time.time_ns() // 1_000_000)
+        kept = batch.kept_headers(entity_id, head)
+        common = common_headers(endpoint.name, received_at, kept, caller.tenant)
+        fresh = fresh_event_ids().__next__
+        lines: list[Line] = []
+        records: list[tuple[str, Record]] = []
+        for item in items:
+            if not isinstance(item, Item):
+                lines.append(item)
+                continue
+            event_id = event_id_of(item, endpoint.name, caller.tenant, fresh)
+            digest = sha256(item.payload).hexdigest()
+            record = record_of(item, event_id, common, caller.tenant, digest)
+            lines.append(event_id)
+            records.append((endpoint.topic, record))
+        count = len(records)
+        self._enter(count)
+        begun_s = time.perf_counter()
+
+        def told(outcomes: list[Outcome]) -> None:
+            self._admission.leave(count)
+            self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
+            self._counts.batch(endpoint.name, lines, outcomes)
+            try:
+                answer = batch_answer(lines, outcomes, received_at)
+            except Problem as problem:
+                tell(problem)
+                return
+            reception.span.accepted(len(lines) - lines.count(None))
+            tell(Answer(207, _JSON, answer))
+
+        try:
+            put_all(self._log, records, told)
+        except BaseException:
+            self._admission.leave(count)
+            raise
+
+    def _enter(self, payloads: int) -> None:
+        if not self._admission.enter(payloads):
+            raise Problem(
+                503,
+                "too_many_requests_in_flight",
+                "the gateway is full; nothing was written, send it again",
+                outcome="definite",
+                headers=retry_after(1),
+                payloads=payloads,
+            )
+
+
+def _within(limit: DeviceLimit, item: Item | Problem | None) -> Item | Problem | None:
+    return (limit(item.entity_id) if isinstance(item, Item) else None) or item
+
+
+# many come in the same millisecond
+_received_at = lru_cache(4)(to_rfc3339)
+
+
+def _name(request: Request) -> str:
+    return request.path().removeprefix(PAYLOADS.decode())
+
+
+def _refused(status: int, code: str, detail: str) -> Problem:
+    return Problem(status, code, detail, outcome="definite")
+
+
+_JSON = b"content-type: application/json\r\n"

@@ -1,0 +1,176 @@
+"""Where an accepted payload goes: to Kafka, and while Kafka takes none to this node's spool.
+
+As long as anything of its topic is in the spool, a payload goes through it: nothing may overtake an
+earlier payload of its entity.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import NamedTuple
+
+from gateway.log.outcome import (
+    Log,
+    NotWritten,
+    Outcome,
+    OutcomeUnknown,
+    Receipt,
+    Record,
+    Spooled,
+    Tell,
+)
+from gateway.spool.frame import Frame
+from gateway.spool.spool import Spool
+from gateway.spool.spool_log import SpoolLog
+
+log = logging.getLogger(__name__)
+
+FULL = NotWritten("spool_full", "Kafka is away and the spool is full")
+# to wait for Kafka would not help: the operator has to set it right, and should hear of it
+WRONG = {"record_formless", "record_too_large", "topic_missing", "not_authorized"}
+_GATE_LOOK_S = 0.005
+
+
+class _Waiting(NamedTuple):
+    number: int  # in the order in which they came
+    records: Sequence[Record]
+    tell: Tell
+    kafka: list[Outcome] | None  # what it has said, where it was asked
+
+    def unwritten(self) -> Iterator[Record]:
+        for number, record in enumerate(self.records):
+            if self.kafka is None or not _is_the_last_word(self.kafka[number]):
+                yield record
+
+
+class DurableLog:
+    def __init__(self, kafka: Log, spool: Spool) -> None:
+        self._kafka = kafka
+        self._spool = spool
+        self._ways = {one.topic: _Way(kafka, one) for one in spool.logs}
+
+    def is_healthy(self) -> bool:
+        return self._kafka.is_healthy() or self._spool.has_room()
+
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        self._ways[topic].put(records, tell)
+
+
+class _Way:
+    """Of one topic's payloads."""
+
+    def __init__(self, kafka: Log, spool: SpoolLog) -> None:
+        self._kafka = kafka
+        self._spool = spool
+        self._topic = spool.topic
+        self._puts = 0
+        self._asked: dict[bytes, int] = {}  # by entity: what Kafka has yet to answer
+        self._held: dict[bytes, list[_Waiting]] = {}  # by entity: until Kafka has
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    def put(self, records: Sequence[Record], tell: Tell) -> None:
+        self._puts += 1
+        if self._writer is None and not self._held and self._spool.is_empty():
+            self._put_into_kafka(self._puts, records, tell)
+            return
+        waiting = _Waiting(self._puts, records, tell, None)
+        entity = records[0].key
+        if entity in self._asked:  # an earlier one may come here, too
+            self._held.setdefault(entity, []).append(waiting)
+        else:
+            self._put_into_spool([waiting])
+
+    def _put_into_kafka(self, number: int, records: Sequence[Record], tell: Tell) -> None:
+        entity = records[0].key
+        self._asked[entity] = self._asked.get(entity, 0) + 1
+
+        def judge(outcomes: list[Outcome]) -> None:
+            for outcome in outcomes:
+                if not _is_the_last_word(outcome):
+                    # it may land twice, under the same event id: that has one effect
+                    waiting = _Waiting(number, records, tell, outcomes)
+                    self._held.setdefault(entity, []).append(waiting)
+                    self._is_answered(entity)
+                    return
+            self._is_answered(entity)
+            tell(outcomes)
+
+        try:
+            self._kafka.put(self._topic, records, judge)
+        except BaseException:
+            self._is_answered(entity)
+            raise
+
+    def _is_answered(self, entity: bytes) -> None:
+        if left := self._asked.pop(entity) - 1:
+            self._asked[entity] = left
+        elif held := self._held.pop(entity, None):
+            self._put_into_spool(sorted(held, key=lambda waiting: waiting.number))
+
+    def _put_into_spool(self, waiting: list[_Waiting]) -> None:
+        self._waiting += waiting
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        """What comes during one write travels with the next: they share its wait for the disk."""
+        try:
+            while self._waiting:
+                if self._spool.gate_is_closed():
+                    await asyncio.sleep(_GATE_LOOK_S)
+                    continue
+                group, self._waiting = self._waiting, []
+                if self._may_pass_the_spool(group):
+                    for number, records, tell, _ in group:
+                        self._put_into_kafka(number, records, tell)
+                else:
+                    await self._write_into_spool(group)
+        finally:
+            self._writer = None
+
+    def _may_pass_the_spool(self, group: list[_Waiting]) -> bool:
+        untried = all(waiting.kafka is None for waiting in group)
+        return untried and self._spool.is_empty() and self._kafka.is_healthy()
+
+    async def _write_into_spool(self, group: list[_Waiting]) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        frames = [
+            Frame(self._topic, record, now_ms)
+            for waiting in group
+            for record in waiting.unwritten()
+        ]
+        rest: Outcome = FULL
+        try:
+            written = await asyncio.to_thread(self._spool.append, frames)
+        except OSError as error:
+            log.error("the spool's disk has failed: %s", error)
+            written, rest = 0, OutcomeUnknown()
+        left = iter(range(written))
+        for waiting in group:
+            said = waiting.kafka or repeat(None, len(waiting.records))
+            outcomes = [_outcome(one, self._topic, left, rest) for one in said]
+            try:
+                waiting.tell(outcomes)
+            except Exception:  # whoever cannot hear it must not keep the others from it
+                log.exception("an outcome could not be told")
+
+
+def _outcome(said: Outcome | None, topic: str, left: Iterator[int], rest: Outcome) -> Outcome:
+    """Of a record of which Kafka has `said` something or was not asked, after the spool has taken
+    the first ones of those that are not written."""
+    if said is not None and _is_the_last_word(said):
+        return said
+    if next(left, None) is not None:
+        return Spooled(topic)
+    # nothing on the disk says nothing of what Kafka may still do
+    return said if isinstance(said, OutcomeUnknown) else rest
+
+
+def _is_the_last_word(outcome: Outcome) -> bool:
+    """What the spool would not change."""
+    return isinstance(outcome, Receipt) or (
+        isinstance(outcome, NotWritten) and outcome.code in WRONG
+    )

@@ -1,0 +1,147 @@
+"""A request to an ingest route, from its head to its answer, on its connection.
+
+It stands where uvicorn has the cycle of an ASGI application, and is asked by the same names how far
+it is. `start` is called as soon as all earlier requests of the connection are answered.
+"""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from gateway.http.message import Answer, Headers, Request, refusal, written
+from gateway.http.problems import Problem, internal_fault
+from gateway.ingest.accept import Ingest, Reception
+
+log = logging.getLogger(__name__)
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Connection(Protocol):
+    def write(self, raw: bytes) -> None: ...
+
+    def close(self) -> None:
+        """The answer just written is the last one."""
+
+    def on_response_complete(self) -> None: ...
+
+    def default_headers(self) -> Headers:
+        """Those of every answer: the same object as long as they are the same."""
+
+
+class Post:
+    __slots__ = (
+        *("_connection", "_early", "_expects_continue", "_ingest", "_is_started", "_is_whole"),
+        *("_reception", "disconnected", "is_refused", "keep_alive", "request"),
+        *("response_complete", "response_started", "waiting_for_100_continue"),
+    )
+    message_event = asyncio.Event()  # uvicorn sets it when a connection ends; nobody waits for it
+
+    def __init__(
+        self,
+        ingest: Ingest,
+        request: Request,
+        connection: Connection,
+        keep_alive: bool,
+        expects_continue: bool,
+    ) -> None:
+        self.keep_alive = keep_alive
+        self.is_refused = False
+        self.disconnected = False
+        self.response_started = False
+        self.response_complete = False
+        self._ingest = ingest
+        self.request = request
+        self._connection = connection
+        self._expects_continue = expects_continue
+        self._is_started = self._is_whole = False
+        self._early: list[bytes] = []  # came before `start`
+        self._reception: Reception | None = None
+
+    def start(self) -> None:
+        self._is_started = True
+        try:
+            self._reception = self._ingest.admit(self.request)
+            if self._expects_continue and not self._is_whole:
+                self._connection.write(_CONTINUE)
+            for chunk in self._early:
+                self._reception.body.take(chunk)
+            if self._is_whole:
+                self._ingest.accept(self._reception, self._tell)
+        except Exception as error:
+            self._fail(error)
+
+    def take_all(self, body: bytes) -> None:
+        """`start`, `take` and `end` at once, where the whole body came with the head."""
+        self._is_started = self._is_whole = True
+        try:
+            self._reception = reception = self._ingest.admit(self.request)
+            reception.body.take(body)
+            self._ingest.accept(reception, self._tell)
+        except Exception as error:
+            self._fail(error)
+
+    def take(self, chunk: bytes) -> None:
+        if self._reception is None:
+            self._early.append(chunk)
+            return
+        try:
+            self._reception.body.take(chunk)
+        except Problem as problem:
+            self._fail(problem)
+
+    def end(self) -> None:
+        self._is_whole = True
+        if self._reception is None:
+            return
+        try:
+            self._ingest.accept(self._reception, self._tell)
+        except Exception as error:
+            self._fail(error)
+
+    def drop(self, why: str) -> None:
+        """Nobody hears an answer any more, and a body that is not whole is none."""
+        self.disconnected = True
+        if not self._is_whole and not self.response_complete:
+            self._ingest.refused(self.request, why)
+            if self._reception is not None:
+                self._reception.span.failed(why)
+                self._reception.end()
+
+    def _tell(self, told: Answer | Problem) -> None:
+        try:
+            if isinstance(told, Problem):
+                self._fail(told)
+            else:
+                self._answer(told)
+        except Exception:  # whoever tells goes on with other payloads
+            log.exception("an answer could not be given")
+
+    def _fail(self, error: Exception) -> None:
+        self.is_refused = True
+        if not isinstance(error, Problem):
+            log.error("a fault in taking a payload", exc_info=error)
+        problem = error if isinstance(error, Problem) else internal_fault(self.request.method)
+        if self._reception is not None:
+            self._reception.span.refused(problem)
+        self._ingest.refused(self.request, problem.code, problem.payloads)
+        if not self._is_whole and self._expects_continue:
+            # whether the refused body follows or not is the client's choice: nobody can tell where
+            # its next request would begin
+            problem.ends_connection = True
+        self._answer(refusal(problem, self.request.target))
+
+    def _answer(self, answer: Answer) -> None:
+        if self._reception is not None:
+            self._reception.end()
+        self.response_started = self.response_complete = True
+        if self.disconnected:
+            return
+        raw, is_last = written(
+            answer, self._connection.default_headers(), self.request.method, self.keep_alive
+        )
+        self.keep_alive = not is_last
+        self._connection.write(raw)
+        if not self.keep_alive:
+            self._connection.close()
+        self._connection.on_response_complete()

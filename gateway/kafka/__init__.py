@@ -1,0 +1,1 @@
+"""What the gateway asks Kafka: where topics end, and how many partitions they have."""

@@ -1,0 +1,152 @@
+"""Appends to the ingest topics. With its lanes, the only part that knows the producer's library.
+
+The producer (aiokafka, idempotent) has ways to stay broken for ever: a batch that expires unsent
+leaves a hole in its sequence numbers, its sender task may die, its waits may never end. So no call
+into it is trusted to return, and after any outcome that is not clear it is replaced as a whole.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.partitioner import murmur2
+
+from gateway.kafka.known_partitions import KnownPartitions
+from gateway.log.outcome import NotWritten, Record, Tell
+from gateway.log.partition_queue import AWAY, Lane, Parcel, Writer
+from gateway.log.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
+from shared.settings import GatewaySettings
+
+# more costs less, but all of it has to be there by the deadline, over a slow way, too
+_BATCH_BYTES = 256 * 1024
+_ENVELOPE_BYTES_MAX = 64 * 1024  # key, headers and framing, beside the body
+_METADATA_DEADLINE_S = 1.0
+_KEYS_KNOWN_MAX = 100_000
+_REFUSAL_TOLD_S = 60.0
+
+
+class RawLog:
+    def __init__(self, settings: GatewaySettings, topics: Collection[str]) -> None:
+        self._settings = settings
+        # whoever can go to the spool need not wait so long
+        self._deadline_s = (
+            settings.spool_after_s if settings.spool_bytes_max else settings.produce_deadline_s
+        )
+        self._access = settings.kafka.for_aiokafka()
+        self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
+        self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
+        self._lanes: dict[str, list[Lane]] = {}
+        self._writers: dict[int | None, Writer] = {}  # by the broker; None: nobody leads
+        self._hashes: dict[bytes, int] = {}
+        self._looks: set[asyncio.Task[None]] = set()
+        self._now_s: Callable[[], float]
+
+    async def start(self) -> None:
+        """Does not wait long for Kafka: whether it is there is what `is_healthy` says."""
+        # to ask for the loop each time costs a call of the system
+        self._now_s = asyncio.get_running_loop().time
+        await self._keeper.start()
+
+    async def stop(self) -> None:
+        """Within a few seconds, whatever state Kafka is in."""
+        await self._keeper.stop()
+
+    def forget(self, topic: str) -> None:
+        """Its partitions are looked up anew: it may be another one by now. Only for who has nothing
+        of it under way."""
+        self._lanes.pop(topic, None)
+
+    def is_healthy(self) -> bool:
+        return self._keeper.producer() is not None
+
+    def replacements(self) -> int:
+        return self._keeper.replacements
+
+    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+        """Receipt only when all in-sync replicas have the record; else NotWritten or
+        OutcomeUnknown, at the deadline at the latest."""
+        if self._keeper.producer() is None:
+            tell([self._why_none()] * len(records))
+            return
+        parcel = Parcel(records, tell, self._now_s() + self._deadline_s)
+        lanes = self._lanes.get(topic)
+        if lanes is None:
+            look = asyncio.create_task(self._put_on_new_lanes(topic, parcel))
+            self._looks.add(look)
+            look.add_done_callback(self._looks.discard)
+        else:
+            lanes[self._hash(records[0].key) % len(lanes)].put(parcel)
+
+    async def _put_on_new_lanes(self, topic: str, parcel: Parcel) -> None:
+        producer = self._keeper.producer()
+        count = await _partitions(producer, topic) if producer else 0
+        if not count:
+            why = self._why_unknown(producer, topic) if producer else self._why_none()
+            parcel.tell(0, [why] * len(parcel.records))
+            return
+        # they stay as they are: more partitions would move keys, and break their order
+        if topic not in self._lanes:
+            count = self._known.to_use(topic, count)
+            self._lanes[topic] = [Lane(topic, p, self._writer(None)) for p in range(count)]
+        lanes = self._lanes[topic]
+        lanes[self._hash(parcel.records[0].key) % len(lanes)].put(parcel)
+
+    def refusal(self) -> str:
+        """What Kafka does not let the gateway do; of a topic only while somebody goes on trying."""
+        if self._keeper.refused:
+            return NOT_AUTHORIZED.detail
+        since_s = self._now_s() - _REFUSAL_TOLD_S
+        topics = sorted(t for t, at_s in self._keeper.refused_at_s.items() if at_s > since_s)
+        return f"{NOT_AUTHORIZED.detail} to {', '.join(topics)}" if topics else ""
+
+    def _why_unknown(self, producer: Any, topic: str) -> NotWritten:
+        if topic in producer.client.cluster.unauthorized_topics:
+            self._keeper.refused_at_s[topic] = self._now_s()
+            return NOT_AUTHORIZED
+        return NotWritten("topic_missing", f"Kafka has no topic {topic}")
+
+    def _why_none(self) -> NotWritten:
+        return NOT_AUTHORIZED if self._keeper.refused else AWAY
+
+    def _writer_of(self, lane: Lane) -> Writer:
+        producer = self._keeper.producer()
+        leader = producer.client.cluster.leader_for_partition(lane.place) if producer else None
+        return self._writer(None if leader == -1 else leader)
+
+    def _writer(self, leader: int | None) -> Writer:
+        if leader not in self._writers:
+            self._writers[leader] = Writer(self._keeper, self._writer_of)
+        return self._writers[leader]
+
+    def _hash(self, key: bytes) -> int:
+        """As Kafka's own clients do; remembered, because it is slow in Python."""
+        known = self._hashes.get(key)
+        if known is None:
+            if len(self._hashes) >= _KEYS_KNOWN_MAX:
+                self._hashes.clear()
+            known = self._hashes[key] = murmur2(key) & 0x7FFFFFFF
+        return known
+
+    def _make_producer(self) -> Any:
+        return AIOKafkaProducer(
+            **self._access,
+            client_id="headrace-gateway",
+            acks="all",
+            enable_idempotence=True,
+            max_request_size=self._settings.body_bytes_max + _ENVELOPE_BYTES_MAX,
+            max_batch_size=_BATCH_BYTES,
+            linger_ms=0,
+            # half the deadline: one lost answer leaves time for a second try
+            request_timeout_ms=max(1000, int(self._deadline_s * 500)),
+            retry_backoff_ms=100,
+        )
+
+
+async def _partitions(producer: Any, topic: str) -> int:
+    if not producer.client.cluster.partitions_for_topic(topic):
+        with contextlib.suppress(Exception):  # aiokafka lets more through than its own errors
+            async with asyncio.timeout(_METADATA_DEADLINE_S):
+                await producer.client.force_metadata_update()
+    return len(producer.client.cluster.partitions_for_topic(topic) or ())

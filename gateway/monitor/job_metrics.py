@@ -1,0 +1,88 @@
+"""What the jobs say of themselves on the status topic, in Prometheus' format."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from gateway.monitor.job_status import JobStatus
+
+_PREFIX = "headrace_job_"
+_OF_A_LANE = (
+    (GaugeMetricFamily, "waiting", "payloads", "Payloads that wait in it"),
+    (GaugeMetricFamily, "waiting_entities", "entities", "Entities of which payloads wait in it"),
+    (GaugeMetricFamily, "oldest_seconds", "oldest_s", "How long the oldest of them has waited"),
+    (GaugeMetricFamily, "at_cap", "at_cap", "Entities and tenants of which no more may wait"),
+    (CounterMetricFamily, "woken", "woken", "Payloads that went on, by the job's process"),
+    (CounterMetricFamily, "parked", "parked", "Payloads that were given up, by the job's process"),
+)
+_BREAKER = {"closed": 0, "half-open": 1, "open": 2}
+
+
+def job_metrics(said: Mapping[str, JobStatus | None]) -> Iterator[Metric]:
+    statuses = {job: status for job, status in said.items() if status is not None}
+    yield _gauge(
+        "running",
+        "1 where the job has just said that it works",
+        statuses,
+        lambda one: float(one.state == "running" and not one.is_silent),
+    )
+    yield _gauge(
+        "silent_seconds", "Since the job's last word", statuses, lambda one: one.silent_ms / 1000
+    )
+    yield _gauge(
+        "lag_records", "Records that it has yet to finish", statuses, lambda one: one.lag_records
+    )
+    yield _gauge(
+        "lag_seconds",
+        "How long the oldest of them has been there; it grows while the job is silent",
+        statuses,
+        lambda one: one.lag_s,
+    )
+    yield _gauge(
+        "rows_per_second", "Of its last batch", statuses, lambda one: one.number("rows_per_s")
+    )
+    breakers = GaugeMetricFamily(
+        f"{_PREFIX}breaker", "0 closed, 1 half-open, 2 open", labels=("job", "store")
+    )
+    for job, status in statuses.items():
+        for name, breaker in status.breakers.items():
+            breakers.add_metric((job, name), _BREAKER[breaker.state])
+    yield breakers
+    yield from _lanes(statuses)
+    yield from _clocks(statuses)
+
+
+def _clocks(statuses: Mapping[str, JobStatus]) -> Iterator[Metric]:
+    metric = CounterMetricFamily(
+        "headrace_events_by_clock",
+        "Events that fold took as late, or by their arrival as their device's clock is off, by the "
+        "job's process",
+        labels=("reason",),
+    )
+    for status in statuses.values():
+        for reason, count in status.clocks.items():
+            metric.add_metric((reason,), count)
+    yield metric
+
+
+def _lanes(statuses: Mapping[str, JobStatus]) -> Iterator[Metric]:
+    lanes = {lane: told for status in statuses.values() for lane, told in status.lanes.items()}
+    for family, name, number, meaning in _OF_A_LANE:
+        metric = family(f"headrace_lane_{name}", meaning, labels=("lane",))
+        for lane, told in lanes.items():
+            metric.add_metric((lane,), told[number])
+        yield metric
+
+
+def _gauge(
+    name: str,
+    meaning: str,
+    statuses: Mapping[str, JobStatus],
+    read: Callable[[JobStatus], Any],
+) -> Metric:
+    gauge = GaugeMetricFamily(_PREFIX + name, meaning, labels=("job",))
+    for job, status in statuses.items():
+        if (value := read(status)) is not None:
+            gauge.add_metric((job,), value)
+    return gauge

@@ -1,0 +1,39 @@
+"""What the desk last said of dead letters: a check of /health. Pure."""
+
+from typing import Any
+
+from gateway.monitor.job_status import JobStatus
+
+DESK = b"desk"  # its key on the status topic
+
+
+def check(desk: JobStatus | None) -> dict[str, Any]:
+    """Well where nothing is parked: what is under way needs nobody."""
+    letters = desk.said.get("letters") if desk else None
+    if desk is None or not isinstance(letters, dict):
+        return {"status": "warn", "output": "nothing is known of them: does the desk run?"}
+    parked, came_back = _count(letters, "parked"), _count(letters, "came_back")
+    told = []
+    if parked:
+        again = f", {came_back} of them came back" if came_back else ""
+        oldest_s = _count(letters, "oldest_s")
+        told.append(f"the oldest for {oldest_s} s{again}: ./headrace letters list --by cause")
+    if desk.is_silent:
+        told.append(f"as of {desk.silent_ms // 1000} s ago")
+    return {
+        "status": "warn" if told else "pass",
+        "observedValue": parked,
+        "observedUnit": "letters",
+        "underWay": _count(letters, "redriven"),
+        **({"output": "; ".join(told)} if told else {}),
+    }
+
+
+def counts_them(desk: JobStatus | None) -> bool:
+    """Their topics keep what was done with long ago."""
+    return desk is not None and not desk.is_silent and isinstance(desk.said.get("letters"), dict)
+
+
+def _count(letters: dict[str, Any], name: str) -> int:
+    value = letters.get(name)
+    return int(value) if isinstance(value, int | float) else 0

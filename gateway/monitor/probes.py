@@ -1,0 +1,88 @@
+"""Looks at what the gateway depends on. These calls block: they run in threads, with bounds."""
+
+import time
+from collections.abc import Collection
+from typing import NamedTuple
+
+import psycopg
+from confluent_kafka import KafkaError, KafkaException
+
+from gateway.kafka.offsets import asking_consumer, offset_ranges
+from shared.kafka_access import KafkaAccess
+
+# Kafka's own topic, by which the jobs know where they go on
+JOBS_POSITIONS = "__consumer_offsets"
+_KAFKA_ANSWER_S = 1.0
+_POSTGRES_ANSWER_S = 2  # libpq counts whole seconds and takes less than 2 for 2
+
+# a server that one cannot reach looks the same, and is mended elsewhere; the client's own words
+# hold its address
+_REFUSALS = {
+    KafkaError._AUTHENTICATION: "Kafka refuses the gateway's login",
+    KafkaError._SSL: "Kafka and the gateway do not agree on TLS or its certificates",
+}
+
+
+class Seen(NamedTuple):
+    """What a look at a server has found."""
+
+    works: bool
+    took_ms: float
+    output: str = ""
+
+
+class KafkaSeen(NamedTuple):
+    server: Seen
+    missing_topics: tuple[str, ...] = ()
+    lane_records: dict[str, int] = {}  # noqa: RUF012 - never changed
+    # of each partition: its replicas, and those in sync
+    partitions: dict[str, dict[int, tuple[int, int]]] = {}  # noqa: RUF012
+
+
+class KafkaProbe:
+    def __init__(self, kafka: KafkaAccess, topics: Collection[str], lanes: Collection[str]) -> None:
+        self._refusal = ""
+        self._topics = topics
+        self._looked_at = {*topics, JOBS_POSITIONS}
+        self._lanes = lanes
+        self._consumer = asking_consumer(kafka, self._note)
+
+    def look(self) -> KafkaSeen:
+        begun_s = time.monotonic()
+        try:
+            topics = self._consumer.list_topics(timeout=_KAFKA_ANSWER_S).topics
+            lanes = [(t, p) for t in self._lanes if t in topics for p in topics[t].partitions]
+            ranges = offset_ranges(self._consumer, lanes, _KAFKA_ANSWER_S)
+        except (KafkaException, TimeoutError):
+            self._refusal = ""
+            self._consumer.poll(0)
+            output = self._refusal or "Kafka does not answer"
+            return KafkaSeen(Seen(False, _ms_since(begun_s), output))
+        missing = tuple(topic for topic in self._topics if topic not in topics)
+        records: dict[str, int] = {}
+        for (topic, _), (start, end) in ranges.items():
+            records[topic] = records.get(topic, 0) + end - start
+        partitions = {
+            name: {p: (len(its.replicas), len(its.isrs)) for p, its in topic.partitions.items()}
+            for name, topic in topics.items()
+            if name in self._looked_at
+        }
+        return KafkaSeen(Seen(True, _ms_since(begun_s)), missing, records, partitions)
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            self._refusal = _REFUSALS[error.code()]
+
+
+def look_at_postgres(url: str) -> Seen:
+    begun_s = time.monotonic()
+    try:
+        psycopg.connect(url, connect_timeout=_POSTGRES_ANSWER_S, autocommit=True).close()
+    except psycopg.Error:
+        # its message may hold the address and the user: that is for the log of PostgreSQL
+        return Seen(False, _ms_since(begun_s), "PostgreSQL does not answer")
+    return Seen(True, _ms_since(begun_s))
+
+
+def _ms_since(begun_s: float) -> float:
+    return round((time.monotonic() - begun_s) * 1000, 1)

@@ -1,0 +1,258 @@
+"""What was seen -> the health document (application/health+json). Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gateway.monitor import ledger_check, letters_check
+from gateway.monitor.job_status import JobStatus, SaidBreaker, job_status
+from gateway.monitor.probes import KafkaSeen, Seen
+from gateway.monitor.retention import FAIL_AT, WARN_AT, Unread
+from gateway.spool.spool import SpoolState
+from gateway.view.reader import Progress
+from shared import VERSION
+from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
+from shared.timestamps import to_rfc3339
+from shared.topology import JOB_STATUS_TOPIC
+
+_VIEW_LAG_MAX_MS = 5_000
+_MASTER_AGE_MAX_S = 300.0
+# what an operator has to do, before its payloads go on by themselves
+_STUCK_BY = {
+    "topic_missing": "Kafka has no such topic: make it, python -m stream_jobs topics",
+    "not_authorized": "Kafka does not let the gateway write to it: ./headrace acls",
+    "not_acknowledged": "Kafka does not acknowledge: look at its replicas and leaders",
+}
+
+Check = dict[str, Any]
+
+
+class Observation(NamedTuple):
+    """Everything the report is made from, as of `at_ms`."""
+
+    at_ms: int
+    kafka: KafkaSeen
+    postgres: Seen
+    accepts: bool
+    view: Mapping[str, Progress]
+    job_statuses: Mapping[bytes, bytes]
+    silent_ms: Mapping[bytes, int] = {}
+    lag_warn_s: float = 60.0
+    replication: int = 1  # as the settings say
+    configs: Mapping[str, Mapping[str, str]] = {}  # of topics
+    widened: Sequence[str] = ()  # of topics that got partitions, what is the matter
+    unread: Sequence[Unread] | None = ()  # None: not known
+    spool: SpoolState | None = None
+    refusal: str = ""  # what Kafka does not let the gateway write
+    workers: int = 1
+    workers_ready: int = 1
+
+
+def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
+    statuses = {job: _status(seen, job.encode()) for job in jobs}
+    desk = _status(seen, letters_check.DESK)
+    waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
+    full = {lane: who for one in statuses.values() if one for lane, who in one.full_lanes.items()}
+    checks: dict[str, Check] = {
+        "kafka:connection": _kafka(seen),
+        "kafka:replicas": _replicas(seen),
+        "kafka:partitions": _partitions(seen.widened),
+        "postgres:connection": _server(seen.postgres, "warn"),
+        **_master_data(statuses.get("relay"), seen.at_ms),
+        **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
+        **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
+        "state_view:lag": _view(seen),
+        "retention:unread": _retention(seen.unread),
+        "ledger:difference": ledger_check.check(
+            seen.job_statuses.get(ledger_check.KEEPER),
+            seen.at_ms,
+            seen.spool.set_aside_payloads if seen.spool else 0,
+        ),
+        "letters:parked": letters_check.check(desk),
+        **{f"job:{job}": _job(status, seen.lag_warn_s) for job, status in statuses.items()},
+        **{
+            f"breaker:{job}:{store}": _breaker(breaker)
+            for job, status in statuses.items()
+            if status is not None
+            for store, breaker in status.breakers.items()
+        },
+        **{
+            f"lane:{lane}": _waiting(waits[lane], full.get(lane, []))
+            if lane in waits
+            else _lane(lane, seen.kafka, desk)
+            for lane in lanes
+        },
+    }
+    time = to_rfc3339(seen.at_ms)
+    return {
+        "status": worst(check["status"] for check in checks.values()),
+        "version": VERSION,
+        "checks": {name: [{**check, "time": time}] for name, check in checks.items()},
+    }
+
+
+def _status(seen: Observation, job: bytes) -> JobStatus | None:
+    return job_status(seen.job_statuses.get(job), seen.at_ms, seen.silent_ms.get(job))
+
+
+def worst(statuses: Any) -> str:
+    found = set(statuses)
+    return next(status for status in ("fail", "warn", "pass") if status in found)
+
+
+def _server(seen: Seen, otherwise: str) -> Check:
+    return _check("pass" if seen.works else otherwise, seen.took_ms, "ms", seen.output)
+
+
+def _kafka(seen: Observation) -> Check:
+    check = _server(seen.kafka.server, "fail")
+    if check["status"] == "pass" and seen.refusal:
+        return {**check, "status": "fail", "output": seen.refusal}
+    if check["status"] == "pass" and not seen.accepts:
+        return {**check, "status": "fail", "output": "the gateway has no producer yet"}
+    if check["status"] == "pass" and seen.kafka.missing_topics:
+        missing = "topics are missing: " + ", ".join(seen.kafka.missing_topics)
+        return {**check, "status": "warn", "output": missing}
+    return check
+
+
+def _replicas(seen: Observation) -> Check:
+    copies = []
+    for topic, partitions in seen.kafka.partitions.items():
+        config = seen.configs.get(topic, {})
+        least = config.get(MIN_IN_SYNC)
+        unclean = config[UNCLEAN] == "true" if UNCLEAN in config else None
+        copies.append(
+            Copies(topic, [*partitions.values()], None if least is None else int(least), unclean)
+        )
+    found = list(troubles(copies, seen.replication))
+    fewest = min((one.fewest for one in copies), default=None)
+    status = worst(["pass", *(one.status for one in found)])
+    return _check(status, fewest, "replicas", "; ".join(one.text for one in found))
+
+
+def _retention(unread: Sequence[Unread] | None) -> Check:
+    """Long before a record is deleted that a job has yet to read."""
+    if unread is None:
+        return _check("warn", None, "%", "not known: Kafka has not told what its topics keep")
+    first = max(unread, key=lambda one: one.share, default=None)
+    if first is None or first.share < WARN_AT:
+        return _check("pass", None, "%", "")
+    percent = int(first.share * 100)
+    said = (
+        f"what {first.job} has yet to read of {first.topic}/{first.partition} is deleted before "
+        f"it reads it, unless it catches up: {percent} % of the topic's retention is used up; "
+        "start the job, or raise retention.ms or retention.bytes of the topic"
+    )
+    if first.share >= 1:
+        said = (
+            f"records of {first.topic}/{first.partition} may be deleted that {first.job} has yet "
+            "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
+        )
+    return _check("fail" if first.share >= FAIL_AT else "warn", percent, "%", said)
+
+
+def _partitions(widened: Sequence[str]) -> Check:
+    return _check("fail" if widened else "pass", None, "", "; ".join(widened))
+
+
+def _workers(seen: Observation) -> Check:
+    less = seen.workers_ready < seen.workers
+    output = f"{seen.workers} there should be" if less else ""
+    return _check("warn" if less else "pass", seen.workers_ready, "workers", output)
+
+
+def _spool(spool: SpoolState) -> Check:
+    said = []
+    if spool.records:
+        said.append(
+            f"{spool.bytes} of {spool.bytes_max} bytes wait for Kafka, the oldest for "
+            f"{spool.age_ms // 1000} s"
+        )
+    said += [
+        f"{stuck.topic} has been stuck since {to_rfc3339(stuck.since_ms)}: {_STUCK_BY[stuck.why]}"
+        for stuck in spool.stuck
+    ]
+    if spool.set_aside_payloads:
+        said.append(
+            f"at least {spool.set_aside_payloads} payloads ({spool.set_aside_bytes} bytes) are set "
+            "aside and not in Kafka: ./headrace spool list, then ./headrace spool replay"
+        )
+    if spool.bytes >= spool.bytes_max:
+        return _check("fail", spool.records, "records", "; ".join(["it is full", *said]))
+    return _check("warn" if said else "pass", spool.records, "records", "; ".join(said))
+
+
+def _master_data(relay: JobStatus | None, now_ms: int) -> dict[str, Check]:
+    as_of_ms = relay.said.get("master_as_of_ms") if relay else None
+    if not isinstance(as_of_ms, int):
+        return {}
+    age_s = round(max(0, now_ms - as_of_ms) / 1000, 1)
+    old = "master data was not refreshed lately" if age_s > _MASTER_AGE_MAX_S else ""
+    return {"master_data:age": _check("warn" if old else "pass", age_s, "s", old)}
+
+
+def _view(seen: Observation) -> Check:
+    states = [p for topic, p in seen.view.items() if topic != JOB_STATUS_TOPIC]
+    if not states or not all(p.warm and p.caught_up_ms is not None for p in states):
+        return _check("warn", None, "ms", "the state view is still being read")
+    lag_ms = max(0, seen.at_ms - min(p.caught_up_ms or 0 for p in states))
+    skipped = sum(p.skipped for p in states)
+    output = "the state view is behind" if lag_ms > _VIEW_LAG_MAX_MS else ""
+    if skipped:
+        output = "; ".join(filter(None, (output, f"{skipped} unreadable state records skipped")))
+    return _check("warn" if output else "pass", lag_ms, "ms", output)
+
+
+def _job(status: JobStatus | None, lag_warn_s: float) -> Check:
+    if status is None:
+        return _check("warn", None, "s", "no sign of life yet")
+    lag = {
+        name: value
+        for name, value in (("lag_records", status.lag_records), ("lag_s", status.lag_s))
+        if value is not None
+    }
+    return {**_sign_of_life(status, lag_warn_s), **lag}
+
+
+def _sign_of_life(status: JobStatus, lag_warn_s: float) -> Check:
+    lag = (status.lag_records, "records") if status.lag_s is None else (status.lag_s, "s")
+    if status.is_silent:
+        return _check("warn", *lag, f"no sign of life for {status.silent_ms // 1000} s")
+    if status.state == "running":
+        if status.lag_s is not None and status.lag_s > lag_warn_s:
+            return _check("warn", *lag, f"it is {status.lag_s:.0f} s behind")
+        return _check("pass", *lag, status.detail)
+    return _check("warn", *lag, f"{status.state}: {status.detail}".removesuffix(": "))
+
+
+def _breaker(breaker: SaidBreaker) -> Check:
+    if breaker.state == "closed":
+        return _check("pass", None, "", "closed")
+    since = "" if breaker.since_ms is None else f" since {to_rfc3339(breaker.since_ms)}"
+    return _check("warn", None, "", f"{breaker.state}{since}: {breaker.reason}")
+
+
+def _waiting(told: Mapping[str, float], full: Sequence[str]) -> Check:
+    """What is done stays on the topic, so its size says nothing."""
+    others = int(told["at_cap"]) - len(full)
+    named = [*full, *([f"{others} others"] if others > 0 else [])]
+    output = f"what comes beyond is parked: {'; '.join(named)}" if full else ""
+    check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", output)
+    return {**check, **{name: told[name] for name in ("entities", "oldest_s")}}
+
+
+def _lane(lane: str, kafka: KafkaSeen, desk: JobStatus | None) -> Check:
+    records = kafka.lane_records.get(lane)
+    if records is None:
+        return _check("warn", None, "records", "not known: the topic or Kafka is away")
+    is_for_the_desk = lane.startswith("dlq.") and letters_check.counts_them(desk)
+    return _check("warn" if records and not is_for_the_desk else "pass", records, "records", "")
+
+
+def _check(status: str, value: float | None, unit: str, output: str) -> Check:
+    check: Check = {"status": status}
+    if value is not None:
+        check |= {"observedValue": value, "observedUnit": unit}
+    if output:
+        check["output"] = output
+    return check

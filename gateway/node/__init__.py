@@ -1,0 +1,1 @@
+"""What the workers of one node share: counts, rate limits, one parent."""

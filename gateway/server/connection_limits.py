@@ -1,0 +1,107 @@
+"""The connections of this process: how many there may be, and who among them is too slow."""
+
+import asyncio
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Protocol
+
+from gateway.http.problems import Problem, retry_after
+
+_SWEEP_S = 0.25
+# then others have their turn: thousands may have to be refused at once
+_LOOKS_AT_ONCE = 50
+# of those that are too many, so many get an answer; further ones are cut
+_REFUSED_AT_ONCE_MAX = 64
+# descriptors for Kafka, the view, logs and those that are being refused
+_DESCRIPTORS_KEPT = 192
+
+
+class Connection(Protocol):
+    address: str
+
+    def look(self, now_s: float) -> None:
+        """End whatever takes too long."""
+
+    def cut(self) -> None: ...
+
+
+class Connections:
+    """Deadlines are kept by one look at all connections every moment: a timer for each would cost
+    every request."""
+
+    def __init__(
+        self,
+        connections_max: int,
+        per_address_max: int,
+        count_refusal: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.count_refusal = count_refusal
+        self._open: set[Connection] = set()
+        self._of_address: Counter[str] = Counter()
+        self._max = connections_max
+        self._per_address_max = per_address_max
+        self._is_looking = False
+
+    def enter(self, connection: Connection) -> Problem | None:
+        """Why it has to go again, if it has to."""
+        self._open.add(connection)
+        if not self._is_looking:
+            self._look_later()
+        self._of_address[connection.address] += 1
+        if len(self._open) > self._max + _REFUSED_AT_ONCE_MAX:
+            connection.cut()
+        if len(self._open) > self._max:
+            return _too_many("the gateway has as many connections as it may; come back later")
+        if 0 < self._per_address_max < self._of_address[connection.address]:
+            return _too_many(
+                f"an address has at most {self._per_address_max} connections here; use those that "
+                "are open, or ask the operator to raise HEADRACE_CONNECTIONS_PER_ADDRESS_MAX"
+            )
+        return None
+
+    def leave(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        self._of_address[connection.address] -= 1
+        if not self._of_address[connection.address]:
+            del self._of_address[connection.address]
+
+    def _look_later(self) -> None:
+        self._is_looking = True
+        asyncio.get_running_loop().call_later(_SWEEP_S, self._look_at, iter([*self._open]))
+
+    def _look_at(self, connections: Iterator[Connection]) -> None:
+        now_s = time.monotonic()
+        some = [*islice(connections, _LOOKS_AT_ONCE)]
+        for connection in some:
+            connection.look(now_s)
+        if some:
+            asyncio.get_running_loop().call_soon(self._look_at, connections)
+            return
+        self._is_looking = False
+        if self._open:
+            self._look_later()
+
+
+def affordable(connections_max: int) -> int:
+    """So many, or as many as the system gives descriptors for when asked for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections_max + _DESCRIPTORS_KEPT
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections_max
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(soft - _DESCRIPTORS_KEPT, 1)
+
+
+def _too_many(detail: str) -> Problem:
+    return Problem(
+        503,
+        "too_many_connections",
+        f"{detail}; nothing was written",
+        outcome="definite",
+        headers=retry_after(1),
+        ends_connection=True,
+    )

@@ -1,0 +1,55 @@
+"""Where nobody is asked who they are, any page that a browser of this network shows could write:
+by a POST across sites, or under a name of its own that it has pointed at this machine (DNS
+rebinding). So requests come under a name that is known as the gateway's, and from no other page."""
+
+from functools import lru_cache
+from ipaddress import ip_address
+
+from gateway.http.problems import Problem
+from shared.settings import GatewaySettings
+
+_KNOWN_MAX = 1024  # clients name the same one again and again
+_OTHERWISE = "or let it ask who is asking (HEADRACE_AUTH)"
+
+
+class OwnPages:
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names | {"localhost"}
+        self.judge = lru_cache(_KNOWN_MAX)(self._judge)
+
+    def _judge(self, host: bytes | None, origin: bytes | None) -> None:
+        """Problem where a browser may have been made to ask; without Host it was none."""
+        named = (host or b"localhost").decode().lower()
+        if not self._is_own(named):
+            raise _refused(
+                "foreign_host",
+                "nobody is asked who they are here, so Host is an address, localhost or a name in "
+                f"HEADRACE_HOSTS: add the one that you use, {_OTHERWISE}",
+            )
+        if origin is not None and origin.decode("latin-1").partition("://")[2].lower() != named:
+            raise _refused(
+                "foreign_origin",
+                "nobody is asked who they are here, so no other site's page may ask: call the "
+                f"gateway from a program, {_OTHERWISE}",
+            )
+
+    def _is_own(self, host: str) -> bool:
+        name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
+        return name in self._names or _is_address(name)
+
+
+def own_pages(settings: GatewaySettings) -> OwnPages | None:
+    """None where everybody is asked: a foreign page has no credential to send."""
+    return None if settings.ways_to_ask else OwnPages(settings.host_names)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _refused(code: str, detail: str) -> Problem:
+    return Problem(403, code, detail, outcome="definite", ends_connection=True)

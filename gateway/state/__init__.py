@@ -1,0 +1,1 @@
+"""GET /state, also with what has not been folded yet."""

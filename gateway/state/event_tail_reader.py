@@ -1,0 +1,196 @@
+"""Keeps the tail of the event topics in memory, as long as somebody asks for it.
+
+The tail begins where the view's snapshots end: fold's committed offsets are read first, then where
+the state topics end, and when the view has come that far, it has whatever fold had done until
+there. Only then are the events before those offsets forgotten.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from gateway.kafka.offsets import QUIET, Partition, asking_consumer, offset_ranges
+from gateway.state.event_tail import Tail, TailRecord
+from gateway.view.reader import StateView
+from shared.events.envelope import Position
+from shared.kafka_access import KafkaAccess
+
+log = logging.getLogger(__name__)
+
+FOLD_GROUP = "headrace-fold"
+_LET_GO_AFTER_S = 60.0  # without a question
+_AGAIN_AFTER_S = 1.0
+_LOOK_EVERY_S = 0.2
+_ANSWER_S = 2.0
+_SILENT_MAX_S = 3.0  # what was heard longer ago is no longer "now"
+_RECORDS_AT_ONCE = 200  # then others may run: the loop has the interpreter with this thread
+_READING = "the events are being read"
+
+
+class NotFresh(Exception):  # noqa: N818 - it is an answer
+    """Why the tail is not known now."""
+
+
+class _Look(NamedTuple):
+    """Once the view has read the state topics to `ends`, it has all that fold did to `folded`."""
+
+    folded: dict[Partition, int]
+    ends: dict[Partition, int]
+
+
+class TailFollower:
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        state_dir: Path,
+        event_topics: Collection[str],
+        state_topics: Collection[str],
+        bytes_max: int,
+    ) -> None:
+        self.tail = Tail()
+        self._kafka = kafka
+        self._state_dir = state_dir
+        self._event_topics = event_topics
+        self._state_topics = state_topics
+        self._bytes_max = bytes_max
+        self._thread: threading.Thread | None = None
+        self._ends = threading.Event()
+        self._asked_at_s = self._heard_at_s = 0.0
+        self._why_not = _READING
+
+    async def start(self) -> None:
+        """Begins with the first question: nobody pays for what nobody asks."""
+
+    async def stop(self) -> None:
+        self._ends.set()
+
+    def ask(self) -> str | None:
+        """None: the tail is known. Otherwise why it is not, and it is being seen to."""
+        self._asked_at_s = time.monotonic()
+        if self._thread is None or not self._thread.is_alive():
+            self._why_not = _READING
+            self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
+            self._thread.start()
+        if not self._why_not and self._asked_at_s - self._heard_at_s > _SILENT_MAX_S:
+            return "Kafka does not answer"
+        return self._why_not or None
+
+    def _run(self) -> None:
+        while self._is_wanted():
+            try:
+                self._follow()
+            except NotFresh as not_fresh:
+                self._why_not = str(not_fresh)
+            except (KafkaException, TimeoutError) as error:
+                self._why_not = f"Kafka does not answer: {error}"
+            except Exception:
+                self._why_not = "a fault in reading its events"
+                log.exception("the tail of the event topics cannot be followed, trying again")
+            finally:
+                self._why_not = self._why_not or _READING  # before nothing is there any more
+                self.tail.clear()
+            self._ends.wait(_AGAIN_AFTER_S)
+
+    def _is_wanted(self) -> bool:
+        asked_ago_s = time.monotonic() - self._asked_at_s
+        return not self._ends.is_set() and asked_ago_s < _LET_GO_AFTER_S
+
+    def _follow(self) -> None:
+        view = StateView(self._state_dir)
+        asking, reading = asking_consumer(self._kafka, group=FOLD_GROUP), self._reading()
+        try:
+            events, states = (
+                _partitions(asking, topics) for topics in (self._event_topics, self._state_topics)
+            )
+            look = self._look(asking, events, states)
+            reading.assign([TopicPartition(*at, offset) for at, offset in look.folded.items()])
+            self._read_to_the_end(reading, events)
+            while not self._has_come_to(view, look):
+                self._read(reading)
+            self._why_not = ""
+            pending: _Look | None = None
+            due_s = 0.0
+            while self._is_wanted():
+                self._read(reading)
+                if pending is None and time.monotonic() >= due_s:
+                    due_s = time.monotonic() + _LOOK_EVERY_S
+                    pending = self._look(asking, events, states)
+                if pending is not None and self._has_come_to(view, pending):
+                    self.tail.forget_before(pending.folded)
+                    pending = None
+        finally:
+            reading.close()
+            asking.close()
+            view.close()
+
+    def _look(self, asking: Consumer, events: list[Partition], states: list[Partition]) -> _Look:
+        places = [TopicPartition(*at) for at in events]
+        committed = asking.committed(places, timeout=_ANSWER_S)
+        ranges = offset_ranges(asking, states, _ANSWER_S)
+        self._heard_at_s = time.monotonic()
+        return _Look(
+            {(at.topic, at.partition): max(at.offset, 0) for at in committed},
+            {at: its.end for at, its in ranges.items()},
+        )
+
+    def _has_come_to(self, view: StateView, look: _Look) -> bool:
+        if not self._is_wanted():
+            raise NotFresh("nobody asks")
+        known: dict[Partition, int] = {}
+        for topic in self._state_topics:
+            for _, warm, partition, offset in view.mark(topic):
+                if warm and partition is not None:
+                    known[topic, partition] = offset
+        return all(known.get(at, 0) >= end for at, end in look.ends.items())
+
+    def _read_to_the_end(self, reading: Consumer, events: list[Partition]) -> None:
+        missing = set(events)
+        while missing and self._is_wanted():
+            missing -= self._read(reading)
+
+    def _read(self, reading: Consumer) -> set[Partition]:
+        """Those that were read to their ends."""
+        at_end: set[Partition] = set()
+        for message in reading.consume(_RECORDS_AT_ONCE, 0.02):
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            if topic is None or partition is None or offset is None:
+                continue
+            if error is not None:
+                at_end.add((topic, partition))
+            elif (key := message.key()) is not None:
+                position = Position(topic, partition, offset)
+                record = TailRecord(position, message.value() or b"", message.timestamp()[1])
+                self.tail.put(key, record)
+        if self.tail.bytes > self._bytes_max:
+            raise NotFresh("fold is far behind: more events wait for it than are kept here")
+        return at_end
+
+    def _reading(self) -> Consumer:
+        return Consumer(
+            {
+                **self._kafka.for_reading("headrace-view"),
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,
+                "queued.max.messages.kbytes": 8192,
+            },
+            logger=QUIET,
+        )
+
+
+def _partitions(asking: Consumer, topics: Collection[str]) -> list[Partition]:
+    known: Mapping[str, object] = asking.list_topics(timeout=_ANSWER_S).topics
+    return [
+        (topic, partition)
+        for topic in topics
+        if topic in known
+        for partition in known[topic].partitions  # type: ignore[attr-defined]
+    ]

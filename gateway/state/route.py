@@ -1,0 +1,228 @@
+"""GET /state/{id}: the newest snapshot that the view has, and how far it may be behind what was
+accepted. With `fresh=true` the events after it are folded here."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Path, Query, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from gateway.auth.asgi_guard import CALLER
+from gateway.auth.caller import ANYONE, Caller
+from gateway.http.problems import Problem, retry_after
+from gateway.state.event_tail_reader import NotFresh
+from gateway.state.fresh import FreshStates, Shown
+from gateway.state.pipeline_lag import Behind, Pipeline
+from gateway.view.reader import Found, Progress, StateView
+from shared.folding.snapshot import META
+from shared.ids import ENTITY_ID, TENANT
+from shared.model import Aggregate, Entity
+from shared.timestamps import to_rfc3339
+from shared.topology import Flow
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The state, and how far it may be behind what was accepted.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/State"}}},
+    },
+    304: {"description": "Nothing newer than what If-None-Match names."},
+    401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
+    404: {"description": "Unknown entity or id, or none that this caller may read."},
+    503: {"description": "The view has not caught up yet since its first start."},
+}
+
+
+# said, not checked: what is no id is the id of nobody
+_Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
+_Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
+
+
+class Freshness:
+    """Of an answer: how far it may be behind what was accepted. By this each of them says whether
+    it is stale, and why."""
+
+    __slots__ = ("lag_s", "why_stale")
+
+    def __init__(self, behind: Behind, view_lag_s: float, stale_after_s: float) -> None:
+        self.lag_s = behind.with_view(view_lag_s)
+        self.why_stale = behind.why_stale(self.lag_s, view_lag_s, stale_after_s)
+
+
+def state_routes(
+    flow: Flow,
+    view: StateView,
+    fresh_states: FreshStates,
+    pipeline: Pipeline,
+    stale_after_s: float,
+) -> list[BaseRoute]:
+    names = [entity.name for entity in flow.with_state]
+
+    async def state_of(
+        entity: Annotated[str, Path(json_schema_extra={"enum": names})],
+        entity_id: _Id,
+        request: Request,
+        meta: bool = False,
+        tenant: _Tenant = None,
+        fresh: bool = False,
+    ) -> Response:
+        found = flow.find_with_state(entity)
+        if found is None:
+            known = ", ".join(names)
+            raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
+        return await answer(found, entity_id, request, meta, tenant, fresh)
+
+    async def state(
+        entity_id: _Id,
+        request: Request,
+        meta: bool = False,
+        tenant: _Tenant = None,
+        fresh: bool = False,
+    ) -> Response:
+        return await answer(flow.with_state[0], entity_id, request, meta, tenant, fresh)
+
+    async def answer(
+        entity: Entity | Aggregate,
+        entity_id: str,
+        request: Request,
+        with_meta: bool,
+        tenant: str | None,
+        is_fresh: bool,
+    ) -> Response:
+        caller: Caller = request.scope.get(CALLER, ANYONE)
+        key = caller.full_id_to_read(entity, entity_id, tenant)
+        if not is_fresh or key is None:
+            progress, found = view.find(entity.topic, (key or "").encode())
+            shown = Shown(found)
+        else:
+            try:
+                tail = await fresh_states.tail_of(entity, key)
+            except NotFresh as not_fresh:
+                progress, found = view.find(entity.topic, key.encode())
+                shown = Shown(found, why_not=str(not_fresh))
+            else:
+                progress, found = view.find(entity.topic, key.encode())
+                shown = await fresh_states.state(entity, key, found, tail)
+        now_ms = time.time_ns() // 1_000_000
+        _refuse_while_warming(entity, progress)
+        is_ahead = shown.events is not None  # of fold and of the view
+        behind = pipeline.of(entity, is_fresh=is_ahead)
+        view_lag_s = 0.0 if is_ahead else _view_lag_ms(progress, now_ms) / 1000
+        freshness = Freshness(behind, view_lag_s, stale_after_s)
+        return _answer(entity, entity_id, request, with_meta, progress, shown, freshness, now_ms)
+
+    paths: dict[str, Callable[..., Any]] = {
+        "/state/{entity_id}": state,
+        "/state/{entity}/{entity_id}": state_of,
+    }
+    return [
+        APIRoute(path, answer, methods=["GET"], responses=_RESPONSES, response_model=None)
+        for path, answer in paths.items()
+        if flow.with_state
+    ]
+
+
+def _answer(
+    entity: Entity | Aggregate,
+    entity_id: str,
+    request: Request,
+    with_meta: bool,
+    progress: Progress,
+    shown: Shown,
+    freshness: Freshness,
+    now_ms: int,
+) -> Response:
+    found = shown.found
+    if found is None:
+        begins = (
+            f"its state begins with the first {entity.members} that counts for it"
+            if isinstance(entity, Aggregate)
+            else "its state begins with its first event, so POST one"
+        )
+        raise Problem(
+            404,
+            "unknown_id",
+            f"no {entity.name} has this id; {begins}, "
+            + (
+                f"or ask again later: {freshness.why_stale}"
+                if freshness.why_stale
+                else "or look at GET /health for a job that is behind"
+            ),
+        )
+    state = orjson.loads(found.value)
+    meta = state.pop(META)
+    if meta.get("deleted"):
+        raise Problem(404, "deleted", f"this {entity.name} was deleted")
+    # who asks again and again hears of it when it becomes stale, or is no longer
+    kind = ("-meta" if with_meta else "") + ("-stale" if freshness.why_stale else "")
+    tag = f'W/"{meta["version"]}-{found.partition}-{found.offset}{kind}"'
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if _has(request.headers.get("if-none-match"), tag):
+        return Response(status_code=304, headers=headers)
+    body = _body(entity, entity_id, state, meta, found, progress, freshness, now_ms)
+    if shown.events is not None:
+        body |= {"fresh": True, "events_ahead": shown.events}
+    elif shown.why_not is not None:
+        body |= {"fresh": False, "not_fresh": shown.why_not}
+    if with_meta:
+        body[META] = meta
+    return Response(orjson.dumps(body), headers=headers, media_type="application/json")
+
+
+def _body(
+    entity: Entity | Aggregate,
+    entity_id: str,
+    state: dict[str, Any],
+    meta: dict[str, Any],
+    found: Found,
+    progress: Progress,
+    freshness: Freshness,
+    now_ms: int,
+) -> dict[str, Any]:
+    event_time_ms = meta.get("event_time_ms")
+    # how often the device's clock made a difference: only where it did
+    clocks: dict[str, Any] = {name: meta[name] for name in ("late", "clock_off") if name in meta}
+    return {
+        "entity": entity.name,
+        "id": entity_id,
+        "version": meta["version"],
+        "event_time": None if event_time_ms is None else to_rfc3339(event_time_ms),
+        "updated_at": to_rfc3339(found.timestamp_ms),
+        "age_ms": max(0, now_ms - found.timestamp_ms),
+        "view": {
+            "caught_up_at": to_rfc3339(progress.caught_up_ms or 0),
+            "lag_ms": _view_lag_ms(progress, now_ms),
+        },
+        "pipeline_lag_s": freshness.lag_s,
+        "stale": bool(freshness.why_stale),
+        **({"stale_because": freshness.why_stale} if freshness.why_stale else {}),
+        **clocks,
+        "state": state,
+    }
+
+
+def _view_lag_ms(progress: Progress, now_ms: int) -> int:
+    return max(0, now_ms - (progress.caught_up_ms or 0))
+
+
+def _refuse_while_warming(entity: Entity | Aggregate, progress: Progress) -> None:
+    if not progress.warm or progress.caught_up_ms is None:
+        raise Problem(
+            503,
+            "warming",
+            f"the view of {entity.name} is still being read from Kafka; ask again",
+            headers=retry_after(1),
+        )
+
+
+def _has(if_none_match: str | None, tag: str) -> bool:
+    if if_none_match is None:
+        return False
+    wanted = tag.removeprefix("W/")
+    return any(
+        given.strip() == "*" or given.strip().removeprefix("W/") == wanted
+        for given in if_none_match.split(",")
+    )

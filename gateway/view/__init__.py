@@ -1,0 +1,1 @@
+"""States and credentials on this node's disk, followed from their topics."""

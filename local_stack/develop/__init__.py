@@ -1,0 +1,1 @@
+"""Checks and tests of the project itself."""

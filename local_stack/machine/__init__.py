@@ -1,0 +1,1 @@
+"""What this machine has and gets: Java, downloads, ports, locks, processes."""

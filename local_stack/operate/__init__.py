@@ -1,0 +1,1 @@
+"""What operators do with a stack, whatever runs it."""

@@ -1,0 +1,182 @@
+"""What the spool of this machine's gateway has set aside, and its way into Kafka after all."""
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from gateway.spool.frame import Frame, brought, pack
+from gateway.spool.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, kept_at, sync_folder
+from local_stack.terminal.errors import LOOK, StackError
+from shared.events.envelope import ID, text
+from shared.settings import Settings
+from shared.timestamps import to_rfc3339
+
+_AT_ONCE = 100  # of 8 MiB each at most, and mostly of far less
+_ANSWER_DEADLINE_S = 30
+_CONNECT_DEADLINE_S = 10
+
+
+class Refusal(NamedTuple):
+    file: str
+    topic: str
+    entity: str
+    event_id: str | None
+    why: str
+
+
+class Replayed(NamedTuple):
+    sent: int
+    refused: list[Refusal]
+    unreadable: list[str]  # files that stay, since no frame can be made out in them
+
+
+def listed(state_dir: Path) -> Iterator[dict[str, Any]]:
+    """A row for each payload, and one for what cannot be read of a file."""
+    for kept in in_spool(state_dir / "spool"):
+        read_bytes = 0
+        for frame in kept.frames():
+            size_bytes = len(pack(frame))
+            read_bytes += size_bytes
+            yield {
+                "file": kept.path.name,
+                "why": kept.why,
+                "topic": frame.topic,
+                "entity": _entity(frame),
+                "event_id": _event_id(frame),
+                "bytes": size_bytes,
+                "spooled_at": to_rfc3339(frame.spooled_ms),
+            }
+        if read_bytes < kept.bytes or not kept.bytes:
+            yield {
+                "file": kept.path.name,
+                "why": DAMAGED if kept.has_frames else kept.why,
+                "topic": kept.topic or None,
+                "entity": None,
+                "event_id": None,
+                "bytes": kept.bytes - read_bytes,
+                "spooled_at": None,
+            }
+
+
+def replay(settings: Settings, state_dir: Path, file: str | None) -> Replayed:
+    """Each goes under the event id that its sender was told, so to come twice has no effect."""
+    folder = state_dir / "spool" / FOLDER
+    with _alone(folder):
+        chosen = _chosen(state_dir, file)
+        producer = _producer(settings)
+        sent, refused, unreadable = 0, list[Refusal](), list[str]()
+        left = iter([one for kept in chosen for one in _one_by_one(kept, folder)])
+        while some := list(islice(left, _AT_ONCE)):
+            frames = [(kept, frame) for kept in some for frame in kept.frames()]
+            readable = {kept.path for kept, _ in frames}
+            unreadable += [kept.path.name for kept in some if kept.path not in readable]
+            refusals = _send(producer, [frame for _, frame in frames])
+            for number, (kept, frame) in enumerate(frames):
+                if why := refusals.get(number):
+                    place = kept.path.name, frame.topic, _entity(frame), _event_id(frame)
+                    refused.append(Refusal(*place, why))
+                else:
+                    kept.path.unlink(missing_ok=True)
+                    sent += 1
+            sync_folder(folder)
+    return Replayed(sent, refused, unreadable)
+
+
+def _chosen(state_dir: Path, file: str | None) -> list[Kept]:
+    found = list(in_spool(state_dir / "spool"))
+    chosen = [kept for kept in found if file in (None, kept.path.name)]
+    if file is not None and not chosen:
+        raise StackError(f"no file {file!r} is set aside", "see: ./headrace spool list")
+    return chosen
+
+
+def _one_by_one(kept: Kept, folder: Path) -> list[Kept]:
+    """A file for each payload: so each goes, or stays, alone."""
+    if not kept.has_frames or kept.payloads() == 1:
+        return [kept]
+    aside, parts, read_bytes = SetAside(folder), list[Path](), 0
+    for frame in kept.frames():
+        raw = pack(frame)
+        read_bytes += len(raw)
+        parts.append(aside.keep(kept.why, frame.topic, raw))
+    with kept.path.open("rb") as whole:
+        whole.seek(read_bytes)
+        if rest := whole.read():
+            parts.append(aside.keep(DAMAGED, kept.topic, rest))
+    kept.path.unlink()
+    return [kept_at(part) for part in dict.fromkeys(parts)]
+
+
+def _producer(settings: Settings) -> Producer:
+    producer = Producer(
+        {
+            **settings.kafka.for_librdkafka(),
+            "acks": "all",
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",  # as the gateway chooses
+            "message.timeout.ms": _ANSWER_DEADLINE_S * 1000,
+            # how large a record may be is for the topic to say
+            "message.max.bytes": 64 * 1024 * 1024,
+            "topic.metadata.propagation.max.ms": 5_000,
+            "log_level": 2,
+        }
+    )
+    try:
+        producer.list_topics(timeout=_CONNECT_DEADLINE_S)
+    except KafkaException as error:
+        why = error.args[0].str()
+        raise StackError(
+            f"Kafka at {settings.kafka_bootstrap} does not answer: {why}; nothing was sent", LOOK
+        ) from error
+    return producer
+
+
+def _send(producer: Producer, frames: Sequence[Frame]) -> dict[int, str]:
+    """The refusals, by number, when each has been answered."""
+    refusals = dict.fromkeys(range(len(frames)), "not acknowledged")
+    for number, frame in enumerate(frames):
+        record = brought(frame)
+
+        def answered(error: KafkaError | None, _: Message, number: int = number) -> None:
+            if error is None:
+                del refusals[number]
+            else:
+                refusals[number] = error.str()
+
+        try:
+            producer.produce(
+                frame.topic,
+                record.value,
+                record.key,
+                headers=list(record.headers),
+                on_delivery=answered,
+            )
+        except (KafkaException, BufferError) as error:
+            refusals[number] = str(error)
+    producer.flush(2 * _ANSWER_DEADLINE_S)
+    return refusals
+
+
+def _entity(frame: Frame) -> str:
+    return frame.record.key.decode(errors="backslashreplace")
+
+
+def _event_id(frame: Frame) -> str | None:
+    return text(frame.record.headers, ID)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    if not folder.exists():
+        raise StackError(f"there is no spool in {folder.parent.parent}", "choose a --state-dir")
+    with (folder.parent / "replay.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StackError("another replay is under way", "wait until it has ended") from error
+        yield

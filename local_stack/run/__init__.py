@@ -1,0 +1,1 @@
+"""The stack while it runs: started, watched, asked and ended."""

@@ -1,0 +1,95 @@
+"""Where another terminal reaches the servers: the user's own, else those of the stack."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from local_stack.run.options import folder_of
+from local_stack.run.status import read_status
+from local_stack.servers.postgres_address import as_role
+from local_stack.terminal.errors import LOOK, StackError
+from stream_jobs.postgres.grants import DESK, OWNER, READER
+
+if TYPE_CHECKING:
+    from desk.letters.service import Desk
+    from stream_jobs.postgres.store import Connection
+
+START = "start the stack with: ./headrace up"
+
+
+def running_stack(folder: Path) -> dict[str, Any]:
+    """Its status. What the last run listened on may by now be another stack's."""
+    status = read_status(folder)
+    if not status["running"]:
+        raise StackError(f"no stack runs on {folder}", START)
+    return status
+
+
+def kafka_bootstrap(state_dir: Path | None) -> str:
+    return _address("HEADRACE_KAFKA_BOOTSTRAP", "kafka_bootstrap", state_dir, "no Kafka yet")
+
+
+@contextmanager
+def database(
+    state_dir: Path | None, application: str, role: str = READER
+) -> Iterator["Connection"]:
+    """A connection in autocommit mode; what the store cannot do now is a sentence."""
+    from stream_jobs.postgres.store import StoreAwayError, connect
+
+    try:
+        with connect(_postgres_url(state_dir, role), application) as connection:
+            yield connection
+    except StoreAwayError as error:
+        raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
+
+
+@contextmanager
+def master_data(state_dir: Path | None) -> Iterator["Connection"]:
+    from stream_jobs.postgres.master_data import MasterDataError
+
+    try:
+        with database(state_dir, "devices", OWNER) as connection:
+            yield connection
+    except MasterDataError as error:
+        raise StackError(str(error), "nothing was changed") from error
+
+
+@contextmanager
+def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
+    from pydantic import SecretStr
+
+    from desk.letters.service import NoLetterError, desk
+    from desk.letters.topics import LogAwayError
+    from shared.settings import GatewaySettings
+    from stream_jobs.postgres.store import StoreAwayError
+
+    settings = GatewaySettings(
+        kafka_bootstrap=kafka_bootstrap(state_dir),
+        postgres_url=SecretStr(_postgres_url(state_dir, DESK)),
+        state_dir=folder_of(state_dir),
+    )
+    try:
+        with desk(settings) as found:
+            yield found
+    except StoreAwayError as error:
+        raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
+    except LogAwayError as error:
+        raise StackError(str(error), LOOK) from error
+    except NoLetterError as error:
+        raise StackError(
+            str(error), "list those that are there: ./headrace letters list"
+        ) from error
+
+
+def _postgres_url(state_dir: Path | None, role: str) -> str:
+    url = _address("HEADRACE_POSTGRES_URL", "postgres_url", state_dir, "no database yet")
+    return as_role(url, role)
+
+
+def _address(variable: str, key: str, state_dir: Path | None, missing: str) -> str:
+    address = os.environ.get(variable) or running_stack(folder_of(state_dir))[key]
+    if not address:
+        raise StackError(f"there is {missing}", START)
+    return str(address)

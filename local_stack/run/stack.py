@@ -1,0 +1,317 @@
+"""The whole local stack as one object: what `up` runs in front of you and what tests start.
+
+with Stack(state_dir, random_ports=True, services=("kafka", "postgres")) as stack:
+    use(stack.kafka_bootstrap, stack.postgres_url)
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from local_stack.machine.class_archives import ClassArchives
+from local_stack.machine.downloads import Downloads, fetch_downloads
+from local_stack.machine.java import Java, find_java
+from local_stack.machine.locks import InstanceLock
+from local_stack.machine.logs import log_path
+from local_stack.machine.paths import python_path
+from local_stack.machine.paths import state_dir as default_state_dir
+from local_stack.machine.ports import accepts
+from local_stack.machine.processes import Service, Supervisor, python, run_to_the_end
+from local_stack.run import chaos
+from local_stack.run.folder_flow import flow_reference, refuse_another_flow
+from local_stack.run.health import Health, ask_gateway
+from local_stack.run.last_run import wait_for_the_last_run
+from local_stack.run.operator_token import (
+    forget_operator_token,
+    operator_token,
+    renew_operator_token,
+)
+from local_stack.run.status import write_status
+from local_stack.servers.addresses import Addresses
+from local_stack.servers.kafka import prepare_kafka, wait_for_own_kafka
+from local_stack.servers.postgres import prepare_database, prepare_postgres, wait_for_own_postgres
+from local_stack.servers.postgres_address import SUPERUSER
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.progress import say
+from stream_jobs.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER
+
+_ROLES = {"gateway": GATEWAY, "spark": JOBS, "relay": JOBS, "desk": DESK, "migrate": OWNER}
+ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay", "desk")
+DEATHS_TO_GIVE_UP = 3
+OWN_SERVER_WAIT_S = 20.0
+
+
+class Stack:
+    """Runs the named services until `stop`; an existing server given by setting is used instead."""
+
+    def __init__(
+        self,
+        state_dir: Path | None = None,
+        *,
+        random_ports: bool = False,
+        services: Collection[str] = ALL_SERVICES,
+        settings: Mapping[str, str] | None = None,
+        report: Callable[[str], None] = say,
+        start_timeout_s: float = 300.0,
+    ) -> None:
+        self.state_dir = (state_dir or default_state_dir()).absolute()
+        self.jobs: dict[str, str] = {}
+        self.ready = False
+        self._settings = {**os.environ, **(settings or {})}
+        self._services = services
+        self._addresses = Addresses(self.state_dir, self._settings, services)
+        self._random_ports = random_ports
+        self._report = report
+        self._start_timeout_s = start_timeout_s
+        self._lock = InstanceLock(self.state_dir)
+        self._publishing = threading.Lock()
+        self._supervisor = Supervisor(self.state_dir, report)
+        self._supervisor.on_change = self._publish
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def gateway_url(self) -> str:
+        return self._addresses.gateway_url
+
+    @property
+    def desk_url(self) -> str | None:
+        return self._addresses.desk_url
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        return self._addresses.kafka_bootstrap
+
+    @property
+    def postgres_url(self) -> str:
+        """As superuser: for who has the stack as an object. Nothing that it runs knows it."""
+        return self.postgres_url_of(SUPERUSER)
+
+    def postgres_url_of(self, role: str) -> str:
+        url = self._addresses.postgres_url(role)
+        if url is None:
+            raise StackError("this stack has no database", "start it with the service postgres")
+        return url
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        return self._addresses.ports
+
+    def pid(self, name: str) -> int | None:
+        return self._supervisor.children[name].pid
+
+    def hold(self, name: str) -> None:
+        chaos.hold(self.state_dir, name)
+
+    def release(self, name: str) -> None:
+        chaos.release(self.state_dir, name)
+
+    def reserve(self) -> None:
+        """Makes the state folder ours until `stop`; asking again does no harm."""
+        other = self._lock.acquire()
+        if other is not None:
+            raise StackError(
+                f"a stack already runs on {self.state_dir} (pid {other})",
+                "use it, stop it with `./headrace stop`, or choose another --state-dir",
+            )
+
+    def start(self) -> None:
+        self.reserve()
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self.ready = False
+        self._supervisor.stop()
+        if self.ports:
+            self._publish()
+        self._lock.release()
+
+    def kill(self) -> None:
+        self._supervisor.kill_all()
+
+    def _start(self) -> None:
+        if "spark" in self._services:
+            refuse_another_flow(self.state_dir, self._settings)
+        wait_for_the_last_run(self.state_dir)
+        self._addresses.choose_ports(self._report, random_ports=self._random_ports)
+        self._publish()  # nothing of the last run counts from here on
+        chaos.release_all(self.state_dir)
+        java = find_java()
+        downloads = fetch_downloads(java)
+        deadline = time.monotonic() + self._start_timeout_s
+        # Kafka takes seconds to come up; PostgreSQL and its tables are ready before it.
+        self._start_kafka(java, downloads)
+        self._start_postgres(downloads, deadline)
+        environment = self._children_environment(java, downloads)
+        applications = self._applications(environment)
+        if applications and "postgres" in self._services:
+            self._init_step("migrate", environment)
+        self._await_kafka(deadline)
+        if applications and "kafka" in self._services:
+            self._init_step("topics", environment)
+            self._report("  tables and topics are there; the gateway and the jobs start")
+        if "gateway" in self._services and self._settings.get("HEADRACE_AUTH", "none") != "none":
+            renew_operator_token(self.state_dir, self.kafka_bootstrap)
+        else:
+            forget_operator_token(self.state_dir)
+        for service in applications:
+            self._supervisor.add(service)
+        self._wait_until(self._all_well, deadline)
+        self.ready = True
+        self._publish()
+
+    def _start_kafka(self, java: Java, downloads: Downloads) -> None:
+        if self._addresses.embedded("kafka"):
+            service = prepare_kafka(
+                java,
+                downloads,
+                self.state_dir,
+                self._settings,
+                archive=ClassArchives(java, downloads).options("kafka"),
+                port=self.ports["kafka"],
+                controller_port=self.ports["controller"],
+            )
+            self._supervisor.add(service)
+
+    def _await_kafka(self, deadline: float) -> None:
+        if self._addresses.embedded("kafka"):
+            self._wait_until(lambda: self._runs("kafka"), deadline)
+            self._report(f"  Kafka is up on {self.kafka_bootstrap}")
+        elif "kafka" in self._services:
+            wait_for_own_kafka(self.kafka_bootstrap, time.monotonic() + OWN_SERVER_WAIT_S)
+
+    def _start_postgres(self, downloads: Downloads, deadline: float) -> None:
+        if self._addresses.embedded("postgres"):
+            port = self.ports["postgres"]
+            service = prepare_postgres(downloads, self.state_dir, self._settings, port=port)
+            self._supervisor.add(service)
+            self._wait_until(lambda: self._runs("postgres"), deadline)
+            prepare_database(self.state_dir, port)
+            self._report(f"  PostgreSQL is up on 127.0.0.1:{port}")
+        elif "postgres" in self._services:
+            wait_for_own_postgres(self.postgres_url, time.monotonic() + OWN_SERVER_WAIT_S)
+
+    def _init_step(self, name: str, environment: Mapping[str, str]) -> None:
+        command = python("-m", "stream_jobs", name)
+        environment = self._as_part(name, environment)
+        run_to_the_end(
+            f"the step `{name}`", command, environment, log_path(self.state_dir, f"init-{name}")
+        )
+
+    def _as_part(self, name: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """With the database's address for that part, which may do there what it needs."""
+        url = self._addresses.postgres_url(_ROLES[name]) if name in _ROLES else None
+        return {**environment, "HEADRACE_POSTGRES_URL": url} if url else environment
+
+    def _applications(self, environment: Mapping[str, str]) -> list[Service]:
+        commands = {
+            "gateway": python("-m", "gateway"),
+            "spark": python("-m", "stream_jobs", "all"),
+            "relay": python("-m", "stream_jobs", "relay"),
+            "desk": python("-m", "desk"),
+        }
+        listening = {name: self.ports[name] for name in ("gateway", "desk")}
+
+        def is_up(name: str) -> bool:
+            return name not in listening or accepts(listening[name])
+
+        return [
+            Service(
+                name,
+                command,
+                self._as_part(name, environment),
+                stage=1,
+                is_up=partial(is_up, name),
+            )
+            for name, command in commands.items()
+            if name in self._services
+        ]
+
+    def _children_environment(self, java: Java, downloads: Downloads) -> dict[str, str]:
+        interpreter = sys.executable
+        return {
+            "HEADRACE_GATEWAY_HOST": "127.0.0.1",
+            **self._settings,
+            **ClassArchives(java, downloads).spark_submit_opts(self._settings),
+            "HEADRACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
+            "HEADRACE_STATE_DIR": str(self.state_dir),
+            "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
+            "HEADRACE_DESK_PORT": str(self.ports["desk"]),
+            "HEADRACE_ADMIN_PORT": "0",  # its health is asked for on the main one
+            "HEADRACE_SPARK_JARS": str(downloads.spark_jars),
+            "JAVA_HOME": str(java.home),
+            "PYSPARK_PYTHON": interpreter,
+            "PYSPARK_DRIVER_PYTHON": interpreter,
+            "PYTHONPATH": python_path(self._settings),
+        }
+
+    def _runs(self, name: str) -> bool:
+        return self._supervisor.children[name].state == "running"
+
+    def _all_well(self) -> bool:
+        if not all(self._runs(name) for name in self._supervisor.children):
+            return False
+        health = Health(True)
+        if "gateway" in self._services:
+            health = ask_gateway(self.gateway_url, operator_token(self.state_dir))
+        for name in sorted(health.jobs):
+            if health.jobs[name] == "pass" != self.jobs.get(name):
+                self._report(f"  job {name} is up")
+        self.jobs = health.jobs
+        return health.accepts and (health.all_jobs_pass or "spark" not in self._services)
+
+    def _wait_until(self, reached: Callable[[], bool], deadline: float) -> None:
+        while not reached():
+            for name, child in self._supervisor.children.items():
+                if child.deaths >= DEATHS_TO_GIVE_UP:
+                    log = log_path(self.state_dir, name)
+                    raise StackError(f"{name} does not stay up: {child.last_words}", f"read {log}")
+            if time.monotonic() > deadline:
+                raise StackError(self._not_ready(), f"read the logs in {self.state_dir / 'logs'}")
+            time.sleep(0.1)
+
+    def _not_ready(self) -> str:
+        services = {name: child.state for name, child in self._supervisor.children.items()}
+        late = {**services, **{f"job {name}": status for name, status in self.jobs.items()}}
+        late = {name: status for name, status in late.items() if status not in ("running", "pass")}
+        return f"the stack is not ready after {self._start_timeout_s:.0f} s, waiting for: {late}"
+
+    def _publish(self) -> None:
+        with self._publishing:
+            write_status(self.state_dir, self._status())
+
+    def _status(self) -> dict[str, Any]:
+        children = self._supervisor.children
+        services = {n: {"state": child.state, "pid": child.pid} for n, child in children.items()}
+        return {
+            "ready": self.ready,
+            "gateway_url": self.gateway_url,
+            "desk_url": self.desk_url,
+            "kafka_bootstrap": self.kafka_bootstrap,
+            "postgres_url": self._addresses.postgres_url(READER),
+            "state_dir": str(self.state_dir),
+            "flow": flow_reference(self._settings),
+            "jobs": self.jobs,
+            "ports": dict(self.ports),
+            "services": services,
+        }

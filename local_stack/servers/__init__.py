@@ -1,0 +1,1 @@
+"""Kafka and PostgreSQL as the launcher runs them, or finds them."""

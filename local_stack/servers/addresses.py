@@ -1,0 +1,73 @@
+"""Where the parts listen: free ports for the embedded ones, the user's word for the others."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from local_stack.machine.ports import free_port, is_free
+from local_stack.servers.postgres_address import postgres_url
+from local_stack.terminal.errors import StackError
+
+CUSTOMARY_PORTS = {"gateway": 8080, "desk": 8081, "kafka": 9092, "postgres": 5432}
+CHOSEN_BY = {"gateway": "HEADRACE_GATEWAY_PORT", "desk": "HEADRACE_DESK_PORT"}
+OWN_SERVER = {"kafka": "HEADRACE_KAFKA_BOOTSTRAP", "postgres": "HEADRACE_POSTGRES_URL"}
+
+
+class Addresses:
+    def __init__(
+        self, state_dir: Path, settings: Mapping[str, str], services: Collection[str]
+    ) -> None:
+        self.ports: dict[str, int] = {}
+        self._state_dir = state_dir
+        self._settings = settings
+        self._services = services
+
+    def embedded(self, name: str) -> bool:
+        """Started here: an existing server given by setting always wins."""
+        return name in self._services and not self._settings.get(OWN_SERVER.get(name, ""))
+
+    def choose_ports(self, report: Callable[[str], None], *, random_ports: bool) -> None:
+        for name, customary in CUSTOMARY_PORTS.items():
+            variable = CHOSEN_BY.get(name, "")
+            wanted = _port(variable, self._settings.get(variable) or str(customary))
+            if random_ports or not is_free(wanted):
+                self.ports[name] = free_port(self.ports.values())
+            else:
+                self.ports[name] = wanted
+            if not random_ports and self.embedded(name) and self.ports[name] != wanted:
+                report(f"  port {wanted} is taken: {name} listens on {self.ports[name]}")
+        self.ports["controller"] = free_port(self.ports.values())
+        started = [f"{name} {port}" for name, port in self.ports.items() if self.embedded(name)]
+        report(f"  ports    {', '.join(started)}")
+
+    @property
+    def gateway_url(self) -> str:
+        return self._url("gateway")
+
+    @property
+    def desk_url(self) -> str | None:
+        return self._url("desk") if "desk" in self._services else None
+
+    def _url(self, name: str) -> str:
+        scheme = "https" if self._settings.get("HEADRACE_TLS_CERT_FILE") else "http"
+        return f"{scheme}://127.0.0.1:{self.ports[name]}"
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        own = self._settings.get(OWN_SERVER["kafka"])
+        return own or f"127.0.0.1:{self.ports['kafka']}"
+
+    def postgres_url(self, role: str) -> str | None:
+        """None as long as no database was ever made here; a server of the user's own is reached as
+        the user says, whatever the role."""
+        own = self._settings.get(OWN_SERVER["postgres"])
+        return own or postgres_url(self._state_dir, self.ports["postgres"], role)
+
+
+def _port(variable: str, text: str) -> int:
+    try:
+        port = int(text)
+    except ValueError:
+        port = 0
+    if not 1 <= port <= 65_535:
+        raise StackError(f"{variable}={text!r} is no port", "ports are 1 to 65535")
+    return port

@@ -1,0 +1,121 @@
+"""A real Kafka in one process: broker and controller together (KRaft)."""
+
+import base64
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from local_stack.machine.downloads import Downloads
+from local_stack.machine.java import Java
+from local_stack.machine.logs import log_path
+from local_stack.machine.ports import accepts
+from local_stack.machine.processes import Service, run_to_the_end
+from local_stack.machine.settings_check import kafka_client
+from local_stack.terminal.errors import StackError
+
+# One broker: one replica of everything. Topics come from the flow table, never by accident.
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+default.replication.factor=1
+min.insync.replicas=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+broker.session.timeout.ms=5000
+broker.heartbeat.interval.ms=500
+group.initial.rebalance.delay.ms=0
+message.max.bytes=2097152
+log.cleaner.dedupe.buffer.size=33554432
+"""
+JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
+LOGGING = [
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+]
+
+
+def properties(data: Path, port: int, controller_port: int) -> str:
+    return PROPERTIES.format(data=data, port=port, controller_port=controller_port)
+
+
+def prepare_kafka(
+    java: Java,
+    downloads: Downloads,
+    state_dir: Path,
+    environment: Mapping[str, str],
+    *,
+    archive: Sequence[str] = (),
+    port: int,
+    controller_port: int,
+) -> Service:
+    """Writes the properties of this start, formats the storage once."""
+    folder = state_dir / "kafka"
+    data = folder / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    settings = folder / "server.properties"
+    settings.write_text(properties(data, port, controller_port))
+    run_class = [
+        java.command,
+        *JVM,
+        *archive,
+        "-Xmx512m",
+        *LOGGING,
+        "-cp",
+        downloads.broker_class_path,
+    ]
+    if not (data / "meta.properties").exists():
+        command = [*run_class, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
+        command += ["-t", _cluster_id(), "-c", str(settings)]
+        log = log_path(state_dir, "kafka-format")
+        run_to_the_end("formatting Kafka's storage", command, environment, log)
+    command = [*run_class, "kafka.Kafka", str(settings)]
+    return Service(
+        "kafka",
+        command,
+        environment,
+        stage=0,
+        is_up=lambda: accepts(port) and kafka_answers(f"127.0.0.1:{port}"),
+        grace_s=10.0,
+    )
+
+
+def kafka_answers(bootstrap: str) -> bool:
+    # librdkafka writes its complaints about a broker that is still starting to the terminal.
+    client = AdminClient({**kafka_client(bootstrap), "log_level": 0})
+    try:
+        return bool(client.list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False
+
+
+def wait_for_own_kafka(bootstrap: str, deadline: float) -> None:
+    """For a broker of the user's own, which must simply be there."""
+    while not kafka_answers(bootstrap):
+        if time.monotonic() > deadline:
+            raise StackError(
+                f"no Kafka answers at {bootstrap}",
+                "start it, or unset HEADRACE_KAFKA_BOOTSTRAP to use the embedded one",
+            )
+
+
+def _cluster_id() -> str:
+    # A leading dash would be read as an option.
+    return "H" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]

@@ -1,0 +1,1 @@
+"""What the launcher says, and how."""

@@ -1,0 +1,1 @@
+"""The records of the topics: how an event is written and read."""

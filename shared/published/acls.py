@@ -1,0 +1,160 @@
+"""What each application may do in Kafka: the least that it works with, derived from the flow."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from shared.published.ledger import lanes_of_payloads
+from shared.topology import (
+    CREDENTIAL_TOPIC,
+    JOB_STATUS_TOPIC,
+    REPEAT_TOPIC,
+    Flow,
+    Job,
+    again_topic,
+    master_topic,
+)
+
+Kind = Literal["topic", "group", "cluster"]
+Operation = Literal[
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "DESCRIBE",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "IDEMPOTENT_WRITE",
+]
+CLUSTER = "kafka-cluster"
+_DESK_GROUPS = ("headrace-desk", "headrace-master-view")
+
+
+class Acl(NamedTuple):
+    """READ and WRITE include DESCRIBE."""
+
+    application: str
+    operation: Operation
+    kind: Kind
+    name: str
+
+
+def acls(flow: Flow) -> list[Acl]:
+    every = [topic.name for topic in flow.topics()]
+    return [
+        *_gateway(flow, every),
+        *_jobs(flow),
+        *_relay(flow),
+        *_topics(every),
+        *_operator(every),
+        *_desk(flow),
+    ]
+
+
+def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
+    written = [endpoint.topic for endpoint in flow.endpoints]
+    states = [row.topic for row in flow.with_state]
+    # what a fresh state is folded from
+    read = [*states, *flow.folded_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
+    yield from _write("gateway", written)
+    yield from _on_topics("gateway", "READ", read)
+    # /health tells what is missing and how much lies in the lanes
+    others = [topic for topic in every if topic not in (*written, *read)]
+    yield from _on_topics("gateway", "DESCRIBE", others)
+    # and whether a topic can lose what is acknowledged, or deletes what a job has yet to read
+    yield from _on_topics("gateway", "DESCRIBE_CONFIGS", every)
+    yield Acl("gateway", "DESCRIBE", "cluster", CLUSTER)  # the sizes of logs
+    jobs = [f"headrace-{job.name}" for job in flow.jobs()]
+    yield from _asks("gateway", "headrace-gateway", "headrace-view", *jobs)
+
+
+def _jobs(flow: Flow) -> Iterable[Acl]:
+    for job in flow.jobs():
+        # what persist emits and parks goes through the outbox: the relay writes it
+        emits = () if job.name == "persist" else (*job.emits, *job.waits_in, *job.parks_in)
+        read = (*job.ignited_by, *job.looks_up, *job.starts_from)
+        yield from _on_topics(job.name, "READ", read)
+        yield from _write(job.name, (*emits, JOB_STATUS_TOPIC))
+        # publishes its progress as the offsets of this group
+        yield Acl(job.name, "READ", "group", f"headrace-{job.name}")
+        if job.looks_up:
+            yield from _asks(job.name, "headrace-master-view")
+        yield from _gates(job, flow)
+        yield from _last_word(job.name)
+
+
+def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
+    """enrich and retry look how far the other one is."""
+    if not flow.master_tables:
+        return
+    if job.name == "enrich":
+        yield from _asks("enrich", "headrace-gates", "headrace-retry")
+    elif job.name == "retry":
+        yield from _asks("retry", "headrace-gates", "headrace-enrich")
+        yield Acl("retry", "READ", "group", "headrace-wake")
+        enrich = next(row for row in flow.jobs() if row.name == "enrich")
+        yield from _on_topics("retry", "DESCRIBE", enrich.ignited_by)
+        # Kafka lets who may delete a topic delete records: what is done with goes
+        yield from _on_topics("retry", "DELETE", enrich.waits_in)
+
+
+def _relay(flow: Flow) -> Iterable[Acl]:
+    persist = next(job for job in flow.jobs() if job.name == "persist")
+    masters = [master_topic(table) for table in flow.published_tables]
+    # what an operator sends on again leaves through the outbox, too: to enrich and to fold
+    again = (again_topic("enrich"), *flow.folded_topics)
+    written = (*persist.emits, *persist.parks_in, *masters, *again, JOB_STATUS_TOPIC)
+    yield from _write("relay", written)
+    yield from _last_word("relay")
+    yield from _ledger(flow)
+
+
+def _ledger(flow: Flow) -> Iterable[Acl]:
+    """Kept by the relay's process."""
+    told = [*lanes_of_payloads(flow), *([REPEAT_TOPIC] if flow.entities else [])]
+    yield from _on_topics("relay", "READ", told)
+    logs = [*(e.topic for e in flow.endpoints), *(t.topic for t in flow.event_types)]
+    yield from _on_topics("relay", "DESCRIBE", logs)
+    jobs = [job.name for job in flow.jobs() if job.name not in ("aggregate", "retry")]
+    yield from _asks("relay", "headrace-ledger", *(f"headrace-{job}" for job in jobs))
+
+
+def _topics(every: list[str]) -> Iterable[Acl]:
+    for operation in ("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"):
+        yield from _on_topics("topics", operation, every)
+
+
+def _operator(every: list[str]) -> Iterable[Acl]:
+    """`./headrace` from a terminal: tail, demo, doctor, credentials."""
+    yield from _on_topics("operator", "READ", every)
+    yield from _on_topics("operator", "DESCRIBE_CONFIGS", every)
+    yield from _write("operator", [CREDENTIAL_TOPIC])
+    groups = ("headrace-tail", "headrace-demo", *_DESK_GROUPS)
+    yield from _asks("operator", *groups)
+
+
+def _desk(flow: Flow) -> Iterable[Acl]:
+    """What it sends on goes through the outbox."""
+    parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
+    yield from _on_topics("desk", "READ", [*parked, *map(master_topic, flow.master_tables)])
+    yield from _write("desk", [JOB_STATUS_TOPIC])
+    yield from _asks("desk", *_DESK_GROUPS)
+
+
+def _last_word(application: str) -> Iterable[Acl]:
+    """The health check of its container."""
+    yield Acl(application, "READ", "topic", JOB_STATUS_TOPIC)
+    yield from _asks(application, "headrace-last-word")
+
+
+def _write(application: str, topics: Iterable[str]) -> Iterable[Acl]:
+    yield from _on_topics(application, "WRITE", topics)
+    yield Acl(application, "IDEMPOTENT_WRITE", "cluster", CLUSTER)
+
+
+def _asks(application: str, *groups: str) -> Iterable[Acl]:
+    """Consumers that are told what to read look for their group all the same."""
+    return [Acl(application, "DESCRIBE", "group", group) for group in groups]
+
+
+def _on_topics(application: str, operation: Operation, topics: Iterable[str]) -> Iterable[Acl]:
+    return [Acl(application, operation, "topic", topic) for topic in topics]

@@ -1,0 +1,215 @@
+"""state topics of members -> state topics of aggregates: adds up what members share.
+
+Two groupings in one query: by the members' bucket, where the latest share of each is kept, and by
+the aggregate, where the buckets' parts are. Both are on the same checkpoint, so a part is never
+counted twice; the version of a member's snapshot guards against older ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.events import envelope
+from shared.events.envelope import Position
+from shared.events.stub import fitted
+from shared.events.user_code import told
+from shared.flow import load_flow
+from shared.folding import snapshot
+from shared.folding.applier import fold_fingerprint
+from shared.model import Aggregate
+from shared.settings import JobSettings
+from shared.topology import Flow, dead_letter_topic
+from stream_jobs.aggregate import sums
+from stream_jobs.aggregate.sums import Members, Part, Total
+from stream_jobs.aggregate.vacated import emptied
+from stream_jobs.guards import checkpoint_identity
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.kafka.group_offsets import GroupOffsets
+from stream_jobs.kafka.publishing import publish
+from stream_jobs.kafka.records import Outgoing
+from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
+from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.source.writing_processor import Handler, Written
+from stream_jobs.state.buckets import bucket_of, buckets_of
+from stream_jobs.state.bulk_map_state import Key, States
+from stream_jobs.state.packing import PACKED_DDL, pack_by_bucket, unpack
+from stream_jobs.supervision.status import Say
+
+STAGE = "aggregate"
+# of a partition: where a member has changed, all of its bucket are read
+_BUCKETS = 32
+# the part of an aggregate that its members in one bucket are
+_PART_DDL = "bucket int, aggregate string, id string, member_bucket string, part binary"
+
+
+class MemberBucket(Handler):
+    """The latest shares of all members whose ids fall into one bucket."""
+
+    def __init__(self, flow: str, buckets: Sequence[int]) -> None:
+        self._flow_reference = flow
+        self._buckets = buckets  # of the aggregates
+
+    def init(self, states: States) -> None:
+        self._members = states.of("members", "aggregate")
+
+    @cached_property
+    def _aggregates_by_topic(self) -> dict[str, list[Aggregate]]:
+        flow, by_topic = load_flow(self._flow_reference), defaultdict(list)
+        topics = {entity.name: entity.topic for entity in flow.entities}
+        for aggregate in flow.aggregates:
+            by_topic[topics[aggregate.members]].append(aggregate)
+        return by_topic
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self, bucket: Any, rows: Iterator[Any], _timers: Any
+    ) -> Iterator[Row | Outgoing]:
+        check_lease(STAGE)
+        # in log order: a null has no version that would tell its place
+        records = sorted(record for row in rows for record in unpack(row.packed))
+        members = self._stored(
+            [
+                aggregate
+                for topic in {position.topic for position, _, _ in records}
+                for aggregate in self._aggregates_by_topic[topic]
+            ]
+        )
+        changed: dict[Aggregate, set[str]] = defaultdict(set)
+        for position, key, value in records:
+            try:
+                member = sums.member_state(key, value)
+            except ValueError as error:
+                yield _dead_letter(position, key, value, "no_snapshot", str(error))
+                continue
+            for aggregate in self._aggregates_by_topic[position.topic]:
+                try:
+                    changed[aggregate] |= sums.take(aggregate, members[aggregate], member)
+                except Exception as error:  # a share is a user's code
+                    changed[aggregate] |= sums.leave(members[aggregate], member)
+                    detail = f"{aggregate.name}: {told(error, aggregate.share)}"
+                    yield _dead_letter(position, key, value, "share_failed", detail)
+        self._members.put({(of.name,): _json(latest) for of, latest in members.items()})
+        for aggregate, latest in members.items():
+            for of, part in sums.parts(aggregate, latest, changed[aggregate]):
+                yield Row(
+                    bucket=bucket_of(f"{aggregate.name}/{of}".encode(), self._buckets),
+                    aggregate=aggregate.name,
+                    id=of,
+                    member_bucket=str(bucket[0]),
+                    part=_json(part),
+                )
+
+    def _stored(self, aggregates: Sequence[Aggregate]) -> dict[Aggregate, Members]:
+        stored = self._members.get([(aggregate.name,) for aggregate in aggregates])
+        return {
+            aggregate: sums.members_from(orjson.loads(raw)) if raw else {}
+            for aggregate, raw in zip(aggregates, stored, strict=True)
+        }
+
+
+class AggregateBucket(Handler):
+    """The parts of all aggregates whose ids fall into one bucket, and what they add up to."""
+
+    def __init__(self, flow: str, versions_before: int) -> None:
+        self._flow_reference = flow
+        self._versions_before = versions_before
+
+    def init(self, states: States) -> None:
+        self._totals = states.of("totals", "aggregate", "id")
+
+    @cached_property
+    def _aggregates(self) -> dict[str, tuple[Aggregate, str]]:
+        """By name, with the fingerprint of its code."""
+        aggregates = load_flow(self._flow_reference).aggregates
+        return {row.name: (row, fold_fingerprint(row.add)) for row in aggregates}
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self, _bucket: Any, rows: Iterator[Any], _timers: Any
+    ) -> Iterator[Outgoing]:
+        check_lease(STAGE)
+        changes: dict[tuple[str, str], list[tuple[str, Part | None]]] = defaultdict(list)
+        for row in rows:
+            part = sums.part_from(orjson.loads(row.part))
+            changes[row.aggregate, row.id].append((row.member_bucket, part))
+        renewed: dict[Key, bytes] = {}
+        for (key, own), raw in zip(changes.items(), self._totals.get(list(changes)), strict=True):
+            before = sums.total_from(orjson.loads(raw)) if raw else None
+            total = sums.renew(before or Total(self._versions_before, {}), own)
+            renewed[key] = _json(total)
+            yield self._snapshot(*key, total)
+        self._totals.put(renewed)
+
+    def _snapshot(self, name: str, aggregate_id: str, total: Total) -> Outgoing:
+        aggregate, fingerprint = self._aggregates[name]
+        event_time_ms, state = sums.state_of(aggregate, aggregate_id, total)
+        value = snapshot.encode_total(state, total.version, event_time_ms, fingerprint)
+        return Outgoing(aggregate.topic, aggregate_id.encode(), value, [])
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, default=tuple)  # it takes no named ones
+
+
+def _dead_letter(
+    position: Position, key: bytes | None, value: bytes | None, reason: str, detail: str
+) -> Outgoing:
+    failure = envelope.failure_headers((), STAGE, position, reason, detail)
+    return Outgoing(dead_letter_topic(STAGE), *fitted(position, key, value, failure))
+
+
+def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:
+    writer = WriterOf.job_of(STAGE, settings)
+    parts = snapshots.transformWithState(
+        Written(
+            MemberBucket(settings.flow, buckets_of(settings.state_partitions, _BUCKETS)), writer
+        ),
+        _PART_DDL,
+        outputMode="append",
+        timeMode="none",
+    )
+    return parts.groupBy("bucket").transformWithState(
+        Written(AggregateBucket(settings.flow, versions_before), writer),
+        "nothing int",
+        outputMode="append",
+        timeMode="none",
+    )
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+    checkpoint = settings.checkpoints / STAGE
+    code = {row.name: fold_fingerprint(row.add, row.share, row.total) for row in flow.aggregates}
+    identity = checkpoint_identity.identity(settings, code)
+    if why := checkpoint_identity.why_not(checkpoint, identity):
+        # whatever it needs stands on the compacted topics of its members
+        if _versions_before(settings, flow):
+            say("rebuilding", f"{why}: adds up the snapshots of all members again")
+            publish(settings, emptied(settings, flow))
+        checkpoint_identity.begin(checkpoint, identity)
+    pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions, _BUCKETS))
+    snapshots = read_logs(
+        spark,
+        settings,
+        STAGE,
+        flow.member_topics,
+        pack,
+        PACKED_DDL,
+        at_most_every_ms=SELDOM_MS,
+    )
+    totals = transform(snapshots.groupBy("bucket"), settings, _versions_before(settings, flow))
+    # two groupings in one query are allowed in this mode only; here the modes do not differ
+    return written_by_its_work(totals, settings, STAGE).outputMode("append")
+
+
+def _versions_before(settings: JobSettings, flow: Flow) -> int:
+    """No aggregate has a higher version yet: each was a record of its own, counted from such a
+    number. Where the checkpoint is lost, what is added up anew must not look older to readers
+    than what they have."""
+    offsets = GroupOffsets(settings, STAGE)
+    try:
+        return offsets.ever_written([aggregate.topic for aggregate in flow.aggregates])
+    finally:
+        offsets.close()

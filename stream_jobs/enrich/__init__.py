@@ -1,0 +1,1 @@
+"""The job enrich: payloads become events, dead letters, or wait."""

@@ -1,0 +1,264 @@
+"""A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
+
+from collections.abc import Callable, Collection, Mapping
+from hashlib import sha256
+from typing import NamedTuple
+
+import orjson
+
+from shared.contract import contract_of
+from shared.events import envelope, redelivery
+from shared.events.envelope import EventRecord, Position
+from shared.events.json_text import holds_nul
+from shared.events.stub import fitted
+from shared.events.user_code import told
+from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, tenant_of
+from shared.model import (
+    Arrival,
+    Draft,
+    Endpoint,
+    EventType,
+    Fields,
+    MasterData,
+    MissingMasterData,
+    Rejected,
+)
+from shared.retry_policy import WhenParked
+from shared.timestamps import is_time_ms
+from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
+from stream_jobs.kafka.records import BAD_HEADERS, Outgoing, Payload
+from stream_jobs.waiting.limits import Newcomers
+from stream_jobs.waiting.protocol import ENRICH, Gates
+
+STAGE = ENRICH
+# why a payload waits that has not been tried
+BEHIND = "behind"
+_LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
+_TIME_DIGITS_MAX = 15
+_EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
+
+
+Enrich = Callable[[Payload, MasterData], Outgoing]
+
+
+def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
+    """One that has come again, as the payload that it was."""
+    if payload.position.topic in ingest_topics:
+        return payload
+    try:
+        first = redelivery.first_of(payload.headers, ingest_topics)
+    except ValueError as error:
+        return payload._replace(lacks=str(error))
+    return payload._replace(
+        position=first.origin,
+        arrived_ms=first.arrived_ms,
+        attempt=first.attempt,
+        revision=first.revision,
+    )
+
+
+def enricher(flow: Flow) -> Enrich:
+    endpoints = {endpoint.topic: endpoint for endpoint in flow.endpoints}
+    shapes = {event_type.name: event_type.shape for event_type in flow.event_types}
+
+    def enrich(payload: Payload, master: MasterData) -> Outgoing:
+        if payload.lacks:
+            reason = "bad_headers" if payload.lacks == BAD_HEADERS else "no_origin"
+            return _failure(_DEAD_LETTERS, payload, reason, payload.lacks)
+        endpoint = endpoints[payload.position.topic]
+        try:
+            record = _event(endpoint, payload, master, shapes)
+            return _outgoing(flow.event_type(record.type), record, payload)
+        except Rejected as rejected:
+            return _failure(_DEAD_LETTERS, payload, rejected.code, rejected.detail)
+        except MissingMasterData as missing:
+            return _failure(_LANE, payload, f"missing_{missing.table}", missing.key)
+        except Exception as error:  # an endpoint's enrichment is a user's code
+            detail = told(error, endpoint.enrich)
+            return _failure(_DEAD_LETTERS, payload, "enrich_failed", detail)
+
+    return enrich
+
+
+class InTurn:
+    """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
+    its entity waits (see `protocol`)."""
+
+    def __init__(
+        self,
+        enrich: Enrich,
+        gates: Gates,
+        when_parked: WhenParked,
+        newcomers: Newcomers | None = None,
+    ) -> None:
+        self._enrich = enrich
+        self._gates = gates
+        self._newcomers = newcomers
+        self._holds_what_is_parked = when_parked == "wait"
+
+    def __call__(self, payload: Payload, read_at: Position, master: MasterData) -> Outgoing | None:
+        """None: it was discarded, and nobody keeps it."""
+        key = _key(payload)
+        discarded = envelope.find(payload.headers, envelope.DISCARDED) is not None
+        if discarded and (key is None or not self._gates.hold(key)):
+            return None
+        if key is None:
+            return self._enrich(payload, master)
+        if self._gates.hold(key):
+            if not discarded and (why_not := self._why_no_more(key)):
+                return _failure(_DEAD_LETTERS, payload, *why_not)
+            detail = f"an earlier payload of {key} waits"
+            return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
+        if (reason := self._gates.refused_for(key)) is not None:
+            detail = f"it is behind an earlier payload of {key}, which was parked for that"
+            return _failure(_DEAD_LETTERS, payload, reason, detail)
+        outgoing = self._enrich(payload, master)
+        is_parked = outgoing.topic == _DEAD_LETTERS and self._holds_what_is_parked
+        if outgoing.topic != _LANE and not is_parked:
+            return outgoing
+        if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
+            self._gates.refuse(key, why_not[0])
+            return outgoing if is_parked else _failure(_DEAD_LETTERS, payload, *why_not)
+        self._gates.sent_to_lane(key)
+        return _waits(outgoing, payload, read_at)
+
+    def _why_no_more(self, key: str) -> tuple[str, str] | None:
+        """Where those behind a parked one wait, its line is what holds them."""
+        if self._newcomers is None or self._holds_what_is_parked:
+            return None
+        return self._newcomers.why_no_more(key, self._gates)
+
+
+def _key(payload: Payload) -> str | None:
+    """Whose order it keeps; None where it can have none."""
+    try:
+        return payload.key.decode() if payload.key and not payload.lacks else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _waits(outgoing: Outgoing, payload: Payload, read_at: Position) -> Outgoing:
+    if read_at == payload.position:
+        return outgoing._replace(topic=_LANE)
+    place = (envelope.READ_AT, str(read_at).encode())
+    return outgoing._replace(topic=_LANE, headers=[*outgoing.headers, place])
+
+
+def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> Outgoing:
+    if event_type.data and (breach := contract_of(event_type.data).breach(record.data)):
+        # the mistake is the enrichment's: whoever reads this topic relies on its contract
+        raise Rejected("off_contract", f"{record.type}: {breach.code}: {breach.detail}")
+    try:
+        value = envelope.event_value(record)
+    except TypeError as error:
+        raise Rejected("not_writable", f"the event cannot be written as JSON: {error}") from error
+    if len(value) + 4 * len(record.id) > _EVENT_BYTES_MAX:  # its id is in a header, too
+        # the topic would refuse it, and with it the batch, again and again
+        raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
+    headers = envelope.event_headers(record, payload.headers)
+    return Outgoing(event_type.topic, record.entity_id.encode(), value, headers)
+
+
+def _event(
+    endpoint: Endpoint, payload: Payload, master: MasterData, shapes: Mapping[str, int]
+) -> EventRecord:
+    entity_id = _entity_id(payload)
+    fields = _fields(payload)
+    if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
+        raise Rejected(*breach)
+    tenant = tenant_of(entity_id)
+    arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(payload))
+    draft = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
+    if not isinstance(draft, Draft):
+        raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
+    if draft.type not in endpoint.emits:
+        raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
+    record = _record(payload, draft, entity_id, shapes[draft.type])
+    if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
+        raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
+    was_of = envelope.text(payload.headers, envelope.SUBJECT) if payload.revision else None
+    if was_of not in (None, record.entity_id):
+        raise Rejected(
+            "correction_moves",
+            f"the event is in the state of {was_of!r}; as one of {record.entity_id!r} it would "
+            "count in both",
+        )
+    return record
+
+
+class _OwnMaster(NamedTuple):
+    """Master data without the rows of other tenants, whatever key a payload may bring."""
+
+    master: MasterData
+    tenant: str
+
+    def find(self, table: str, key: str) -> Fields | None:
+        if "/" in key and tenant_of(key) != self.tenant:
+            return None
+        return self.master.find(table, key)
+
+
+def _record(payload: Payload, draft: Draft, entity_id: str, shape: int) -> EventRecord:
+    subject = draft.entity_id
+    return EventRecord(
+        payload.position,
+        full_id_within(tenant_of(entity_id), subject) if subject else entity_id,
+        envelope.text(payload.headers, envelope.ID) or str(payload.position),
+        draft.type,
+        draft.time_ms,
+        payload.arrived_ms,
+        payload.position,
+        payload.attempt,
+        draft.data,
+        None,
+        payload.revision,
+        shape,
+    )
+
+
+def _received_ms(payload: Payload) -> int | None:
+    """None where no spool held it, and where anyone has written there what is no time."""
+    told = envelope.find(payload.headers, envelope.RECEIVED)
+    if told is None or len(told) > _TIME_DIGITS_MAX or not told.isdigit():
+        return None
+    received_ms = int(told)
+    return received_ms if is_time_ms(received_ms) else None
+
+
+def _entity_id(payload: Payload) -> str:
+    if not payload.key:
+        raise Rejected("no_key", "the record has no key: whose payload is it?")
+    try:
+        return payload.key.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected("bad_key", f"the key is not UTF-8: {error}") from error
+
+
+def _fields(payload: Payload) -> Fields:
+    value = payload.value
+    if not value:
+        if stub := envelope.text(payload.headers, envelope.STUB):
+            raise Rejected("too_large", stub)
+        raise Rejected("empty", "the record has no value")
+    sent_sha256 = envelope.find(payload.headers, envelope.PAYLOAD_SHA256)
+    if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
+        raise Rejected("corrupt", "the bytes are not those that the gateway took (sha256 differs)")
+    try:
+        fields = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        encoding = envelope.text(payload.headers, envelope.CONTENT_ENCODING)
+        hint = f" (content-encoding {encoding!r} is not undone)" if encoding else ""
+        raise Rejected("not_json", f"{error}{hint}") from error
+    if not isinstance(fields, dict):
+        raise Rejected("not_an_object", f"a JSON object is expected, not {type(fields).__name__}")
+    if holds_nul(value):
+        raise Rejected("nul_in_text", r"\u0000 can be stored nowhere as text")
+    return fields
+
+
+def _failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:
+    origin, arrived_ms = payload.position, payload.arrived_ms
+    first = redelivery.First(origin, arrived_ms, payload.attempt, payload.revision)
+    known = redelivery.headers_of(payload.headers, first)  # all that brings it back from there
+    headers = envelope.failure_headers(known, STAGE, origin, reason, detail)
+    return Outgoing(topic, *fitted(origin, payload.key, payload.value, headers))

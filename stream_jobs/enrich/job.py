@@ -1,0 +1,130 @@
+"""ingest topics -> event topics; what cannot be an event goes to the lanes.
+
+What comes again comes on a topic of its own, and is taken as what it was when it first came.
+
+Stateless: a batch that is run again writes its records again, under the same ids and origins.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+from confluent_kafka import Message
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.flow import load_flow
+from shared.kafka_access import KafkaAccess
+from shared.retry_policy import WhenParked
+from shared.settings import JobSettings
+from shared.topology import Flow
+from stream_jobs.enrich.decide import STAGE, Enrich, InTurn, as_first_come, enricher
+from stream_jobs.enrich.master_data_view import MasterView
+from stream_jobs.enrich.on_demand_fields import FreshFields
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.kafka.messages import payload_of
+from stream_jobs.source.log_source import read_logs, written_by_its_work
+from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.supervision.status import Say
+from stream_jobs.waiting.gate_view import GateView
+from stream_jobs.waiting.limits import Caps, Newcomers
+from stream_jobs.waiting.protocol import Gates
+
+# how Spark tells a task what it is part of
+_BATCH_ID, _RUN_ID = "streaming.sql.batchId", "spark.jobGroup.id"
+
+
+@dataclass(frozen=True)
+class EnrichTask:
+    """What a worker process needs to know; it builds the rest once and keeps it."""
+
+    flow: str
+    kafka: KafkaAccess
+    master_age_max_s: float
+    postgres_url: str
+    slow_after_s: float
+    when_parked: WhenParked
+    caps: Caps
+    writer: WriterOf
+
+    def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
+        if load_flow(self.flow).master_tables:
+            enrich = InTurn(
+                _enricher(self.flow), _gates(self), self.when_parked, _newcomers(self.caps)
+            )
+        else:  # nothing is waited for, and no job would take it from the lane
+            enrich = InTurn(_enricher(self.flow), Gates(), "go_on")
+        master = _master_view(self)
+        fresh = _fresh_fields(self)
+        topics = {endpoint.topic for endpoint in load_flow(self.flow).endpoints}
+        writer = self.writer()
+        with writer.or_nothing():
+            for chunk in chunks:
+                check_lease(STAGE)
+                master.refresh()
+                read = [payload_of(message) for message in chunk]
+                payloads = [as_first_come(payload, topics) for payload in read]
+                known = fresh.over(master, payloads)
+                for payload, as_read in zip(payloads, read, strict=True):
+                    outgoing = enrich(payload, as_read.position, known)
+                    if outgoing is not None:
+                        writer.send(outgoing)
+            writer.flush()
+        yield from ()
+
+
+@cache
+def _enricher(flow: str) -> Enrich:
+    return enricher(load_flow(flow))
+
+
+def _gates(task: EnrichTask) -> Gates:
+    """As they were when the micro-batch's first task came to this process, or lately: what the one
+    before sent to the lane is in them, and what a task itself sends there, it knows."""
+    context, view = TaskContext.get(), _gate_view(task)
+    batch = context.getLocalProperty(_BATCH_ID) if context else None
+    run = context.getLocalProperty(_RUN_ID) if context else None
+    return view.of_batch(f"{run}/{batch}") if batch else view.refresh()
+
+
+@cache
+def _gate_view(task: EnrichTask) -> GateView:
+    return GateView(task.kafka)
+
+
+@cache
+def _newcomers(caps: Caps) -> Newcomers:
+    return Newcomers(caps)
+
+
+@cache
+def _master_view(task: EnrichTask) -> MasterView:
+    return MasterView(task.kafka, load_flow(task.flow).master_tables, task.master_age_max_s)
+
+
+@cache
+def _fresh_fields(task: EnrichTask) -> FreshFields:
+    return FreshFields(load_flow(task.flow), task.postgres_url, task.slow_after_s)
+
+
+def task(settings: JobSettings) -> EnrichTask:
+    return EnrichTask(
+        settings.flow,
+        settings.kafka,
+        settings.master_age_max_s,
+        settings.postgres_url.get_secret_value(),
+        settings.slow_after_s,
+        settings.when_parked,
+        Caps.of(settings),
+        WriterOf.job_of(STAGE, settings),
+    )
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+    job = next(job for job in flow.jobs() if job.name == STAGE)
+    nothing = read_logs(
+        spark, settings, STAGE, job.ignited_by, task(settings), "nothing int", may_stay=True
+    )
+    return written_by_its_work(nothing, settings, STAGE)

@@ -1,0 +1,1 @@
+"""The job fold: events become states, also anew where they have to."""

@@ -1,0 +1,138 @@
+"""Corrections of states that counted an event twice.
+
+fold remembers the last ids of an entity, the rows in PostgreSQL remember all. A repeat that came
+after more ids than fold remembers has one row and two effects. The ledger knows it as a late
+duplicate; then the event is sent as a correction of itself, so that fold asks for a refold of the
+entity, and a refold counts each id once.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from shared.events import envelope
+from shared.events.envelope import EventRecord, Header, Position
+from shared.ids import tenant_of
+from shared.model import EventType
+from shared.published.ledger import PAGE_PLACES, Verdict
+from stream_jobs.postgres.outbox import header_rows
+from stream_jobs.postgres.store import Connection, judged_errors
+
+_AT_ONCE = 5_000
+# of a key that was used for other bytes: known once fold has had its say
+_REUSED = f"({Verdict.REUSED_KEY.value}, {Verdict.DISCARDED.value})"
+_TAKEN_FOR_NEW = (
+    f"({Verdict.LATE_REPEAT.value}, {Verdict.REUSED_KEY.value}, {Verdict.DISCARDED.value})"
+)
+# one event of an entity and type is enough: its refold counts all others once, too
+_LATE = f"""
+    WITH told AS (
+        SELECT r.topic, r.partition, r.place, r.place < known.by_fold AS is_folded,
+               get_byte(page.verdicts, (r.place % {PAGE_PLACES})::int) AS verdict
+        FROM headrace.repeat AS r
+        JOIN headrace.ledger_page AS page
+          ON (page.topic, page.partition, page.page)
+           = (r.topic, r.partition, r.place / {PAGE_PLACES})
+        JOIN headrace.ledger_partition AS known
+          ON (known.topic, known.partition) = (r.topic, r.partition)
+        LIMIT {_AT_ONCE}
+    ), settled AS (
+        DELETE FROM headrace.repeat AS r USING told
+        WHERE (r.topic, r.partition, r.place) = (told.topic, told.partition, told.place)
+          AND told.verdict > {Verdict.REPEAT.value}
+          AND (told.is_folded OR told.verdict NOT IN {_REUSED})
+        RETURNING r.event_id, told.verdict
+    ), late AS (
+        SELECT DISTINCT ON (entity_id, type) event_id
+        FROM settled JOIN headrace.event USING (event_id)
+        WHERE verdict IN {_TAKEN_FOR_NEW} ORDER BY entity_id, type, row_key
+    )
+    UPDATE headrace.event AS known
+    SET asked_revision = greatest(asked_revision, revision) + 1
+    FROM late WHERE known.event_id = late.event_id
+    RETURNING known.event_id, known.type, known.entity_id,
+              (extract(epoch FROM event_time) * 1000)::bigint,
+              (extract(epoch FROM arrived_at) * 1000)::bigint,
+              origin, payload_sha256, data::text, asked_revision
+"""
+_NOTE = """
+    INSERT INTO headrace.recount (event_id, revision)
+    SELECT * FROM unnest(%b::text[], %b::int[])
+    ON CONFLICT (event_id) DO UPDATE SET revision = excluded.revision
+"""
+_DONE = """
+    DELETE FROM headrace.recount AS r WHERE NOT EXISTS
+        (SELECT FROM headrace.event AS e WHERE e.event_id = r.event_id AND e.revision < r.revision)
+"""
+_SEND = """
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT topic, key, value, headers::jsonb
+    FROM unnest(%b::text[], %b::bytea[], %b::bytea[], %b::text[]) AS given
+        (topic, key, value, headers)
+"""
+
+
+class Recounts:
+    """Every method raises StoreAwayError where PostgreSQL does not answer."""
+
+    def __init__(self, connection: Connection, types: Mapping[str, EventType]) -> None:
+        self._connection = connection
+        self._types = types
+
+    def send(self) -> int:
+        """How many entities are folded anew. In one transaction: none is forgotten."""
+        with judged_errors(), self._connection.transaction():
+            late = self._connection.execute(_LATE.encode()).fetchall()
+            known = [found for found in late if found[1] in self._types]
+            if known:
+                rows = [self._row(*found) for found in known]
+                self._connection.execute(_SEND.encode(), _columns(rows))
+                noted = [(found[0], found[-1]) for found in known]
+                self._connection.execute(_NOTE.encode(), _columns(noted))
+        return len(known)
+
+    def under_way(self) -> int:
+        """How many entities have counted a repeat twice, and are not folded anew yet."""
+        with judged_errors():
+            self._connection.execute(_DONE.encode())
+            found = self._connection.execute(b"SELECT count(*) FROM headrace.recount").fetchone()
+        return int(found[0]) if found else 0
+
+    def _row(
+        self,
+        event_id: str,
+        event_type: str,
+        entity_id: str,
+        time_ms: int,
+        arrived_ms: int,
+        origin: str,
+        payload_sha256: str | None,
+        data: str,
+        revision: int,
+    ) -> tuple[str, bytes, bytes, str]:
+        row = self._types[event_type]
+        record = EventRecord(
+            position=Position("", 0, 0),
+            entity_id=entity_id,
+            id=event_id,
+            type=event_type,
+            time_ms=time_ms,
+            arrived_ms=arrived_ms,
+            origin=Position.parse(origin),
+            attempt=1,
+            data=orjson.loads(data),
+            revision=revision,
+            shape=row.shape,  # persist stores what it read in today's shape
+        )
+        own: list[Header] = []
+        if payload_sha256 is not None:
+            own.append((envelope.PAYLOAD_SHA256, payload_sha256.encode()))
+        if tenant := tenant_of(entity_id):
+            own.append((envelope.TENANT, tenant.encode()))
+        headers = json.dumps(header_rows(envelope.event_headers(record, own)))
+        return row.topic, entity_id.encode(), envelope.event_value(record), headers
+
+
+def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows, strict=True)]

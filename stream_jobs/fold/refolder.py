@@ -1,0 +1,166 @@
+"""Answers fold: folds single entities anew from the event log, beside the job, as it asks for them.
+
+All that is asked for at the same time is one reading of the log. What is asked for stands on a
+compacted topic until fold has taken the answer, so whoever starts anew answers what is open; an
+answer that fold no longer waits for changes nothing.
+"""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from shared.events.envelope import EventRecord
+from shared.events.event_reader import EventReader, NoEvent
+from shared.folding import refolding
+from shared.folding.applier import Applier, entity_fingerprint
+from shared.folding.refolding import Request
+from shared.settings import JobSettings
+from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
+from stream_jobs.kafka.publishing import publish
+from stream_jobs.kafka.records import Outgoing
+from stream_jobs.kafka.whole_topic import WholeTopics
+
+_log = logging.getLogger(__name__)
+_GROUP = "headrace-fold"  # which fold may ask for
+_TIMEOUT_S = 5.0
+_AGAIN_AFTER_S = 2.0
+_ENTITIES_AT_ONCE = 500  # all their events are in memory
+_begun = threading.Lock()
+
+
+def start(settings: JobSettings, flow: Flow) -> None:
+    """Once in the life of a process: a query that begins again finds it at work."""
+    if _begun.acquire(blocking=False):
+        threading.Thread(target=_run, args=(settings, flow), daemon=True).start()
+
+
+def _run(settings: JobSettings, flow: Flow) -> None:
+    while True:
+        requests = Requests(settings)
+        try:
+            while True:
+                asked = requests.asked()
+                if asked:
+                    Refolder(settings, flow).answer(asked)
+                    requests.forget(asked)
+        except Exception as error:  # whatever it is, fold goes on, and what is open stays open
+            _log.warning("entities could not be folded anew, trying again: %s", error)
+        finally:
+            requests.close()
+        time.sleep(_AGAIN_AFTER_S)
+
+
+class Requests:
+    """KafkaException where the broker does not answer."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        self._open: dict[bytes, bytes] = {}
+        self._consumer = Consumer(
+            {
+                **settings.kafka.for_reading(_GROUP),
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        self._is_assigned = False
+
+    def asked(self) -> dict[bytes, Request]:
+        """What is open, as soon as no more comes."""
+        if not self._is_assigned:
+            topics = self._consumer.list_topics(REFOLD_TOPIC, timeout=_TIMEOUT_S).topics
+            partitions = topics[REFOLD_TOPIC].partitions
+            self._consumer.assign(
+                [TopicPartition(REFOLD_TOPIC, number, 0) for number in partitions]
+            )
+            self._is_assigned = bool(partitions)
+        while messages := self._consumer.consume(1_000, 0.2):
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    if error.code() != KafkaError._PARTITION_EOF:
+                        raise KafkaException(error)
+                    continue
+                self._note(message.key(), message.value())
+        return dict(self._read())
+
+    def _note(self, key: Any, value: Any) -> None:
+        if value is None:
+            self._open.pop(key, None)
+        else:
+            self._open[key] = value
+
+    def _read(self) -> Iterator[tuple[bytes, Request]]:
+        for key, value in self._open.items():
+            try:
+                yield key, refolding.read_request(value)
+            except ValueError as error:
+                _log.warning("%r asks for nothing that can be folded anew: %s", key, error)
+
+    def forget(self, answered: Mapping[bytes, Request]) -> None:
+        for key in answered:
+            self._open.pop(key, None)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Refolder:
+    def __init__(self, settings: JobSettings, flow: Flow) -> None:
+        self._settings = settings
+        self._events = EventReader.of(flow)
+        types = {row.name: row for row in flow.event_types}
+        self._entities = {row.name: row for row in flow.entities}
+        self._appliers = {
+            row.name: Applier(row, settings.id_ring_size, types) for row in flow.entities
+        }
+
+    def answer(self, asked: Mapping[bytes, Request]) -> None:
+        requests = [request for request in asked.values() if request.entity in self._entities]
+        for begin in range(0, len(requests), _ENTITIES_AT_ONCE):
+            began_s = time.monotonic()
+            some = requests[begin : begin + _ENTITIES_AT_ONCE]
+            publish(self._settings, self._answers(some))
+            took_s = time.monotonic() - began_s
+            _log.info("%d entities were folded anew in %.1f s", len(some), took_s)
+
+    def _answers(self, requests: Sequence[Request]) -> Iterator[Outgoing]:
+        logs = self._logs(requests)
+        for request in requests:
+            applier = self._appliers[request.entity]
+            log = logs.pop((request.entity, request.id), [])
+            answer = refolding.refold(applier, request, log)
+            value = refolding.answer_value(answer, entity_fingerprint(applier.entity))
+            yield Outgoing(REFOLDED_TOPIC, request.id.encode(), value, [])
+
+    def _logs(self, requests: Sequence[Request]) -> dict[tuple[str, str], list[EventRecord]]:
+        ends: dict[tuple[str, int], int] = {}
+        by_id: dict[bytes, list[Request]] = defaultdict(list)
+        for request in requests:
+            by_id[request.id.encode()].append(request)
+            for log, offset in request.positions.items():
+                topic, _, partition = log.rpartition("/")
+                at = topic, int(partition)
+                ends[at] = max(offset, ends.get(at, -1))
+        topics = {topic for topic, _ in ends}.intersection(self._events.type_by_topic)
+        found: dict[tuple[str, str], list[EventRecord]] = defaultdict(list)
+        reading = WholeTopics(self._settings.kafka, _GROUP, topics, ends)
+        try:
+            for position, key, value in reading.read():
+                log = f"{position.topic}/{position.partition}"
+                for request in by_id.get(key or b"", ()):
+                    if position.offset > request.positions.get(log, -1):
+                        continue
+                    try:
+                        record = self._events.read(position, key, value or b"")
+                    except NoEvent:
+                        continue  # fold parked it
+                    if record.type in self._entities[request.entity].reads:
+                        found[request.entity, request.id].append(record)
+        finally:
+            reading.close()
+        return found

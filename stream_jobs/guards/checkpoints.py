@@ -1,0 +1,124 @@
+"""What the jobs have read, as their checkpoints say, against what the flow lets them read."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+import orjson
+
+from stream_jobs.kafka.records import Offsets
+
+if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
+    from shared.topology import Flow
+
+_BEGINS_AT = "begins_at.json"
+_AHEAD = "ahead.json"
+
+
+class Read(NamedTuple):
+    done: Offsets  # up to here all is written
+    planned: Offsets  # up to here the batch goes that may have to run again
+
+
+def why_not(checkpoints: Path, flow: "Flow") -> str | None:
+    """Why this flow cannot go on from these checkpoints; None where it can. A flow may grow. Of a
+    topic that it no longer reads Spark says that data was lost, at each restart again."""
+    for job in flow.jobs():
+        gone = sorted(offsets_of(checkpoints / job.name).planned.keys() - set(job.ignited_by))
+        if gone:
+            others = f" and {len(gone) - 1} more" if gone[1:] else ""
+            return (
+                f"the checkpoints in {checkpoints} belong to another flow: {job.name} has read "
+                f"{gone[0]}{others}, which this flow does not let it read"
+            )
+    return None
+
+
+def offsets_of(checkpoint: Path) -> Read:
+    """Empty where it cannot be told: then it is for Spark to judge."""
+    planned = _batches(checkpoint / "offsets")
+    done = [batch for batch in _batches(checkpoint / "commits") if batch in planned]
+    return Read(
+        _offsets(checkpoint, max(done)) if done else {},
+        _offsets(checkpoint, max(planned)) if planned else {},
+    )
+
+
+def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
+    """Where a query begins that has no checkpoint yet. What it says is believed only as it was
+    written: with a digit changed by its disk it would pass over payloads in silence."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    new = checkpoint / "begins_at.new"
+    with new.open("wb") as file:
+        file.write(seal(_told(offsets)))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(checkpoint / _BEGINS_AT)
+
+
+def begins_at(checkpoint: Path) -> Offsets | None:
+    try:
+        return _as_offsets(unseal((checkpoint / _BEGINS_AT).read_bytes()))
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def remember_ahead(checkpoint: Path, offsets: Offsets) -> None:
+    """What a job has done that no batch of Spark's has in its plan. It lasts as Spark's own files
+    do: what a machine that fails forgets of it is done again."""
+    new = checkpoint / f"ahead.{os.getpid()}.new"
+    new.write_bytes(seal(_told(further(ahead_at(checkpoint), offsets))))
+    new.replace(checkpoint / _AHEAD)
+
+
+def ahead_at(checkpoint: Path) -> Offsets:
+    try:
+        return _as_offsets(unseal((checkpoint / _AHEAD).read_bytes()))
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def seal(said: bytes) -> bytes:
+    """With a checksum: what a disk has changed in a note of a job's own is not believed."""
+    return b"%s\n%08x\n" % (said, crc32(said))
+
+
+def unseal(raw: bytes) -> bytes:
+    """ValueError where it is not what was sealed."""
+    said, _, checksum = raw.partition(b"\n")
+    if checksum != b"%08x\n" % crc32(said):
+        raise ValueError("it is not what was written")
+    return said
+
+
+def further(one: Offsets, other: Offsets) -> Offsets:
+    found = {topic: dict(partitions) for topic, partitions in one.items()}
+    for topic, partitions in other.items():
+        its = found.setdefault(topic, {})
+        for partition, offset in partitions.items():
+            its[partition] = max(offset, its.get(partition, 0))
+    return found
+
+
+def _batches(log: Path) -> list[int]:
+    return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]
+
+
+def _offsets(checkpoint: Path, batch: int) -> Offsets:
+    """Kafka's are the last line."""
+    try:
+        return _as_offsets((checkpoint / "offsets" / str(batch)).read_bytes().splitlines()[-1])
+    except (OSError, ValueError, IndexError, AttributeError):
+        return {}
+
+
+def _told(offsets: Offsets) -> bytes:
+    return orjson.dumps(offsets, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _as_offsets(told: bytes) -> Offsets:
+    return {
+        topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+        for topic, partitions in orjson.loads(told).items()
+    }

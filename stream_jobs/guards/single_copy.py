@@ -1,0 +1,183 @@
+"""One copy of a job at a time.
+
+A lock beside the checkpoint keeps a second copy of the same checkpoint from starting. A claim in
+the metadata of the job's committed offsets finds copies elsewhere: its holder renews it every two
+seconds, a newcomer first watches whether anyone does, and of two copies the higher claim stays.
+"""
+
+import fcntl
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+import orjson
+from confluent_kafka import KafkaException
+
+from stream_jobs.guards.lease import Lease, now_s
+from stream_jobs.kafka.group_offsets import Committed
+from stream_jobs.kafka.records import Offsets
+
+# longer than a lease: whoever has not renewed its claim for so long does no work either
+TAKE_OVER_AFTER_S = 20.0
+
+
+class AnotherCopyError(Exception):
+    """This copy must not work; the words say which one does."""
+
+
+class Claim(NamedTuple):
+    """Of two claims the greater one counts: the later epoch, by its run where two are as late."""
+
+    epoch: int
+    run: str
+    host: str = ""
+    checkpoint: str = ""  # Spark's id of the query, which ends with the checkpoint
+    released: bool = False
+    beat: int = 0
+
+    def note(self) -> str:
+        return orjson.dumps(self._asdict()).decode()
+
+    def outranks(self, other: "Claim") -> bool:
+        return (self.epoch, self.run) > (other.epoch, other.run)
+
+
+def claim_from(note: str) -> Claim | None:
+    """None where somebody else has written the metadata, a tool that sets offsets for example."""
+    try:
+        return Claim(**orjson.loads(note))
+    except (ValueError, TypeError):
+        return None
+
+
+class Group(Protocol):
+    """KafkaException where the broker does not answer."""
+
+    def committed(self) -> Committed: ...
+    def commit(self, offsets: Offsets, note: str) -> None: ...
+
+
+class OneCopy:
+    def __init__(self, job: str, group: Group, checkpoints: Path) -> None:
+        """AnotherCopyError where another process of this machine holds the checkpoint."""
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        self._job = job
+        self._lock = _lock(checkpoints / f"{job}.lock", job)
+        self._lease = Lease(checkpoints, job)
+        self._group = group
+        self._query_id = checkpoints / job / "metadata"
+        self._run = uuid4().hex[:12]
+        self._mine: Claim | None = None
+        self._offsets: Offsets = {}
+        # of topics that had more partitions than offsets when it took its claim: the offsets
+        self.committed: dict[str, int] = {}
+        self._watched: tuple[Claim, float] | None = None
+
+    def watch(self) -> None:
+        """A first look, long before the claim is wanted; Kafka may be away then."""
+        with suppress(KafkaException):
+            committed = self._group.committed()
+            if (seen := _highest(committed.notes)) is not None:
+                self._is_free(seen, now_s())
+
+    def hold(self) -> bool:
+        """Takes the claim or renews it. False as long as it is not sure that nobody else has it;
+        AnotherCopyError when somebody has."""
+        asked_s = now_s()
+        committed = self._group.committed()
+        seen = _highest(committed.notes)
+        if self._mine is None:
+            if not committed.offsets or not self._is_free(seen, asked_s):
+                return False
+            self._offsets = _without(committed.added, committed.offsets)
+            self.committed = {topic: len(self._offsets[topic]) for topic in committed.added}
+            self._mine = Claim(seen.epoch + 1 if seen else 1, self._run, _host())
+        elif seen is not None and seen.outranks(self._mine):
+            raise AnotherCopyError(self._who(seen))
+        self._write(self._mine)
+        self._lease.extend(asked_s)
+        return True
+
+    def publish(self, offsets: Offsets) -> None:
+        """Of a batch whose output is acknowledged."""
+        assert self._mine is not None
+        for topic, partitions in offsets.items():
+            self._offsets[topic] = {**self._offsets.get(topic, {}), **partitions}
+        self._write(self._mine)
+
+    def end_lease(self) -> None:
+        """Nothing of it may be at work any more."""
+        self._lease.end()
+
+    def release(self) -> None:
+        """So that the next copy need not wait."""
+        if self._mine is not None:
+            self._write(self._mine._replace(released=True))
+
+    def _is_free(self, seen: Claim | None, at_s: float) -> bool:
+        if seen is None or seen.released:
+            return True
+        if seen.checkpoint and seen.checkpoint == self._checkpoint():
+            return True  # it held the lock that this one has now
+        if self._watched is None:
+            self._watched = seen, at_s
+        first, since_s = self._watched
+        if seen != first:
+            raise AnotherCopyError(self._who(seen))
+        return at_s - since_s > TAKE_OVER_AFTER_S
+
+    def _write(self, claim: Claim) -> None:
+        # all offsets each time: those of an idle partition would expire, and a late word of an
+        # earlier copy is put right
+        self._mine = claim._replace(checkpoint=self._checkpoint(), beat=claim.beat + 1)
+        self._group.commit(self._offsets, self._mine.note())
+
+    def _checkpoint(self) -> str:
+        try:
+            return str(orjson.loads(self._query_id.read_bytes())["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def _who(self, claim: Claim) -> str:
+        return (
+            f"ANOTHER_COPY: {self._job} already runs on {claim.host} (run {claim.run}), with "
+            f"another checkpoint than {self._query_id.parent}: stop one of the two"
+        )
+
+
+def _without(added: Mapping[str, set[int]], offsets: Offsets) -> Offsets:
+    """What is not committed yet stays so until the job reads it: by that it is known as new."""
+    return {
+        topic: {p: offset for p, offset in its.items() if p not in added.get(topic, ())}
+        for topic, its in offsets.items()
+    }
+
+
+def _highest(notes: set[str]) -> Claim | None:
+    claims = filter(None, map(claim_from, notes))
+    return max(claims, key=lambda one: (one.epoch, one.run, one.beat), default=None)
+
+
+def _lock(path: Path, job: str) -> int:
+    """Held until this process ends. A frozen one holds it, too."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock, 200).decode(errors="replace").strip()
+        os.close(lock)
+        raise AnotherCopyError(
+            f"ANOTHER_COPY: {job} already runs on this checkpoint ({holder} holds {path}): end "
+            "that process first; kill -9 ends one that is frozen"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"process {os.getpid()} on {_host()}\n".encode(), 0)
+    return lock
+
+
+def _host() -> str:
+    return socket.gethostname()

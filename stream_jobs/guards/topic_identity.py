@@ -1,0 +1,123 @@
+"""Whether the topics that a job goes on reading are the ones that its checkpoint speaks of.
+
+Spark stops where an offset is no longer there. What it cannot see is a topic that was made anew
+and has grown past that offset: so the ids of topics are kept in the checkpoint's folder.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from shared.settings import Settings
+from stream_jobs.guards.checkpoints import ahead_at, begins_at, further, offsets_of, seal, unseal
+from stream_jobs.kafka.group_offsets import Partition, Range
+from stream_jobs.kafka.records import Offsets
+
+_ANSWER_S = 5.0
+
+
+class OtherLogError(Exception):
+    """A person has to decide what becomes of the records that are gone. `begin_at` is where those
+    begin that are there, of the partitions in question."""
+
+    def __init__(self, words: str, begin_at: Offsets) -> None:
+        super().__init__(words)
+        self.begin_at = begin_at
+
+
+class _Finding(NamedTuple):
+    name: str
+    about: str
+    topic: str
+    partitions: Iterable[int]
+
+
+class SameLog:
+    def __init__(self, job: str, checkpoint: Path) -> None:
+        self._job = job
+        self._checkpoint = checkpoint
+        self._file = checkpoint / "topic_ids.json"
+
+    def check(self, ids: Mapping[str, str], ranges: Mapping[Partition, Range]) -> None:
+        """OtherLogError where the job must not go on from its checkpoint."""
+        findings = [*self._other_topics(ids, ranges), *self._gone_records(ranges)]
+        if not findings:
+            return
+        begin_at: Offsets = {}
+        for _, _, topic, partitions in findings:
+            starts = {p: ranges[topic, p].start for p in partitions}
+            begin_at[topic] = {**begin_at.get(topic, {}), **starts}
+        name, about, *_ = findings[0]
+        raise OtherLogError(
+            f"{name}: {about}. {self._job} stays down and skips nothing. Bring back what is "
+            f"missing, or, if it is given up, do what docs/operations.md says of {name}; the "
+            f"checkpoint is {self._checkpoint}",
+            begin_at,
+        )
+
+    def _other_topics(
+        self, ids: Mapping[str, str], ranges: Mapping[Partition, Range]
+    ) -> Iterator[_Finding]:
+        for topic, known in self._known().items():
+            if topic not in ids:
+                yield _Finding("TOPIC_GONE", f"{topic} is not there any more", topic, ())
+            elif ids[topic] != known:
+                about = f"{topic} was deleted and made anew (its id was {known}, is {ids[topic]})"
+                partitions = [partition for name, partition in ranges if name == topic]
+                yield _Finding("TOPIC_RECREATED", about, topic, partitions)
+
+    def _gone_records(self, ranges: Mapping[Partition, Range]) -> Iterator[_Finding]:
+        ahead = ahead_at(self._checkpoint)
+        read = [further(known, ahead) for known in offsets_of(self._checkpoint)]
+        begun = begins_at(self._checkpoint)
+        for (topic, p), log in ranges.items():
+            done, planned = (of.get(topic, {}).get(p) for of in read)
+            if done is None and begun is not None:  # no batch of it is finished
+                # a topic that the flow has come to read is read from its first record
+                done = begun.get(topic, {}).get(p, 0)
+            if done is not None and done < log.start:
+                gone = f"{log.start - done} records of {topic}/{p}, from offset {done} on, are gone"
+                yield _Finding("RECORDS_EXPIRED", f"{gone} before it has read them", topic, [p])
+            elif planned is not None and planned > log.end:
+                cut = f"{topic}/{p} ends at offset {log.end}, it has read to {planned}"
+                yield _Finding("TOPIC_CUT", cut, topic, [p])
+
+    def remember(self, ids: Mapping[str, str]) -> None:
+        """Of a checkpoint that the query has begun or gone on with."""
+        known = self._known()
+        if known.keys() != ids.keys():
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            new = self._file.with_suffix(".new")
+            new.write_bytes(seal(orjson.dumps({**ids, **known})))
+            new.replace(self._file)
+
+    def _known(self) -> dict[str, str]:
+        """Nothing where its disk has changed it: that is no sign of another topic."""
+        try:
+            known = orjson.loads(unseal(self._file.read_bytes()))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+
+def topic_ids(settings: Settings, topics: Sequence[str]) -> dict[str, str]:
+    """Of those that exist. KafkaException where the broker does not answer.
+
+    Only an admin client tells them; one that aborts its process (see group_offsets) does it here
+    before anything has begun."""
+    admin = AdminClient({**settings.kafka.for_librdkafka(), "log_level": 2})
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+    found = {}
+    for topic, answer in asked.items():
+        try:
+            found[topic] = str(answer.result(_ANSWER_S + 1).topic_id)
+        except TimeoutError:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+    return found

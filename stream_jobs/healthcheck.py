@@ -1,0 +1,64 @@
+"""`python -m stream_jobs.healthcheck JOB`: ends with 0 where the job has just said that it works.
+
+A job has no port to knock at; this is what its container's health check asks.
+"""
+
+import sys
+import time
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from shared.kafka_access import KafkaAccess
+from shared.settings import WRONG_SETTINGS, Settings, explain
+from shared.topology import JOB_STATUS_TOPIC
+
+_RECENT_MS = 15_000  # it speaks every two seconds
+_TIMEOUT_S = 5.0
+# one that waits is well itself: what it waits for is away
+_WELL = ("running", "waiting", "rebuilding")
+
+
+def last_word(kafka: KafkaAccess, job: str) -> dict[str, Any] | None:
+    """KafkaException where the broker has no answer."""
+    consumer = Consumer(
+        {
+            **kafka.for_reading("headrace-last-word"),
+            "enable.partition.eof": True,
+            "log_level": 2,
+        }
+    )
+    try:
+        since_ms = time.time_ns() // 1_000_000 - _RECENT_MS
+        begin = [TopicPartition(JOB_STATUS_TOPIC, 0, since_ms)]
+        consumer.assign(consumer.offsets_for_times(begin, _TIMEOUT_S))
+        said: dict[str, Any] | None = None
+        while (message := consumer.poll(_TIMEOUT_S)) is not None and message.error() is None:
+            if message.key() == job.encode():
+                said = orjson.loads(message.value() or b"null")
+        return said
+    finally:
+        consumer.close()
+
+
+def main(job: str) -> int:
+    try:
+        said = last_word(Settings().kafka, job)
+    except WRONG_SETTINGS as error:
+        print(explain(error))
+        return 2
+    except KafkaException as error:
+        print(f"Kafka: {error.args[0].str()}")
+        return 1
+    if said is None:
+        print(f"{job} has not said a word for {_RECENT_MS // 1000} s")
+        return 1
+    print(f"{job} is {said['state']}: {said['detail']}".removesuffix(": "))
+    return 0 if said["state"] in _WELL else 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m stream_jobs.healthcheck JOB")
+    sys.exit(main(sys.argv[1]))

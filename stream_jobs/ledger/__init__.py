@@ -1,0 +1,1 @@
+"""The ledger: what became of every payload that was received."""

@@ -1,0 +1,1 @@
+"""The job persist: events and states become rows, with their completions."""

@@ -1,0 +1,179 @@
+"""event and state topics -> rows in PostgreSQL, with their completions in its outbox.
+
+The store being away is no event's fault: the batch waits and runs again. Any batch may run again,
+in part or whole: what is stored already is passed over.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import Message
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.flow import load_flow
+from shared.settings import JobSettings
+from shared.topology import Flow
+from stream_jobs.guards.breaker import Breaker
+from stream_jobs.kafka.messages import headers_of, position_of
+from stream_jobs.kafka.records import LogRecord
+from stream_jobs.persist.advisory_lock import PersistLock
+from stream_jobs.persist.rows import Row, RowMaker
+from stream_jobs.persist.writer import EventStore, Written, chunks
+from stream_jobs.postgres import store
+from stream_jobs.source.log_source import SELDOM_MS, read_logs
+from stream_jobs.supervision.status import Say
+
+STAGE = "persist"
+_OUTCOME_DDL = "events long, states long, parked long, away string"
+_OUTCOME = pa.schema([*((name, pa.int64()) for name in Written._fields), ("away", pa.string())])
+
+
+class Outcome(NamedTuple):
+    written: Written
+    away: str | None  # why the store did not take all
+
+
+@dataclass(frozen=True)
+class PersistTask:
+    """What a worker process needs to know; it keeps its connection from batch to batch."""
+
+    flow: str
+    url: str
+    slow_after_s: float
+
+    def __call__(self, read: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
+        written, away = Written(), None
+        try:
+            for chunk in chunks(_rows(read, _row_maker(self.flow))):
+                written += _event_store(self.url, self.slow_after_s).write(chunk)
+        except store.StoreAwayError as error:
+            away = str(error)  # told, not raised: a failed task would take the query with it
+        yield pa.RecordBatch.from_pylist([{**written._asdict(), "away": away}], _OUTCOME)
+
+
+@cache
+def _row_maker(flow: str) -> RowMaker:
+    return RowMaker.of(load_flow(flow))
+
+
+@cache
+def _event_store(url: str, slow_after_s: float) -> EventStore:
+    return EventStore(url, slow_after_s)
+
+
+@cache
+def _persist_lock(url: str) -> PersistLock:
+    """Of this process: a query that begins again must not meet the lock of its predecessor."""
+    return PersistLock(url)
+
+
+def _rows(read: Iterator[list[Message]], maker: RowMaker) -> Iterator[Row]:
+    for messages in read:
+        for message in messages:
+            record = LogRecord(
+                position_of(message), message.key(), message.value(), headers_of(message) or []
+            )
+            yield maker.make(record)
+
+
+def write(frame: DataFrame) -> Outcome:
+    """One action, in which the batch's tasks read and write."""
+    # a row for each task: adding them up in Spark would cost a shuffle
+    rows = frame.collect()
+    written = sum((Written(row.events, row.states, row.parked) for row in rows), Written())
+    return Outcome(written, next((row.away for row in rows if row.away is not None), None))
+
+
+def write_until_stored(
+    write_batch: Callable[[], Outcome],
+    trouble: Callable[[], str | None],
+    report: Callable[[Breaker], None],
+    sleep: Callable[[float], None],
+) -> Written:
+    """Between two tries of a batch the store alone is asked, which costs it next to nothing."""
+    total, breaker = Written(), Breaker()
+    while True:
+        outcome = write_batch()
+        total += outcome.written
+        away = outcome.away
+        if away is None:
+            return total
+        while away is not None:
+            breaker = breaker.failed(time.time_ns() // 1_000_000, away)
+            report(breaker)
+            sleep(breaker.pause_s)
+            away = trouble()
+        breaker = breaker.answered()
+        report(breaker)
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+    url = settings.postgres_url.get_secret_value()
+    task = PersistTask(settings.flow, url, settings.slow_after_s)
+
+    lock = _persist_lock(url)
+
+    def write_as_the_only_one(frame: DataFrame) -> Outcome:
+        try:
+            lock.hold()
+        except store.StoreAwayError as away:
+            return Outcome(Written(), str(away))
+        return write(frame)
+
+    def persist_batch(frame: DataFrame, _batch_id: int) -> None:
+        with _stop_as_spark_knows_it():
+            write_until_stored(
+                lambda: write_as_the_only_one(frame),
+                lambda: store.trouble(url),
+                lambda breaker: say("waiting", f"PostgreSQL: {breaker.reason}", breaker),
+                lambda duration_s: _sleep(spark, duration_s),
+            )
+        say("running", "", Breaker())
+
+    topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.with_state]
+    return (
+        read_logs(
+            spark,
+            settings,
+            STAGE,
+            topics,
+            task,
+            _OUTCOME_DDL,
+            at_most_every_ms=SELDOM_MS,
+            takes_turns=False,  # its batches wait for PostgreSQL, and none of the others should
+        )
+        .writeStream.queryName(STAGE)
+        .option("checkpointLocation", str(settings.checkpoints / STAGE))
+        .foreachBatch(persist_batch)
+    )
+
+
+class InterruptedByStopError(Exception):
+    """The batch is not done; it comes again at the next start."""
+
+
+@contextmanager
+def _stop_as_spark_knows_it() -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        if "InterruptedException" not in str(error.java_exception):
+            raise
+        # Spark tells a stop from a failure by these words; in the whole trace, which is long, its
+        # search for them overflows the stack.
+        words = "py4j.protocol.Py4JJavaError: An error occurred while calling persist: "
+        raise InterruptedByStopError(f"{words}java.lang.InterruptedException") from None
+
+
+def _sleep(spark: SparkSession, duration_s: float) -> None:
+    # In the query's own JVM thread: stopping the query wakes it, and Spark knows this way to end.
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.Thread.sleep(int(duration_s * 1000))

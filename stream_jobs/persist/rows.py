@@ -1,0 +1,233 @@
+"""Records of event and state topics -> rows for PostgreSQL, or the reason why they can be none."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+import orjson
+
+from shared.events import envelope
+from shared.events.envelope import Header, Position
+from shared.events.event_reader import EventReader, NoEvent
+from shared.events.json_text import holds_nul
+from shared.folding import snapshot
+from shared.ids import derived_event_id
+from shared.model import Fields
+from shared.topology import Flow
+from stream_jobs.kafka.records import LogRecord
+
+_BIGINT_END = 1 << 63
+_INDEXED_BYTES_MAX = 2_000  # PostgreSQL takes a few hundred more
+_SHA256 = re.compile(rb"[0-9a-f]{64}")
+
+
+class EventRow(NamedTuple):
+    record: LogRecord
+    event_id: str
+    type: str
+    entity_id: str
+    time_ms: int
+    arrived_ms: int
+    origin: str
+    payload_sha256: str | None  # None: whoever wrote the record told none
+    data: str
+    completion_topic: str
+    completion_headers: list[Header]  # but for its time, which is when the row was stored
+    ledger_place: Position  # of the payload; of an event that came from none, its own
+    revision: int = 0  # above 0: it corrects the row that is there
+
+
+class StateRow(NamedTuple):
+    record: LogRecord
+    entity: str
+    id: str
+    version: int
+    event_time_ms: int | None
+    state: str
+    deleted: bool = False
+
+
+class GoneRow(NamedTuple):
+    """A null on a state topic: what stood before it is over."""
+
+    record: LogRecord
+    entity: str
+    id: str
+
+
+class DeadLetter(NamedTuple):
+    record: LogRecord
+    reason: str
+    detail: str
+    known_by: tuple[str, ...] = ()  # none: by its place and its bytes
+    ledger_place: Position | None = None
+
+    @property
+    def id(self) -> str:
+        """The same for the same record, whenever it is parked again."""
+        digest = sha256(self.record.value or b"").hexdigest()
+        known_by = self.known_by or (str(self.record.position), digest)
+        return derived_event_id("parked", "persist", *known_by)
+
+
+Row = EventRow | StateRow | GoneRow | DeadLetter
+
+
+class _UnfitError(Exception):
+    """args: reason, detail."""
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    events: EventReader
+    completion_by_type: Mapping[str, str]
+    entity_by_topic: Mapping[str, str]
+    ingest_topics: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, flow: Flow) -> "RowMaker":
+        return cls(
+            events=EventReader.of(flow),
+            completion_by_type={t.name: t.completion_topic for t in flow.event_types},
+            entity_by_topic={e.topic: e.name for e in flow.with_state},
+            ingest_topics=frozenset(e.topic for e in flow.endpoints),
+        )
+
+    def make(self, record: LogRecord) -> Row:
+        topic = record.position.topic
+        try:
+            if topic in self.entity_by_topic:
+                return _state_row(record, self.entity_by_topic[topic])
+            return self._event_row(record)
+        except (_UnfitError, NoEvent) as unfit:
+            reason, detail = unfit.args
+            return DeadLetter(record, reason, detail, ledger_place=self._payload_of(record))
+
+    def _event_row(self, record: LogRecord) -> EventRow:
+        event = self.events.read(record.position, record.key, _json_value(record))
+        _indexable(event.id, "the event's id")
+        _indexable(event.entity_id, "the entity's id")
+        if not 0 <= event.revision < _BIGINT_END:
+            raise _UnfitError("bad_revision", f"{event.revision} is no number of corrections")
+        return EventRow(
+            record=record,
+            event_id=event.id,
+            type=event.type,
+            entity_id=event.entity_id,
+            time_ms=event.time_ms,
+            arrived_ms=event.arrived_ms,
+            origin=str(event.origin),
+            payload_sha256=_payload_sha256(record.headers),
+            data=_data(event.data),
+            completion_topic=self.completion_by_type[event.type],
+            completion_headers=_completion_headers(event, record.headers),
+            ledger_place=(
+                event.origin if event.origin.topic in self.ingest_topics else record.position
+            ),
+            revision=event.revision,
+        )
+
+    def _payload_of(self, record: LogRecord) -> Position | None:
+        """Of an event that can be no row; None where the record is no event of a payload."""
+        try:
+            origin = envelope.read_event(record.position, record.value or b"").origin
+        except ValueError:
+            return None
+        return origin if origin.topic in self.ingest_topics else None
+
+
+def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLetter:
+    """Of an event whose id another payload has. Known by id and payload: enrich may write the same
+    event again, elsewhere."""
+    detail = (
+        f"event id {row.event_id} is stored for the payload at {stored_origin} with sha256 "
+        f"{stored_sha256}; this one, at {row.origin}, has sha256 {row.payload_sha256}. Two "
+        "payloads came under one Idempotency-Key and the stored one is the event: if this one "
+        "is to count, send it again under a key of its own"
+    )
+    known_by = ("key_reuse", row.event_id, str(row.payload_sha256))
+    return DeadLetter(row.record, "key_reuse", detail, known_by)
+
+
+def _state_row(record: LogRecord, entity: str) -> StateRow | GoneRow:
+    key = _key(record)
+    try:
+        entity_id = key.decode()
+    except UnicodeDecodeError as error:
+        raise _UnfitError("no_snapshot", str(error)) from error
+    if "\0" in entity_id:
+        raise _UnfitError("nul_in_text", "the key holds a NUL character")
+    _indexable(entity_id, "the key")
+    if record.value is None:
+        return GoneRow(record, entity, entity_id)
+    value = _json_value(record)
+    try:
+        facts = snapshot.read_facts(value)
+        state = orjson.dumps(facts.state).decode()
+    except (TypeError, ValueError) as error:
+        raise _UnfitError("no_snapshot", str(error)) from error
+    if abs(facts.version) >= _BIGINT_END:
+        raise _UnfitError("no_snapshot", "the version is too large a number")
+    return StateRow(
+        record, entity, entity_id, facts.version, facts.event_time_ms, state, facts.deleted
+    )
+
+
+def _key(record: LogRecord) -> bytes:
+    if record.key is None:
+        raise _UnfitError("no_key", "the key is the entity's id, this record has none")
+    return record.key
+
+
+def _json_value(record: LogRecord) -> bytes:
+    if record.value is None:
+        raise _UnfitError("no_value", "the value is null")
+    try:
+        orjson.loads(record.value)
+    except ValueError as error:
+        raise _UnfitError("no_json", str(error)) from error
+    if holds_nul(record.value):
+        raise _UnfitError("nul_in_text", r"the value holds \u0000, which no row can")
+    return record.value
+
+
+def _data(data: Fields) -> str:
+    """An upcaster may have put into it what the record did not hold."""
+    try:
+        text = orjson.dumps(data)
+    except (TypeError, ValueError) as error:
+        raise _UnfitError("not_writable", f"the data cannot be written as JSON: {error}") from error
+    if holds_nul(text):
+        raise _UnfitError("nul_in_text", r"the data holds \u0000, which no row can")
+    return text.decode()
+
+
+def _indexable(text: str, what: str) -> None:
+    if (size := len(text.encode())) > _INDEXED_BYTES_MAX:
+        raise _UnfitError(
+            "id_too_long", f"{what} has {size} bytes, an index takes {_INDEXED_BYTES_MAX}"
+        )
+
+
+def _payload_sha256(headers: list[Header]) -> str | None:
+    told = envelope.find(headers, envelope.PAYLOAD_SHA256)
+    return told.decode() if told is not None and _SHA256.fullmatch(told) else None
+
+
+def _completion_headers(event: envelope.EventRecord, headers: list[Header]) -> list[Header]:
+    trace_parent = envelope.find(headers, envelope.TRACE_PARENT)
+    # whoever dedupes by id would otherwise never hear of a correction
+    revision = str(event.revision) if event.revision else ""
+    of = ("completion", event.id, revision) if revision else ("completion", event.id)
+    return [
+        (envelope.SPEC_VERSION, b"1.0"),
+        (envelope.ID, derived_event_id(*of).encode()),
+        (envelope.TYPE, f"completion.{event.type}".encode()),
+        (envelope.SOURCE, b"/persist"),
+        (envelope.SUBJECT, event.entity_id.encode()),
+        (envelope.CONTENT_TYPE, b"application/json"),
+        *([(envelope.REVISION, revision.encode())] if revision else []),
+        *([(envelope.TRACE_PARENT, trace_parent)] if trace_parent else []),
+    ]

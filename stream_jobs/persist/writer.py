@@ -1,0 +1,380 @@
+"""Writes rows and the messages about them in one transaction: both are there, or neither.
+
+Everything here may run again: what is stored already is passed over.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from shared.events import stub
+from shared.events.envelope import ID, TIME, failure_headers
+from shared.model import Fields
+from shared.published import ledger
+from shared.published.ledger import Verdict
+from shared.topology import dead_letter_topic
+from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
+from stream_jobs.postgres import store
+from stream_jobs.postgres.outbox import header_rows
+from stream_jobs.postgres.store import (
+    Connection,
+    RowRefusedError,
+    StoreAwayError,
+    StoreSlowError,
+    judged_errors,
+)
+
+CHUNK_ROWS_MAX = 2_000
+CHUNK_BYTES_MAX = 8 * 1024 * 1024
+_SLOW_ROWS_MIN = 50
+_ATTEMPTS = 3
+_RETRY_AFTER_S = 0.2
+
+_GIVEN = """
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(
+            %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::text[],
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[]
+        ) AS given (event_id, type, entity_id, time_ms, arrived_ms,
+                    origin, position, payload_sha256, data, topic, told, headers, revision)
+    )"""
+_COMPLETE = f"""
+    stored AS MATERIALIZED (SELECT headrace.rfc3339(now()) AS at)
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT topic, convert_to(given.entity_id, 'UTF8'),
+           convert_to('{{"row_key" : ' || row_key || told || at || '"}}', 'UTF8'),
+           (left(headers, -1) || ', ["{TIME}", "' || at || '"]]')::jsonb
+    FROM written JOIN given USING (event_id) CROSS JOIN stored ORDER BY row_key
+"""
+_INSERT_EVENTS = f"""{_GIVEN}, written AS (
+        INSERT INTO headrace.event
+            (event_id, type, entity_id, event_time, arrived_at, origin, position,
+             payload_sha256, data, revision)
+        SELECT event_id, type, entity_id,
+               'epoch'::timestamptz + time_ms * interval '1 millisecond',
+               'epoch'::timestamptz + arrived_ms * interval '1 millisecond',
+               origin, position, payload_sha256, data::jsonb, revision
+        FROM given
+        ON CONFLICT (event_id) DO NOTHING
+        RETURNING event_id, row_key
+    ), {_COMPLETE}
+"""
+# A correction has another content, and the id, the place and the arrival of what it corrects.
+_CORRECT_EVENTS = f"""{_GIVEN}, written AS (
+        UPDATE headrace.event AS known SET
+            type = given.type, entity_id = given.entity_id, position = given.position,
+            event_time = 'epoch'::timestamptz + given.time_ms * interval '1 millisecond',
+            data = given.data::jsonb, revision = given.revision
+        FROM given WHERE known.event_id = given.event_id AND known.revision < given.revision
+        RETURNING known.event_id, known.row_key
+    ), {_COMPLETE}
+"""
+# A statement of its own, after the insert: only so it sees a row that another task's insert,
+# which this one had to wait for, has put there.
+_FROM_ELSEWHERE = """
+    SELECT number, coalesce(stored.payload_sha256 <> given.payload_sha256, false),
+           stored.origin, stored.payload_sha256
+    FROM unnest(%b::text[], %b::text[], %b::text[]) WITH ORDINALITY
+        AS given (event_id, place, payload_sha256, number)
+    JOIN headrace.event AS stored USING (event_id)
+    WHERE given.place NOT IN (stored.origin, stored.position)
+    ORDER BY number
+"""
+_JOURNAL = """
+    INSERT INTO headrace.ledger_journal (topic, partition, first, verdicts)
+    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::bytea[])
+"""
+# until the ledger knows whether fold took them for repeats, too (corrections.py)
+_REMEMBER_REPEATS = """
+    INSERT INTO headrace.repeat (topic, partition, place, event_id)
+    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[])
+    ON CONFLICT DO NOTHING
+"""
+_UPSERT_STATES = """
+    INSERT INTO headrace.entity_state AS stored
+        (entity, id, version, event_time, state, deleted, position)
+    SELECT entity, id, version, 'epoch'::timestamptz + time_ms * interval '1 millisecond',
+           state::jsonb, deleted, position
+    FROM unnest(
+        %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::boolean[], %b::text[]
+    ) AS given (entity, id, version, time_ms, state, deleted, position)
+    ORDER BY entity, id
+    ON CONFLICT (entity, id) DO UPDATE SET
+        version = excluded.version, event_time = excluded.event_time, state = excluded.state,
+        deleted = excluded.deleted, position = excluded.position, updated_at = now()
+    WHERE excluded.version > stored.version
+"""
+# What stood before a null is over, whatever its version: by its place in their common partition.
+_FORGET_STATES = """
+    DELETE FROM headrace.entity_state AS stored
+    USING unnest(%b::text[], %b::text[], %b::text[], %b::bigint[])
+        AS given (entity, id, partition, "offset")
+    WHERE (stored.entity, stored.id) = (given.entity, given.id)
+      AND starts_with(stored.position, given.partition)
+      AND substring(stored.position from '[0-9]+$')::bigint < given."offset"
+"""
+_PARK = """
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::text[]
+        ) AS given (id, position, reason, detail, key, value, headers)
+    ), first_time AS (
+        INSERT INTO headrace.parked (id, stage, position, reason, detail)
+        SELECT id, 'persist', position, reason, detail FROM given
+        ON CONFLICT DO NOTHING RETURNING id
+    )
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT %b::text, key, value, headers::jsonb FROM first_time JOIN given USING (id)
+"""
+
+
+class Written(NamedTuple):
+    """What was new. A row that was there already counts nowhere."""
+
+    events: int = 0
+    states: int = 0
+    parked: int = 0
+
+    def __add__(self, other: object) -> "Written":
+        assert isinstance(other, Written)
+        return Written(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Few enough rows and bytes for one statement."""
+    chunk: list[Row] = []
+    size_bytes = 0
+    for row in rows:
+        chunk.append(row)
+        size_bytes += len(row.record.value or b"")
+        if len(chunk) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk
+
+
+class EventStore:
+    """One connection, made when it is needed and again when it is lost."""
+
+    def __init__(self, url: str, slow_after_s: float = store.SLOW_AFTER_S) -> None:
+        self._url = url
+        self._slow_after_s = slow_after_s
+        self._rows_max = CHUNK_ROWS_MAX
+        self._connection: Connection | None = None
+
+    def write(self, rows: Sequence[Row]) -> Written:
+        """StoreAwayError after a few attempts: nothing is lost by calling it again later. A store
+        that is slow gets fewer rows at once, until it does them in time."""
+        written, done = Written(), 0
+        while done < len(rows):
+            part = rows[done : done + self._rows_max]
+            begun_s = time.monotonic()
+            written += self._write_part(part)
+            done += len(part)
+            if time.monotonic() - begun_s < self._slow_after_s / 4:  # twice as many go in time, too
+                self._rows_max = min(self._rows_max * 2, CHUNK_ROWS_MAX)
+        return written
+
+    def _write_part(self, rows: Sequence[Row]) -> Written:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._write_or_split(rows)
+            except StoreAwayError as away:
+                # also where the connection broke in COMMIT: whatever became of it, again is right
+                self.close()
+                if isinstance(away, StoreSlowError):
+                    self._rows_max = max(len(rows) // 2, _SLOW_ROWS_MIN)
+                    raise
+                if attempt == _ATTEMPTS:
+                    raise
+            time.sleep(_RETRY_AFTER_S * attempt)
+        raise AssertionError
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _write_or_split(self, rows: Sequence[Row]) -> Written:
+        try:
+            return self._write_together(rows)
+        except RowRefusedError as refusal:
+            if len(rows) == 1:
+                record = rows[0].record
+                place = getattr(rows[0], "ledger_place", None)
+                letter = DeadLetter(record, "refused_by_store", str(refusal), ledger_place=place)
+                return self._write_together([letter])
+        half = len(rows) // 2
+        return self._write_or_split(rows[:half]) + self._write_or_split(rows[half:])
+
+    def _write_together(self, rows: Sequence[Row]) -> Written:
+        if self._connection is None:
+            self._connection = store.connect(self._url, "persist", self._slow_after_s)
+        given: list[EventRow] = []
+        events: dict[str, EventRow] = {}
+        corrections: dict[str, EventRow] = {}
+        states: dict[tuple[str, str], StateRow] = {}
+        gone: dict[tuple[str, str], GoneRow] = {}
+        letters: dict[str, DeadLetter] = {}
+        for row in rows:
+            match row:
+                case EventRow():
+                    given.append(row)
+                    events.setdefault(row.event_id, row)
+                    if row.revision:
+                        _keep_highest(corrections, row)
+                case StateRow():
+                    _keep_newest(states, row)
+                case GoneRow():
+                    states.pop((row.entity, row.id), None)
+                    gone[row.entity, row.id] = row
+                case DeadLetter():
+                    letters.setdefault(row.id, row)
+        with (
+            # the server's own limit, for each of a few statements, comes first
+            store.answered_within(self._connection, self._slow_after_s * 2),
+            judged_errors(),
+            self._connection.transaction(),
+        ):
+            inserted = self._write_events(_INSERT_EVENTS, events.values())
+            corrected = self._write_events(_CORRECT_EVENTS, corrections.values())
+            verdicts: list[int] = [Verdict.STORED] * len(given)
+            if inserted < len(given):
+                repeats = []
+                for number, letter in self._repeats(given):
+                    verdicts[number] = Verdict.REUSED_KEY if letter else Verdict.REPEAT
+                    repeats.append(given[number])
+                    if letter is not None:
+                        letters.setdefault(letter.id, letter)
+                self._remember_repeats(repeats)
+            self._journal(given, verdicts, letters.values())
+            self._forget_states(gone.values())
+            return Written(
+                events=inserted + corrected,
+                states=self._upsert_states(states.values()),
+                parked=self._park(letters.values()),
+            )
+
+    def _write_events(self, statement: str, rows: Iterable[EventRow]) -> int:
+        columns = [
+            (
+                row.event_id,
+                row.type,
+                row.entity_id,
+                row.time_ms,
+                row.arrived_ms,
+                row.origin,
+                str(row.record.position),
+                row.payload_sha256,
+                row.data,
+                row.completion_topic,
+                _told(row),
+                json.dumps(header_rows(row.completion_headers)),
+                row.revision,
+            )
+            for row in rows
+        ]
+        return self._execute(statement, columns)
+
+    def _repeats(self, rows: Sequence[EventRow]) -> Iterator[tuple[int, DeadLetter | None]]:
+        """Those whose id a row from elsewhere has, stored just now or at any time before; with a
+        letter where that one's payload was another."""
+        assert self._connection is not None
+        columns = [
+            [row.event_id for row in rows],
+            [str(row.ledger_place) for row in rows],
+            [row.payload_sha256 for row in rows],
+        ]
+        found = self._connection.execute(_FROM_ELSEWHERE.encode(), columns)
+        for number, is_other, origin, digest in found:
+            yield number - 1, key_reuse(rows[number - 1], origin, digest) if is_other else None
+
+    def _remember_repeats(self, rows: Iterable[EventRow]) -> None:
+        """Of payloads alone: what folds derive is not in the ledger's pages for fold."""
+        own = [row for row in rows if str(row.ledger_place) == row.origin]
+        self._execute(_REMEMBER_REPEATS, [(*row.ledger_place, row.event_id) for row in own])
+
+    def _journal(
+        self, rows: Sequence[EventRow], verdicts: Sequence[int], letters: Iterable[DeadLetter]
+    ) -> None:
+        told = [(row.ledger_place, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
+        told += [(at, Verdict.PARKED) for letter in letters if (at := letter.ledger_place)]
+        self._execute(_JOURNAL, list(ledger.entries(told)))
+
+    def _upsert_states(self, rows: Iterable[StateRow]) -> int:
+        columns = [
+            (
+                row.entity,
+                row.id,
+                row.version,
+                row.event_time_ms,
+                row.state,
+                row.deleted,
+                str(row.record.position),
+            )
+            for row in rows
+        ]
+        return self._execute(_UPSERT_STATES, columns)
+
+    def _forget_states(self, rows: Iterable[GoneRow]) -> None:
+        places = [(row, row.record.position) for row in rows]
+        columns = [(row.entity, row.id, f"{p.topic}/{p.partition}/", p.offset) for row, p in places]
+        self._execute(_FORGET_STATES, columns)
+
+    def _park(self, letters: Iterable[DeadLetter]) -> int:
+        columns = [
+            (
+                letter.id,
+                str(letter.record.position),
+                letter.reason,
+                letter.detail.replace("\0", "\\0"),
+                key,
+                value,
+                json.dumps(header_rows(headers)),
+            )
+            for letter in letters
+            for key, value, headers in [_as_parked(letter)]
+        ]
+        return self._execute(_PARK, columns, dead_letter_topic("persist"))
+
+    def _execute(self, statement: str, rows: list[tuple[Any, ...]], *more: Any) -> int:
+        if not rows:
+            return 0
+        assert self._connection is not None
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return self._connection.execute(statement.encode(), [*columns, *more]).rowcount
+
+
+def _told(row: EventRow) -> str:
+    """A completion's value but for what only the store knows: building JSON there takes a third of
+    the statement's time."""
+    known: Fields = {"event_id": row.event_id, "type": row.type, "entity_id": row.entity_id}
+    if row.revision:
+        known["revision"] = row.revision
+    return f', {json.dumps(known, separators=(", ", " : "))[1:-1]}, "stored_at" : "'
+
+
+def _keep_highest(corrections: dict[str, EventRow], row: EventRow) -> None:
+    known = corrections.get(row.event_id)
+    if known is None or row.revision > known.revision:
+        corrections[row.event_id] = row
+
+
+def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None:
+    """One statement must not touch a row twice."""
+    known = states.get((row.entity, row.id))
+    if known is None or row.version > known.version:
+        states[row.entity, row.id] = row
+
+
+def _as_parked(letter: DeadLetter) -> stub.Fields:
+    """Key, value and headers."""
+    record = letter.record
+    headers = failure_headers(
+        record.headers, "persist", record.position, letter.reason, letter.detail
+    )
+    if not any(name == ID for name, _ in headers):
+        headers.append((ID, letter.id.encode()))
+    return stub.fitted(record.position, record.key, record.value, headers)

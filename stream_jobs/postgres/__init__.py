@@ -1,0 +1,1 @@
+"""PostgreSQL: its schema, its roles, master data and the outbox."""

@@ -1,0 +1,28 @@
+"""Alembic's entry: runs the revisions on the connection that `store.migrate` opened, then grants
+each role what it may do: a revision, a user's own table or a role may be new."""
+
+from alembic import context
+from sqlalchemy import text
+
+from stream_jobs.postgres.grants import ROLES, grants
+
+# any number will do as long as no other part of the system takes it
+_ONE_MIGRATION_AT_A_TIME = 4_729_018_801
+
+# of one's own server only what is ours to grant
+_OWN_TABLES = """
+    SELECT relname FROM pg_class WHERE relnamespace = 'headrace'::regnamespace
+        AND relkind IN ('r', 'p', 'v', 'm') AND pg_has_role(relowner, 'USAGE') ORDER BY relname
+"""
+_ROLES_THERE = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:names)"
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, version_table_schema="headrace")
+with context.begin_transaction():
+    connection.execute(text(f"SELECT pg_advisory_xact_lock({_ONE_MIGRATION_AT_A_TIME})"))
+    connection.execute(text("CREATE SCHEMA IF NOT EXISTS headrace"))
+    context.run_migrations()
+    tables = connection.execute(text(_OWN_TABLES)).scalars().all()
+    roles = connection.execute(text(_ROLES_THERE), {"names": [*ROLES]}).scalars().all()
+    for statement in grants([*tables], [*roles]):
+        connection.execute(text(statement))

@@ -1,0 +1,1 @@
+"""The job retry: payloads that wait become events once they can."""

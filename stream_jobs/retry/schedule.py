@@ -1,0 +1,67 @@
+"""When each line of a bucket is to be looked at again, and with which rows: in a few parts. All are
+read in each batch, and to ask Spark for one after the other takes far longer than to read them."""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+from zlib import crc32
+
+import orjson
+
+from stream_jobs.state.bulk_map_state import Key, ManyStates
+
+# where one changes its part is written
+_PARTS = 8
+
+
+class Look(NamedTuple):
+    at_ms: int | None
+    rows: Collection[str]
+
+
+class Looks:
+    """Between `begin` and `write` of one bucket at a time."""
+
+    def __init__(self, states: ManyStates) -> None:
+        self._states = states
+        self._asked: Callable[[], list[bytes | None]]
+        self._parts: list[dict[str, Look]] = []
+        self._changed: set[int] = set()
+
+    def begin(self) -> None:
+        self._parts = []
+        self._asked = self._states.ask([_name(part) for part in range(_PARTS)])
+
+    def all(self) -> dict[str, Look]:
+        return {key: look for part in self._read() for key, look in part.items()}
+
+    def put(self, key: str, look: Look) -> None:
+        part = crc32(key.encode()) % _PARTS
+        self._read()[part][key] = look
+        self._changed.add(part)
+
+    def remove(self, key: str) -> None:
+        part = crc32(key.encode()) % _PARTS
+        if self._read()[part].pop(key, None) is not None:
+            self._changed.add(part)
+
+    def write(self) -> None:
+        changed = {part: self._parts[part] for part in sorted(self._changed)}
+        self._states.put({_name(part): _written(looks) for part, looks in changed.items() if looks})
+        self._states.remove([_name(part) for part, looks in changed.items() if not looks])
+        self._changed.clear()
+
+    def _read(self) -> list[dict[str, Look]]:
+        if not self._parts:
+            self._parts = [
+                {key: Look(at_ms, rows) for key, at_ms, rows in orjson.loads(raw or b"[]")}
+                for raw in self._asked()
+            ]
+        return self._parts
+
+
+def _name(part: int) -> Key:
+    return "looks", "", str(part)
+
+
+def _written(looks: dict[str, Look]) -> bytes:
+    return orjson.dumps([(key, look.at_ms, sorted(look.rows)) for key, look in looks.items()])

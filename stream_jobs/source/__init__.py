@@ -1,0 +1,1 @@
+"""Spark plans, and its workers read and write Kafka themselves."""

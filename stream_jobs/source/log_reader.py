@@ -1,0 +1,196 @@
+"""What Spark's own processes ask about Kafka's logs: one plans, many read.
+
+It is imported by three processes for each query as they start: it imports little.
+"""
+
+import math
+import pickle
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+
+from shared.kafka_access import KafkaAccess
+from stream_jobs.guards.checkpoints import (
+    ahead_at,
+    begins_at,
+    further,
+    remember_ahead,
+    remember_begin,
+)
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.kafka.ends import LogEnds
+from stream_jobs.kafka.records import Offsets
+from stream_jobs.source.core_sharing import Turn, turn_of
+from stream_jobs.source.log_ranges import (
+    STALLED_S,
+    LogRange,
+    as_json,
+    from_json,
+    left_of,
+    planned,
+    shared_out,
+)
+from stream_jobs.source.range_reader import range_reader
+from stream_jobs.source.tail_reader import tail_reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WAKES_EVERY_S = 0.005
+# who stays at its logs may be done with these in one task, beside other jobs
+_FEW = 2_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """What Spark's processes need to know."""
+
+    job: str
+    kafka: KafkaAccess
+    topics: tuple[str, ...]
+    begins_at: Offsets | None  # None: where the logs begin
+    checkpoint: Path
+    records_max: int
+    tasks_max: int
+    # pickled: it imports what those that only plan have no use for
+    work: bytes = field(repr=False)
+    looks_every_s: float = 0.0
+    at_most_every_s: float = 0.0
+    turns: Path | None = None  # with other jobs, where the cores are few
+    stays_s: float = 0.0  # at the ends of its logs, after a batch of few records
+
+
+class Task(InputPartition):
+    def __init__(self, its: Sequence[LogRange], stays_from: Offsets | None = None) -> None:
+        super().__init__(None)
+        self.ranges = tuple(its)
+        self.stays_from = stays_from
+
+
+class LogReader(DataSourceStreamReader):
+    """Planning is done in one process, reading in many others."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._ends: LogEnds | None = None
+        self._turn: Turn | None = None
+        self._looked_s = -math.inf
+        self._away_since_s = 0.0
+
+    def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
+        """The same where the first batch has to run again: what was begun must not be passed over
+        because the log has lost its oldest records meanwhile."""
+        begun = begins_at(self._source.checkpoint)
+        if begun is None:
+            begun = self._source.begins_at or self._log_ends().begins()
+            remember_begin(self._source.checkpoint, begun)
+        return as_json(begun)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._source.records_max)
+
+    def latestOffset(self, start: dict, _limit: ReadLimit) -> dict:  # type: ignore[type-arg]  # noqa: N802
+        try:
+            end = self._next(from_json(start))
+        except KafkaException:
+            self._away_since_s = self._away_since_s or time.monotonic()
+            if time.monotonic() - self._away_since_s > STALLED_S:
+                raise  # or a partition that is away alone would stop the job without a word
+            return start  # nobody knows of more; where all is away, the driver's breaker says so
+        self._away_since_s = 0.0
+        return as_json(end)
+
+    def _next(self, start: Offsets) -> Offsets:
+        """Spark asks as soon as the batch before is done: a trigger of its own would let a turn
+        that has ended last until its next time."""
+        if self._source.turns is None:
+            self._pause()
+            return self._planned(start)
+        self._turn = self._turn or Turn(self._source.turns)
+        self._turn.end()
+        self._pause()
+        end = self._planned(start)
+        if end == start or self._stays_after(self._left_of(start, end)):
+            return end
+        self._turn.wait()
+        self._looked_s = time.monotonic()
+        return self._planned(start)
+
+    def _pause(self) -> None:
+        soonest_s = self._looked_s + self._source.at_most_every_s
+        latest_s = self._looked_s + max(self._source.looks_every_s, self._source.at_most_every_s)
+        time.sleep(max(0.0, soonest_s - time.monotonic()))
+        while (left_s := latest_s - time.monotonic()) > 0 and not self._may_have_been_left_some():
+            time.sleep(min(left_s, _WAKES_EVERY_S))
+        self._looked_s = time.monotonic()
+
+    def _may_have_been_left_some(self) -> bool:
+        return self._turn is not None and self._turn.another_has_ended_since(self._looked_s)
+
+    def _planned(self, start: Offsets) -> Offsets:
+        done = further(start, ahead_at(self._source.checkpoint))
+        end = planned(done, self._log_ends().ends(), self._source.records_max)
+        return start if end == done else end
+
+    def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
+        its = self._left_of(from_json(start), from_json(end))
+        if self._stays_after(its):
+            done_then = further(from_json(end), ahead_at(self._source.checkpoint))
+            return [Task(its, done_then)]
+        return [Task(own) for own in shared_out(its, self._source.tasks_max)]
+
+    def _left_of(self, start: Offsets, end: Offsets) -> list[LogRange]:
+        return left_of(start, end, ahead_at(self._source.checkpoint))
+
+    def _stays_after(self, its: Sequence[LogRange]) -> bool:
+        return self._source.stays_s > 0 and sum(one.records for one in its) <= _FEW
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        assert isinstance(partition, Task)
+        yield from work_on(self._source, partition)
+
+    def _log_ends(self) -> LogEnds:
+        if self._ends is None:
+            group = f"headrace-{self._source.job}"
+            self._ends = LogEnds(self._source.kafka, group, self._source.topics)
+        return self._ends
+
+
+class RangesReader(DataSourceReader):
+    """Of no stream: ranges that are known."""
+
+    def __init__(self, source: Source, tasks: Sequence[Task]) -> None:
+        self._source = source
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._tasks
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        assert isinstance(partition, Task)
+        yield from work_on(self._source, partition)
+
+
+def work_on(source: Source, task: Task) -> "Iterator[pa.RecordBatch]":
+    work = pickle.loads(source.work)
+    yield from work(range_reader(source.kafka, source.job).read(task.ranges))
+    if task.stays_from is None:
+        return
+    _is_done(source, task.stays_from)
+    tail = tail_reader(source.kafka, source.job)
+    for records, up_to in tail.rounds(task.stays_from, source.stays_s):
+        yield from work(iter([records]))
+        _is_done(source, up_to)
+
+
+def _is_done(source: Source, up_to: Offsets) -> None:
+    check_lease(source.job)  # another copy may be the one by now, and what it has done counts
+    remember_ahead(source.checkpoint, up_to)
+    if source.turns is not None:
+        turn_of(source.turns).has_left_some()

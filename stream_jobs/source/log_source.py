@@ -1,0 +1,144 @@
+"""Kafka's logs as a source of Spark's, and topics as its sink.
+
+Spark plans which records are a batch's, remembers it, and has a batch that failed run again. The
+records themselves go from the broker to the Python worker that works on them, and from there to the
+broker: on their way through the JVM each would take four forms, which costs several times as much
+as what is done with it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.settings import JobSettings
+from stream_jobs.kafka.ends import LogEnds
+from stream_jobs.kafka.records import Offsets
+from stream_jobs.source.log_ranges import ranges, shared_out
+from stream_jobs.source.log_reader import LogReader, RangesReader, Source, Task
+
+# of a job behind the states: of a machine that is busy it leaves more to those before them
+SELDOM_MS = 500
+# what is done with a task's records; the rows that it yields are what Spark gets to see
+Work = Callable[[Iterator[list[Message]]], Iterator[Any]]
+
+
+def read_logs(
+    spark: SparkSession,
+    settings: JobSettings,
+    job: str,
+    topics: Iterable[str],
+    work: Work,
+    ddl: str,
+    begins_at: Offsets | None = None,
+    *,
+    at_most_every_ms: int = 0,
+    takes_turns: bool = True,
+    may_stay: bool = False,
+) -> DataFrame:
+    """What `work` yields for the records of these topics. What needs no state may be done where
+    they come, without a batch for each few of them."""
+    source = replace(
+        _source(settings, job, topics, work, begins_at),
+        looks_every_s=settings.trigger_ms / 1000,
+        at_most_every_s=at_most_every_ms / 1000,
+        turns=_turns(spark, settings) if takes_turns else None,
+        stays_s=settings.stays_s if may_stay and _has_room(spark, settings) else 0.0,
+    )
+    logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
+    return spark.readStream.format(logs).load()
+
+
+def read_logs_up_to(
+    spark: SparkSession,
+    settings: JobSettings,
+    job: str,
+    ends: Offsets,
+    work: Work,
+    ddl: str,
+) -> DataFrame:
+    """Of all that stands on these topics before these offsets."""
+    source = _source(settings, job, ends, work)
+    log_ends = LogEnds(settings.kafka, f"headrace-{job}", ends)
+    try:
+        its = ranges(log_ends.begins(), ends)
+    finally:
+        log_ends.close()
+    tasks = [Task(own) for own in shared_out(its, source.tasks_max)]
+    logs = _register(spark, f"logs_of_{job}_so_far", ddl, RangesReader(source, tasks))
+    return spark.read.format(logs).load()
+
+
+def _source(
+    settings: JobSettings,
+    job: str,
+    topics: Iterable[str],
+    work: Work,
+    begins_at: Offsets | None = None,
+) -> Source:
+    return Source(
+        job,
+        settings.kafka,
+        tuple(topics),
+        begins_at,
+        settings.checkpoints / job,
+        settings.batch_records_max,
+        settings.state_partitions,
+        cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
+    )
+
+
+def _turns(spark: SparkSession, settings: JobSettings) -> Path | None:
+    """Of the jobs in this process, where the tasks of two do not fit beside each other."""
+    if not settings.spark_master.startswith("local"):
+        return None  # they are done on several machines
+    context = spark.sparkContext
+    is_narrow = context.defaultParallelism < 2 * settings.state_partitions
+    file = settings.state_dir.absolute() / "spark" / f"{context.appName}.turns"
+    return file if is_narrow else None
+
+
+def _has_room(spark: SparkSession, settings: JobSettings) -> bool:
+    """For a task that stays, beside those of the other jobs. What it has done it notes where the
+    driver looks."""
+    slots = spark.sparkContext.defaultParallelism
+    return settings.spark_master.startswith("local") and slots > settings.state_partitions
+
+
+def _register(
+    spark: SparkSession, its_name: str, ddl: str, its_reader: LogReader | RangesReader
+) -> str:
+    class Logs(DataSource):
+        """By value, with all that it needs, it goes to the processes that Spark starts for it."""
+
+        @classmethod
+        def name(cls) -> str:
+            return its_name
+
+        def schema(self) -> str:
+            return ddl
+
+        def reader(self, schema: object) -> Any:  # noqa: ARG002
+            return its_reader
+
+        def streamReader(self, schema: object) -> Any:  # noqa: ARG002, N802
+            return its_reader
+
+    spark.dataSource.register(Logs)
+    return its_name
+
+
+def written_by_its_work(frame: DataFrame, settings: JobSettings, job: str) -> DataStreamWriter:
+    """The work has written what there is to write: no row that is left goes anywhere."""
+    return (
+        frame.writeStream.format("noop")
+        .queryName(job)
+        .outputMode("update")
+        .option("checkpointLocation", str(settings.checkpoints / job))
+    )

@@ -1,0 +1,81 @@
+"""What comes at the ends of Kafka's logs, read by a worker process that stays at them."""
+
+import time
+from collections.abc import Iterator
+from functools import cache
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from shared.kafka_access import KafkaAccess
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.kafka.records import Offsets
+
+_AT_ONCE = 2_000
+# for others to come, so that few rounds have many
+_GATHERS_S = 0.01
+_WAITS_S = 0.1
+# who cannot keep up had better have a batch, which may be large and have all the cores
+_SLOW_S = 0.5
+_SLOW_ROUNDS_MAX = 3
+
+
+class TailReader:
+    """One of a process, which keeps its connections; it reads for one task at a time."""
+
+    def __init__(self, kafka: KafkaAccess, job: str) -> None:
+        self._job = job
+        self._consumer = Consumer(
+            {
+                **kafka.for_reading(f"headrace-{job}"),
+                # what is not there any more must not be passed over
+                "auto.offset.reset": "error",
+                "check.crcs": True,  # the broker does not
+                "fetch.wait.max.ms": 100,
+                "queued.max.messages.kbytes": 8 * 1024,
+                "log_level": 2,
+            }
+        )
+
+    def rounds(self, begin: Offsets, stays_s: float) -> Iterator[tuple[list[Message], Offsets]]:
+        """Each with how far it goes. The next one begins when whoever asks has done with it."""
+        at = {topic: dict(partitions) for topic, partitions in begin.items()}
+        self._consumer.assign(
+            [
+                TopicPartition(topic, partition, offset)
+                for topic, partitions in at.items()
+                for partition, offset in partitions.items()
+            ]
+        )
+        until_s, slow_rounds = time.monotonic() + stays_s, 0
+        try:
+            while time.monotonic() < until_s and slow_rounds < _SLOW_ROUNDS_MAX:
+                found = self._consume(1, _WAITS_S)
+                if not found:
+                    check_lease(self._job)
+                    continue
+                found += self._consume(_AT_ONCE - 1, _GATHERS_S)
+                for message in found:
+                    topic, partition = str(message.topic()), message.partition() or 0
+                    at[topic][partition] = (message.offset() or 0) + 1
+                began_s = time.monotonic()
+                yield found, at
+                is_slow = len(found) == _AT_ONCE or time.monotonic() - began_s > _SLOW_S
+                slow_rounds = slow_rounds + 1 if is_slow else 0
+        finally:
+            self._consumer.unassign()
+
+    def _consume(self, count: int, wait_s: float) -> list[Message]:
+        found = []
+        for message in self._consumer.consume(count, wait_s):
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif message.topic() is not None or error.fatal():
+                raise KafkaException(error)
+            # else of the connection: the client goes on trying
+        return found
+
+
+@cache
+def tail_reader(kafka: KafkaAccess, job: str) -> TailReader:
+    return TailReader(kafka, job)

@@ -1,0 +1,126 @@
+"""What a worker process writes to Kafka for its task: all of it, before the task ends."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from shared.kafka_access import KafkaAccess
+from shared.settings import JobSettings
+from shared.topology import RECORD_BYTES_MAX
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.kafka.records import Outgoing
+from stream_jobs.source.log_ranges import STALLED_S, StalledError
+
+_WAIT_S = 0.5
+
+
+class TopicWriter:
+    """In order per partition. What is not confirmed was written up to some record, and nothing
+    behind it: fold would take what comes later, in its place, for a second writing."""
+
+    def __init__(self, job: str, kafka: KafkaAccess, compression: str) -> None:
+        self._job = job
+        self._refused: list[KafkaError] = []
+        self._config = {
+            **kafka.for_librdkafka(),
+            "acks": "all",
+            "enable.idempotence": True,
+            # a record that is refused ends the producer, and is not passed by later ones
+            "enable.gapless.guarantee": True,
+            # as the gateway's client chooses: one entity, one partition, whoever writes
+            "partitioner": "murmur2_random",
+            "compression.type": compression,
+            "batch.size": 256 * 1024,
+            # full batches; the end of a task waits for none
+            "linger.ms": 20,
+            "queue.buffering.max.kbytes": 64 * 1024,
+            "message.max.bytes": RECORD_BYTES_MAX,
+            # never: a record given up here could be overtaken by a later one of its key
+            "message.timeout.ms": 0,
+            "delivery.report.only.error": True,
+            "log_level": 2,
+        }
+        self._producer = self._new()
+
+    def _new(self) -> Producer:
+        return Producer({**self._config, "on_delivery": self._note})
+
+    def _note(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._refused.append(error)
+
+    def send(self, record: Outgoing) -> None:
+        topic, key, value, headers = record
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers)  # type: ignore[arg-type]
+                return
+            except BufferError:
+                self._hear(self._producer.poll)
+            except KafkaException:  # of a producer that has ended
+                self._hear(self._producer.poll)
+                raise
+            self._check()
+
+    def flush(self) -> None:
+        """As long as Kafka does not answer, it waits, but not for ever: a partition alone may be
+        away, of which the job's lease knows nothing."""
+        self._check()
+        left, moved_s = len(self._producer), time.monotonic()
+        while now_left := self._hear(self._producer.flush):
+            self._check()
+            if now_left < left:
+                left, moved_s = now_left, time.monotonic()
+            elif time.monotonic() - moved_s > STALLED_S:
+                raise StalledError(f"Kafka has not taken a record of {self._job} for {STALLED_S} s")
+        self._check()
+
+    def _hear(self, of_answers: Callable[[float], int]) -> int:
+        try:
+            return of_answers(_WAIT_S)
+        except (KafkaException, SystemError):  # the latter where several records were refused
+            self._check()  # which says why the producer has ended
+            raise
+
+    def _check(self) -> None:
+        if self._refused:
+            raise KafkaException(self._refused[0])
+        check_lease(self._job)
+
+    @contextmanager
+    def or_nothing(self) -> Iterator[None]:
+        """Where a task fails, nothing more of it is written: another copy may be the one then."""
+        try:
+            yield
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        self._producer.purge()
+        self._producer = self._new()
+        self._refused = []
+
+
+@cache
+def _topic_writer(job: str, kafka: KafkaAccess, compression: str) -> TopicWriter:
+    return TopicWriter(job, kafka, compression)
+
+
+class WriterOf(NamedTuple):
+    """What a worker process needs to know; it builds the rest once and keeps it."""
+
+    job: str
+    kafka: KafkaAccess
+    compression: str
+
+    @classmethod
+    def job_of(cls, job: str, settings: JobSettings) -> "WriterOf":
+        return cls(job, settings.kafka, settings.compression)
+
+    def __call__(self) -> TopicWriter:
+        return _topic_writer(*self)

@@ -1,0 +1,1 @@
+"""Runs the queries of a process, and restarts what may go on."""

@@ -1,0 +1,167 @@
+"""One Spark session, with the settings that the promises rest on written out."""
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from shared.settings import JobSettings
+
+# a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
+_STILL_S, _STILL_CORES = 20.0, 0.005
+_ROOT = Path(__file__).parents[2]
+# as much as a socket's path may have, less the name that Spark gives it
+_SOCKETS_FOLDER_BYTES_MAX = 60
+_sockets_made: list[Path] = []
+_STREAMING = "spark.sql.streaming"
+_STATE = f"{_STREAMING}.stateStore"
+_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+_ALWAYS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.python.daemon.module": "stream_jobs.supervision.worker_daemon",
+    "spark.scheduler.mode": "FAIR",  # one job's backlog must not starve the others
+    # retry asks for its batch's time, and for no batch without records: see `waker.py`
+    f"{_STREAMING}.noDataMicroBatches.enabled": "false",
+    f"{_STREAMING}.stopTimeout": "20s",  # the default waits for ever
+    f"{_STATE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
+    f"{_STATE}.rocksdb.maxMemoryUsageMB": "256",
+    # nobody asks how many keys there are, and to know it costs a read before each write
+    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
+    f"{_STATE}.checkpointFormatVersion": "2",
+    f"{_STATE}.rowChecksum.enabled": "true",
+    # on a local disk Spark would fork a chmod for every checkpoint file: 60 to 300 ms a batch
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        f"{_LOCAL_FILES}.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+# Records do not pass through this JVM, so none of its code is worth the dear second compiler, nor
+# the counting for it: without both, and without threads for the collector, a minute's backlog takes
+# a tenth less of the processor. After some minutes it is no more than even.
+_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def open_session(settings: JobSettings, application: str) -> SparkSession:
+    _choose_python()
+    # of the C library, for what is neither Java's heap nor Python's: each thread would keep memory
+    # of its own, which with a million states came to a quarter of the JVM's
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    scratch = settings.state_dir.absolute() / "spark" / application
+    shutil.rmtree(scratch, ignore_errors=True)  # of a process that had no time to tidy up
+    scratch.mkdir(parents=True)
+    config = {
+        **_ALWAYS,
+        "spark.driver.memory": settings.spark_memory,
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}", *_JVM]
+        ),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": str(settings.state_partitions),
+        **_sockets_in(scratch, settings.spark_master),
+        **settings.spark_conf,
+    }
+    if settings.spark_jars:
+        config["spark.driver.extraClassPath"] = f"{settings.spark_jars}/*"
+        config["spark.executor.extraClassPath"] = f"{settings.spark_jars}/*"
+    builder = SparkSession.builder.master(settings.spark_master).appName(f"headrace-{application}")
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    with _ends_where_it_hangs():
+        return builder.getOrCreate()
+
+
+@atexit.register
+def tidy_up() -> None:
+    """Asked by whoever ends without more ado, too. What is left in its state folder a process finds
+    at its next start; its sockets may lie elsewhere."""
+    for folder in _sockets_made:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sockets_in(scratch: Path, master: str) -> dict[str, str]:
+    """Between the JVM and its Python processes, sockets that have a path. In a connection by TCP a
+    short message waits for the answer to the one before, and that for 40 ms, once a task."""
+    if not master.startswith("local"):
+        return {}  # the folder would have to be on all machines
+    own = sha256(os.fsencode(scratch)).hexdigest()[:16]
+    folders = scratch / "sockets", Path(tempfile.gettempdir()) / f"headrace-{own}"
+    short = [one for one in folders if len(os.fsencode(one)) <= _SOCKETS_FOLDER_BYTES_MAX]
+    if not short:
+        return {}
+    folder = short[0]
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:
+        return {}  # somebody else's: TCP does it, too
+    _sockets_made.append(folder)
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(folder),
+    }
+
+
+@contextmanager
+def _ends_where_it_hangs() -> Iterator[None]:
+    """Spark waits for ever for a JVM that could not write down where it listens, as on a full disk;
+    that one does nothing more, and does not end. Whoever keeps this process up starts both anew."""
+    is_up = threading.Event()
+    threading.Thread(target=_watch, args=(is_up,), daemon=True).start()
+    try:
+        yield
+    finally:
+        is_up.set()
+
+
+def _watch(is_up: threading.Event) -> None:
+    used_s = 0.0
+    while not is_up.wait(_STILL_S):
+        before_s, used_s = used_s, _used_by_children_s()
+        if used_s - before_s < _STILL_S * _STILL_CORES:
+            print(
+                f"Spark's JVM has not come up and has done nothing for {_STILL_S:g} s "
+                "(is there room on the disk?)",
+                file=sys.stderr,
+                flush=True,
+            )
+            os._exit(1)
+
+
+def _used_by_children_s() -> float:
+    """Of the processor."""
+    used, ticks_a_s = 0, os.sysconf("SC_CLK_TCK")
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                used += int(fields[11]) + int(fields[12])
+    return used / ticks_a_s
+
+
+def _choose_python() -> None:
+    """Of the processes that Spark starts here: it can import us, and is the driver's own."""
+    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    path = os.pathsep.join(dict.fromkeys(paths))
+    os.environ["PYTHONPATH"] = os.environ["HEADRACE_WORKERS_PATH"] = path
+    os.environ["HEADRACE_WORKERS_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "worker_python")

@@ -1,0 +1,403 @@
+"""Runs queries in one Spark session, restarts what can go on, and tells how each is doing."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.settings import JobSettings
+from stream_jobs.guards.breaker import Breaker
+from stream_jobs.guards.checkpoints import ahead_at, further, offsets_of
+from stream_jobs.guards.partition_counts import PartitionCounts
+from stream_jobs.guards.single_copy import AnotherCopyError, OneCopy
+from stream_jobs.guards.topic_identity import OtherLogError, SameLog, topic_ids
+from stream_jobs.kafka.group_offsets import GroupOffsets
+from stream_jobs.kafka.lag import LagReader, unread
+from stream_jobs.kafka.records import Offsets
+from stream_jobs.postgres import store
+from stream_jobs.source.log_ranges import from_json, left_of, ranges
+from stream_jobs.supervision.failure import judge
+from stream_jobs.supervision.side_task import Beside
+from stream_jobs.supervision.status import Say, StatusReporter
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.25
+_REPORT_EVERY_S = 2.0
+_HOLD_EVERY_S = 2.0
+_COUNT_EVERY_S = 5.0
+_BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+_BELIEVED_AFTER_S = 5.0
+_WELL_AFTER_S = 60.0
+
+Build = Callable[[Say], DataStreamWriter]
+
+
+class JobRun:
+    """One job's query: at most one is active, whatever happens to it."""
+
+    def __init__(
+        self,
+        job: str,
+        build: Build,
+        spark: SparkSession,
+        settings: JobSettings,
+        offsets: GroupOffsets,
+        copy: OneCopy,
+        beside: Beside,
+        uses: Collection[str] = (),
+    ) -> None:
+        """`uses`: the topics that it reads or writes, of which partitions may not be added."""
+        self.job = job
+        self.other_copy = ""  # why this one has to go
+        self._build = build
+        self._spark = spark
+        self._settings = settings
+        self._checkpoint = settings.checkpoints / job
+        self._same_log = SameLog(job, self._checkpoint)
+        self._uses = {*offsets.topics, *uses}
+        self._counts = PartitionCounts(job, self._checkpoint, settings.widened_topics)
+        self._count_at_s = 0.0
+        self._query: StreamingQuery | None = None
+        self._state, self._detail = "restarting", "starting"
+        self._failures = 0
+        self._builds = False
+        self._why_ended = ""
+        self._start_at_s = 0.0
+        self._started_at_s = 0.0
+        self._report_at_s = 0.0
+        self._batch_id = -1
+        self._idle_since = ""
+        self._published: Offsets = {}
+        self._looked_s = time.monotonic()
+        self._numbers: dict[str, Any] = {}
+        self._heard_batch = -1
+        self._trouble = ""  # of what it does beside its query
+        self._seen_progress: tuple[str, int, str] | None = None
+        self._offsets = offsets
+        self._lag = LagReader(settings.kafka, f"headrace-{job}")
+        self._copy = copy
+        self._beside = beside
+        self._is_the_copy = False
+        self._hold_at_s = 0.0
+        self._breakers = {"kafka": Breaker()}
+        self._status = StatusReporter(settings, job)
+
+    def say(self, state: str, detail: str = "", postgres: Breaker | None = None) -> None:
+        """May be called from within the job, by whoever knows that it waits."""
+        if postgres is not None:
+            self._breakers["postgres"] = postgres
+        if (state, detail) != (self._state, self._detail):
+            _log.info("%s is %s%s", self.job, state, f": {detail}" if detail else "")
+            self._state, self._detail = state, detail
+            self._report_at_s = 0.0
+        if self._builds:
+            self._keep_up(time.monotonic())
+
+    def tick(self) -> None:
+        now_s = time.monotonic()
+        self._keep_up(now_s)
+        if self.other_copy:
+            return
+        if self._query is None:
+            if self._state != "failed" and now_s >= self._start_at_s and self._may_begin(now_s):
+                self._begin(now_s)
+        elif not self._query.isActive:
+            self._judge_end(now_s)
+        else:
+            self._recover(now_s - self._started_at_s)
+            self._publish_progress()
+            if not self._breakers["kafka"].is_open:
+                self._publish_ahead()
+                self._step_beside()
+                self._count_partitions(now_s)
+
+    def _count_partitions(self, now_s: float) -> None:
+        if now_s < self._count_at_s:
+            return
+        self._count_at_s = now_s + _COUNT_EVERY_S
+        try:
+            self._counts.check_in_use(self._offsets.partition_counts(self._uses))
+        except OtherLogError as error:
+            self._end_query()
+            self.say("failed", str(error))
+        except KafkaException:
+            pass  # its breaker tells it
+
+    def _step_beside(self) -> None:
+        trouble = ""
+        try:
+            self._beside.step()
+        except KafkaException as error:
+            trouble = error.args[0].str()
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._report_at_s = 0.0
+            _log.info("%s: %s", self.job, f"it may sleep on: {trouble}" if trouble else "is awake")
+
+    def _keep_up(self, now_s: float) -> None:
+        if now_s >= self._hold_at_s:
+            self._hold_at_s = now_s + _HOLD_EVERY_S
+            self._hold()
+        if not self.other_copy and now_s >= self._report_at_s:
+            self._report_at_s = now_s + _REPORT_EVERY_S
+            self._report()
+
+    def _hold(self) -> None:
+        asked_s = time.monotonic()
+        before = kafka = self._breakers["kafka"]
+        try:
+            self._is_the_copy = self._copy.hold()
+        except AnotherCopyError as error:
+            self._give_way(str(error))
+            return
+        except KafkaException as error:
+            kafka = kafka.failed(_now_ms(), error.args[0].str())
+        else:
+            took_s = time.monotonic() - asked_s
+            if took_s > self._settings.slow_after_s:
+                kafka = kafka.failed(_now_ms(), f"it took {took_s:.1f} s to answer")
+            else:
+                kafka = kafka.answered() if kafka.is_open else kafka.worked()
+        self._breakers["kafka"] = kafka
+        if kafka.state != before.state:
+            _log.info("%s: the breaker of Kafka is %s %s", self.job, kafka.state, kafka.reason)
+            self._report_at_s = 0.0
+
+    def _give_way(self, other_copy: str) -> None:
+        _log.error("%s", other_copy)
+        self.other_copy = other_copy
+        self._end_query()
+
+    def _may_begin(self, now_s: float) -> bool:
+        """Not against a store that is away, which costs it and this machine more than a probe."""
+        postgres = self._breakers.get("postgres", Breaker())
+        if postgres.is_open:
+            away = store.trouble(self._settings.postgres_url.get_secret_value())
+            if away is None:
+                self._breakers["postgres"] = postgres.answered()
+            else:
+                self._breakers["postgres"] = postgres.failed(_now_ms(), away)
+                self._start_at_s = now_s + self._breakers["postgres"].pause_s
+                return False
+        return self._is_the_copy and not self._breakers["kafka"].is_open
+
+    def _begin(self, now_s: float) -> None:
+        self._started_at_s = now_s
+        self._batch_id = self._heard_batch = -1  # of a checkpoint that may have been lost meanwhile
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
+        self._builds = True  # which may take long, where a job makes its state anew
+        try:
+            all_ids = topic_ids(self._settings, sorted(self._uses))
+            ids = {topic: all_ids[topic] for topic in self._offsets.topics if topic in all_ids}
+            self._same_log.check(ids, self._offsets.ranges())
+            counts = self._offsets.partition_counts(self._uses)
+            self._counts.check(all_ids, counts, self._copy.committed)
+            if begins_at := self._beside.start():
+                self._copy.publish(begins_at)  # before others take what was done for still known
+            query = self._build(self.say)
+            if not self.other_copy:
+                self._query = query.start()
+                self._same_log.remember(ids)
+                self._counts.remember(all_ids, counts)
+        except OtherLogError as error:
+            with suppress(KafkaException):  # then the claim's next renewal tells it
+                self._copy.publish(error.begin_at)  # the old place would skip what is there now
+            self.say("failed", str(error))
+        except Exception as error:  # whatever Spark raises here, the others go on
+            self._fail(str(error), now_s)
+        else:
+            if not self._failures or self._state == "rebuilding":
+                self.say("running")
+        finally:
+            self._builds = False
+
+    def _recover(self, age_s: float) -> None:
+        """A query that failed before is believed when it has lasted, not when it starts."""
+        if self._failures and age_s > _BELIEVED_AFTER_S and self._why_ended == self._detail:
+            self.say("running", postgres=Breaker() if "postgres" in self._breakers else None)
+        if age_s > _WELL_AFTER_S:
+            self._failures = 0
+
+    def _judge_end(self, now_s: float) -> None:
+        query, self._query = self._query, None
+        error = query.exception() if query else None
+        message = str(error) if error else "the query ended by itself"
+        self._fail(message, now_s, getattr(getattr(error, "_cause", None), "_stackTrace", ""))
+
+    def _fail(self, message: str, now_s: float, causes: str = "") -> None:
+        failure = judge(message, causes)
+        _log.warning("%s ended:\n%s", self.job, message)
+        if failure.other_copy:
+            self._give_way(failure.reason)
+            return
+        if failure.stops:
+            self.say("failed", failure.reason)
+            return
+        delay_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
+        self._failures += 1
+        if failure.store_away:
+            postgres = self._breakers.get("postgres", Breaker())
+            self._breakers["postgres"] = postgres.failed(_now_ms(), failure.reason)
+            delay_s = self._breakers["postgres"].pause_s
+        self._start_at_s = now_s + delay_s
+        self._why_ended = failure.reason
+        self.say("waiting" if failure.waits else "restarting", failure.reason)
+
+    def _publish_progress(self) -> None:
+        progress = self._news()
+        if progress is None:
+            return
+        self._hear(progress)
+        if progress["batchId"] <= self._batch_id:
+            return
+        if not records_of(progress):
+            self._publish_done(progress["timestamp"])
+            return  # the batch that it names may have yet to run
+        start, end = _offsets(progress, "startOffset"), _offsets(progress, "endOffset")
+        its = left_of(start, end, self._published)
+        if not self._publish(end):
+            return
+        self._batch_id = progress["batchId"]
+        self._numbers["batch_id"] = self._batch_id
+        if its:  # else it has stayed, and was counted meanwhile
+            spent_ms = progress["durationMs"]
+            took_s = max(spent_ms["triggerExecution"] - spent_ms.get("latestOffset", 0), 1) / 1000
+            self._numbers["rows_per_s"] = round(sum(one.records for one in its) / took_s, 1)
+
+    def _news(self) -> Any:
+        """The query's last progress, if it was not seen yet: to write it out takes Spark
+        milliseconds, and this looks several times a second."""
+        told = self._query._jsq.lastProgress() if self._query else None
+        at = None if told is None else (told.runId().toString(), told.batchId(), told.timestamp())
+        if at == self._seen_progress or self._query is None:
+            return None
+        self._seen_progress = at
+        return self._query.lastProgress
+
+    def _hear(self, last: Any) -> None:
+        """What each batch has observed, those included that came between two looks."""
+        if last["batchId"] <= self._heard_batch:
+            return
+        has_missed = last["batchId"] > self._heard_batch + 1
+        # all of the recent ones are written out for it: only where it has to be
+        recent = self._query.recentProgress if self._query and has_missed else [last]
+        for progress in recent:
+            # one without records says nothing of the batch that it names, which has yet to run
+            if progress["batchId"] > self._heard_batch and records_of(progress):
+                self._heard_batch = progress["batchId"]
+                for row in progress["observedMetrics"].values():
+                    self._beside.hear(row.asDict())
+        self._heard_batch = max(self._heard_batch, last["batchId"] - 1)
+
+    def _publish_ahead(self) -> None:
+        """A job that stays at its logs has done more than its batches say, and others wait to hear
+        how far it is."""
+        since_s, self._looked_s = self._looked_s, time.monotonic()
+        before = self._published
+        done = further(before, ahead_at(self._checkpoint))
+        if done == before or not self._publish(done) or not before:
+            return
+        records = sum(one.records for one in ranges(before, done))
+        self._numbers["rows_per_s"] = round(records / (self._looked_s - since_s), 1)
+
+    def _publish(self, offsets: Offsets) -> bool:
+        offsets = further(offsets, ahead_at(self._checkpoint))
+        try:
+            self._copy.publish(offsets)
+        except KafkaException as error:
+            _log.warning("%s could not publish its offsets: %s", self.job, error)
+            self._seen_progress = None  # to be told again
+            return False
+        self._published = offsets
+        return True
+
+    def _publish_done(self, told_at: str) -> None:
+        """Of a batch whose progress nobody saw, because this copy is new or the next one came at
+        once: others wait to hear how far the job is."""
+        if told_at == self._idle_since:
+            return
+        done = offsets_of(self._checkpoint).done
+        if not done or done == self._published or self._publish(done):
+            self._idle_since = told_at
+
+    def _report(self) -> None:
+        state, detail = self._state, self._detail
+        kafka = self._breakers["kafka"]
+        self._numbers["lag_records"] = self._numbers["lag_s"] = None
+        if kafka.is_open:
+            if state != "failed":
+                state, detail = "waiting", f"Kafka: {kafka.reason}"
+        else:
+            if self._trouble and state == "running":
+                state, detail = "waiting", f"Kafka: {self._trouble}"
+            with suppress(KafkaException):
+                waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
+                lag = self._lag.lag(waiting)
+                self._numbers["lag_records"], self._numbers["lag_s"] = lag
+                self._numbers |= self._beside.numbers()
+        breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
+        self._status.report(state, detail, **self._numbers, breakers=breakers)
+
+    def stop(self) -> None:
+        self._end_query()
+        if self.other_copy:
+            return  # what the other one says of the job is true, not this
+        with suppress(KafkaException):
+            self._copy.release()
+        self._status.report("stopped")
+        self._status.flush()
+
+    def _end_query(self) -> None:
+        self._copy.end_lease()
+        query, self._query = self._query, None
+        if query is not None and query.isActive:
+            query.stop()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def records_of(progress: Any) -> int:
+    """Of the batch: Spark counts rows, and sees none of most."""
+    its = ranges(_offsets(progress, "startOffset"), _offsets(progress, "endOffset"))
+    return sum(one.records for one in its)
+
+
+def _offsets(progress: Any, which: str) -> Offsets:
+    (source,) = progress["sources"]
+    told = source[which]
+    return from_json((orjson.loads(told) if isinstance(told, str) else told) or {})
+
+
+def supervise(runs: list[JobRun], stop: threading.Event, stop_deadline_s: float = 8.0) -> None:
+    """Until `stop` is set, or every job is another copy's; then every query is stopped, within the
+    deadline."""
+    threads = [threading.Thread(target=_watch, args=(run, stop), daemon=True) for run in runs]
+    for thread in threads:
+        thread.start()
+    while not stop.wait(_TICK_S):
+        if all(run.other_copy for run in runs):
+            stop.set()
+    deadline = time.monotonic() + stop_deadline_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _watch(run: JobRun, stop: threading.Event) -> None:
+    # one thread a job: a broker that is slow to answer one must not keep the others from restarting
+    while not stop.is_set():
+        try:
+            run.tick()
+        except Exception:
+            _log.exception("%s could not be looked after, trying again", run.job)
+        stop.wait(_TICK_S)
+    run.stop()

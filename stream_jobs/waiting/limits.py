@@ -1,0 +1,72 @@
+"""What may wait: whoever sends much, or under random ids, must not stop the others.
+
+One a process, so several of them let as many times the new ids of a minute pass. The totals are
+those of the gates, which all of them hear.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+from shared.ids import tenant_of
+from shared.settings import JobSettings
+from stream_jobs.waiting.protocol import LINE_FULL, Gates
+
+TOO_MANY_UNKNOWN, TOO_MANY_WAITING = "too_many_unknown", "too_many_waiting"
+_MINUTE_S = 60.0
+
+
+class Caps(NamedTuple):
+    """Of each tenant."""
+
+    new_a_minute: int
+    entities: int
+    payloads: int
+
+    @classmethod
+    def of(cls, settings: JobSettings) -> Self:
+        return cls(
+            settings.unknown_ids_per_minute_max,
+            settings.waiting_entities_max,
+            settings.waiting_per_tenant_max,
+        )
+
+
+class Newcomers:
+    def __init__(self, caps: Caps, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._caps = caps
+        self._clock_s = clock_s
+        self._since_s = clock_s()
+        self._of_tenants: dict[str, set[str]] = {}  # who began in this minute
+
+    def why_no_more(self, key: str, gates: Gates) -> tuple[str, str] | None:
+        """For whom something waits already."""
+        if gates.is_full(key):
+            return LINE_FULL, "as many of its payloads wait as may"
+        return self._why_not_of(tenant_of(key), gates, is_new=False)
+
+    def why_not(self, key: str, gates: Gates) -> tuple[str, str] | None:
+        """For whom nothing waits yet. Who was let in stays so for the minute: a batch may run
+        again."""
+        tenant = tenant_of(key)
+        if why_not := self._why_not_of(tenant, gates, is_new=True):
+            return why_not
+        if self._clock_s() - self._since_s >= _MINUTE_S:
+            self._since_s, self._of_tenants = self._clock_s(), {}
+        new = self._of_tenants.setdefault(tenant, set())
+        if key not in new and len(new) >= self._caps.new_a_minute:
+            return TOO_MANY_UNKNOWN, (
+                f"of tenant {tenant!r} {len(new)} ids began to wait within a minute, no more may"
+            )
+        new.add(key)
+        return None
+
+    def _why_not_of(self, tenant: str, gates: Gates, *, is_new: bool) -> tuple[str, str] | None:
+        waiting, caps = gates.waiting(tenant), self._caps
+        has_room = not is_new or waiting.entities < caps.entities
+        if has_room and waiting.payloads < caps.payloads:
+            return None
+        return TOO_MANY_WAITING, (
+            f"of tenant {tenant!r} {waiting.entities} entities wait with {waiting.payloads} "
+            f"payloads; {caps.entities} and {caps.payloads} may"
+        )

@@ -1,0 +1,64 @@
+import time
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+
+from shared.flow import load_flow
+from shared.model import Fields
+from shared.settings import JobSettings
+from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
+from stream_jobs.enrich.master_data_view import MasterView, StaleMasterDataError
+from stream_jobs.kafka.create_topics import ensure_topics
+from tests.kafka_log import eventually
+
+pytestmark = pytest.mark.stack
+
+TABLES = load_flow().master_tables
+
+
+def _publish(settings: JobSettings, key: str, row: Fields | None, table: str = "device") -> None:
+    producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
+    value = None if row is None else orjson.dumps(row)
+    producer.produce(master_topic(table), value, key)
+    assert producer.flush(10) == 0
+
+
+def _confirm(settings: JobSettings, age_s: float) -> None:
+    as_of_ms = int((time.time() - age_s) * 1000)
+    for table in TABLES:
+        _publish(settings, RELAY_HEARTBEAT_KEY, {"as_of_ms": as_of_ms}, table)
+
+
+def test_changes_are_seen_and_old_knowledge_is_refused(job_settings: JobSettings) -> None:
+    ensure_topics(load_flow(), job_settings)
+    _publish(job_settings, "device-a", {"area": "one"})
+    _publish(job_settings, "device-b", {"area": "one"})
+    _confirm(job_settings, age_s=0)
+    view = MasterView(job_settings.kafka, TABLES, age_max_s=60)
+    view.refresh()
+    assert view.find("device", "device-a") == {"area": "one"}
+    assert view.find("device", RELAY_HEARTBEAT_KEY) is None
+
+    _publish(job_settings, "device-a", {"area": "two"})
+    _publish(job_settings, "device-b", None)
+
+    def has_changed() -> bool:
+        view.refresh()
+        found = view.find("device", "device-a"), view.find("device", "device-b")
+        return found == ({"area": "two"}, None)
+
+    eventually(has_changed, within_s=60)
+
+    _confirm(job_settings, age_s=120)
+
+    def is_refused() -> bool:
+        try:
+            view.refresh()
+        except StaleMasterDataError as stale:
+            return "12" in str(stale) and "s ago" in str(stale)
+        return False
+
+    eventually(is_refused, within_s=60)
+    with pytest.raises(StaleMasterDataError, match="last confirmed"):
+        MasterView(job_settings.kafka, TABLES, age_max_s=60).refresh()

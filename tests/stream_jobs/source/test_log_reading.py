@@ -1,0 +1,445 @@
+"""Reading and writing as a worker does it, on a real broker."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark import cloudpickle
+
+from local_stack.run.stack import Stack
+from shared.kafka_access import KafkaAccess
+from shared.settings import JobSettings
+from stream_jobs.guards.checkpoints import ahead_at, remember_ahead
+from stream_jobs.guards.lease import Lease, LeaseEndedError, now_s
+from stream_jobs.kafka.ends import LogEnds
+from stream_jobs.kafka.messages import payload_of
+from stream_jobs.kafka.records import Offsets, Outgoing
+from stream_jobs.source import core_sharing, range_reader, tail_reader
+from stream_jobs.source.log_ranges import LogCutError, LogRange, StalledError
+from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
+from stream_jobs.source.range_reader import RangeReader
+from stream_jobs.source.tail_reader import TailReader
+from stream_jobs.source.topic_writer import WriterOf
+
+pytestmark = pytest.mark.stack
+MAX = 10_000
+
+
+def _topic(parts: Stack, name: str, partitions: int = 2, **config: str) -> str:
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)
+    return name
+
+
+def _kafka(parts: Stack) -> KafkaAccess:
+    return JobSettings(kafka_bootstrap=parts.kafka_bootstrap).kafka
+
+
+def _write(parts: Stack, topic: str, count: int, partition: int = 0, keys: int = MAX) -> None:
+    producer = Producer({"bootstrap.servers": parts.kafka_bootstrap})
+    for number in range(count):
+        producer.produce(
+            topic, b"%d" % number, b"%d" % (number % keys), partition, headers=[("n", None)]
+        )
+        producer.poll(0)
+    assert producer.flush(20) == 0
+
+
+def _read(reader: RangeReader, *its: LogRange) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for messages in reader.read(its):
+        for message in messages:
+            at = payload_of(message).position
+            found.setdefault((at.topic, at.partition), []).append(at.offset)
+    return found
+
+
+def test_a_task_reads_its_ranges_and_nothing_else_again_and_again(parts: Stack) -> None:
+    topic = _topic(parts, "test.ranges.v1")
+    _write(parts, topic, 12_000)
+    _write(parts, topic, 300, partition=1)
+    reader = RangeReader(_kafka(parts), "test")
+    for begin, end in ((0, 12_000), (3, 4), (11_000, 11_990), (3, 4)):
+        found = _read(reader, LogRange(topic, 0, begin, end), LogRange(topic, 1, 7, 90))
+        assert found == {(topic, 0): list(range(begin, end)), (topic, 1): list(range(7, 90))}
+
+
+def test_a_header_without_a_value_reads_as_empty(parts: Stack) -> None:
+    topic = _topic(parts, "test.headers.v1")
+    _write(parts, topic, 1)
+    ((message,),) = RangeReader(_kafka(parts), "test").read([LogRange(topic, 0, 0, 1)])
+    assert payload_of(message).headers == [("n", b"")]
+
+
+def test_what_is_compacted_away_is_not_waited_for(parts: Stack) -> None:
+    compacted = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "200",
+    }
+    topic = _topic(parts, "test.compacted.v1", 1, **compacted)
+    _write(parts, topic, 500, keys=3)
+    reader = RangeReader(_kafka(parts), "test")
+    deadline = time.monotonic() + 60
+    while len(_read(reader, LogRange(topic, 0, 0, 500))[topic, 0]) == 500:
+        assert time.monotonic() < deadline, "nothing was compacted"
+        _write(parts, topic, 1, keys=3)  # which begins a segment: only what is behind it is cleaned
+        time.sleep(0.5)
+    # the range ends within what is gone
+    found = _read(reader, LogRange(topic, 0, 0, 400))
+    assert all(offset < 400 for its in found.values() for offset in its)
+
+
+def test_records_that_have_expired_are_not_passed_over(parts: Stack) -> None:
+    topic = _topic(parts, "test.expired.v1", 1)
+    _write(parts, topic, 100)
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
+        deleted.result(20)
+    reader = RangeReader(_kafka(parts), "test")
+    with pytest.raises(KafkaException):
+        _read(reader, LogRange(topic, 0, 49, 60))
+    assert _read(reader, LogRange(topic, 0, 50, 60)) == {(topic, 0): list(range(50, 60))}
+
+
+def test_a_job_that_may_not_go_on_stops_waiting_for_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = KafkaAccess("127.0.0.1:1")
+    monkeypatch.setenv("HEADRACE_LEASES", "")  # which a lease sets for good
+    lease = Lease(tmp_path, "test")
+    lease.extend(0.0)  # of long ago
+    with pytest.raises(LeaseEndedError):
+        list(RangeReader(nowhere, "test").read([LogRange("a", 0, 0, 1)]))
+    writer = WriterOf("test", nowhere, "none")()
+    with pytest.raises(LeaseEndedError), writer.or_nothing():
+        writer.send(Outgoing("a", None, b"", []))
+        writer.flush()
+
+
+def test_all_is_written_when_it_is_flushed_and_nothing_more_of_what_failed(parts: Stack) -> None:
+    topic = _topic(parts, "test.written.v1", 1)
+    ends = LogEnds(_kafka(parts), "test", [topic])
+    writer = WriterOf("test", _kafka(parts), "lz4")()
+    for _ in range(2):
+        with writer.or_nothing():
+            for number in range(1_000):
+                writer.send(Outgoing(topic, b"key", b"%d" % number, [("name", b"value")]))
+            writer.flush()
+    assert ends.ends() == {topic: {0: 2_000}}
+    with pytest.raises(KeyError), writer.or_nothing():
+        writer.send(Outgoing(topic, b"key", b"never", []))
+        raise KeyError
+    writer.flush()
+    time.sleep(0.1)  # longer than a record waits for others
+    assert ends.ends() == {topic: {0: 2_000}}
+    messages = RangeReader(_kafka(parts), "test").read([LogRange(topic, 0, 998, 1_002)])
+    payloads = [payload_of(message) for chunk in messages for message in chunk]
+    assert [payload.value for payload in payloads] == [b"998", b"999", b"0", b"1"]
+    assert payloads[0].headers == [("name", b"value")]
+
+
+def test_a_record_that_its_topic_refuses_fails_the_task(parts: Stack) -> None:
+    topic = _topic(parts, "test.refused.v1", 1, **{"max.message.bytes": "1000"})
+    writer = WriterOf("test", _kafka(parts), "none")()
+    with pytest.raises(KafkaException, match="size"), writer.or_nothing():
+        writer.send(Outgoing(topic, b"key", b"x" * 2_000, []))
+        writer.flush()
+    with writer.or_nothing():
+        writer.send(Outgoing(topic, b"key", b"x", []))
+        writer.flush()
+
+
+def test_no_record_passes_one_that_was_refused(parts: Stack) -> None:
+    topic = _topic(parts, "test.gapless.v1", 1, **{"max.message.bytes": "1000"})
+    ends = LogEnds(_kafka(parts), "test", [topic])
+    writer = WriterOf("test", _kafka(parts), "none")()
+
+    def one_after_the_other(*values: bytes) -> None:
+        for value in values:
+            writer.send(Outgoing(topic, b"key", value, []))
+            time.sleep(0.1)  # longer than a record waits for others: each is a batch of its own
+
+    with pytest.raises(KafkaException, match="size"), writer.or_nothing():
+        one_after_the_other(b"first")
+        writer.flush()  # whatever a new producer has to ask first is known then
+        one_after_the_other(b"x" * 2_000, b"third", b"fourth")
+        writer.flush()
+    assert ends.ends() == {topic: {0: 1}}
+    with writer.or_nothing():
+        one_after_the_other(b"second")
+        writer.flush()
+    assert ends.ends() == {topic: {0: 2}}
+
+
+def test_what_a_log_does_not_have_any_more_is_not_waited_for(
+    parts: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_reader, "STALLED_S", 1)
+    topic = _topic(parts, "test.cut.v1", 1)
+    _write(parts, topic, 20)
+    reader = RangeReader(_kafka(parts), "test")
+    with pytest.raises(LogCutError, match=r"test.cut.v1/0 ends at 20, it was planned to 40"):
+        _read(reader, LogRange(topic, 0, 15, 40))
+    with pytest.raises(StalledError, match="has given nothing for 1 s"):
+        _read(RangeReader(KafkaAccess("127.0.0.1:1"), "test"), LogRange(topic, 0, 0, 1))
+    assert _read(reader, LogRange(topic, 0, 15, 20)) == {(topic, 0): list(range(15, 20))}
+
+
+def _source(parts: Stack, tmp_path: Path, topic: str, kafka: KafkaAccess | None = None) -> Source:
+    return Source("test", kafka or _kafka(parts), (topic,), None, tmp_path / "job", 100, 2, b"")
+
+
+def test_a_query_that_has_to_begin_again_begins_where_it_did(parts: Stack, tmp_path: Path) -> None:
+    topic = _topic(parts, "test.begins.v1", 1)
+    _write(parts, topic, 10)
+    source = _source(parts, tmp_path, topic)
+    assert LogReader(source).initialOffset() == {topic: {"0": 0}}
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        deleted.result(20)
+    assert LogReader(source).initialOffset() == {topic: {"0": 0}}
+    given = replace(source, begins_at={topic: {0: 7}}, checkpoint=tmp_path / "other")
+    assert LogReader(given).initialOffset() == {topic: {"0": 7}}
+
+
+def test_batches_are_planned_up_to_the_end_and_no_broker_means_no_more(
+    parts: Stack, tmp_path: Path
+) -> None:
+    topic = _topic(parts, "test.planned.v1")
+    _write(parts, topic, 130)
+    _write(parts, topic, 70, partition=1)
+    reader = LogReader(_source(parts, tmp_path, topic))
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    half, end = {topic: {"0": 65, "1": 35}}, {topic: {"0": 130, "1": 70}}
+    assert reader.latestOffset(start, limit) == half
+    assert reader.latestOffset(half, limit) == reader.latestOffset(end, limit) == end
+    (task,) = reader.partitions(start, half)
+    assert isinstance(task, Task)
+    assert sorted(task.ranges) == [LogRange(topic, 0, 0, 65), LogRange(topic, 1, 0, 35)]
+    assert reader.partitions(end, end) == []
+    cut_off = LogReader(_source(parts, tmp_path, topic, KafkaAccess("127.0.0.1:1")))
+    assert cut_off.latestOffset(half, limit) == half
+
+
+def test_a_batch_has_what_came_while_its_job_waited_for_its_turn(
+    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_sharing, "_TURN_S_MAX", 3600.0)
+    topic = _topic(parts, "test.turns.v1", 1)
+    _write(parts, topic, 10)
+    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
+    one, other = LogReader(source), LogReader(source)
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    assert one.latestOffset(start, limit) == {topic: {"0": 10}}
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        _write(parts, topic, 5)
+        # the batch is done, and with nothing new it is nobody's turn
+        assert one.latestOffset({topic: {"0": 15}}, limit) == {topic: {"0": 15}}
+        assert waiting.result(20) == {topic: {"0": 15}}
+
+
+@pytest.mark.parametrize("at_most_every_s", [0.0, 1.0])
+def test_a_job_that_found_nothing_looks_again_when_anothers_turn_has_ended(
+    parts: Stack, tmp_path: Path, at_most_every_s: float
+) -> None:
+    topic = _topic(parts, f"test.woken{at_most_every_s:g}.v1", 1)
+    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
+    one = LogReader(source)
+    other = LogReader(replace(source, looks_every_s=30.0, at_most_every_s=at_most_every_s))
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    begun_s = time.monotonic()
+    assert other.latestOffset(start, limit) == start
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        _write(parts, topic, 5)
+        assert one.latestOffset(start, limit) == {topic: {"0": 5}}
+        assert not waiting.done()
+        # the batch is done: its turn ends
+        assert one.latestOffset({topic: {"0": 5}}, limit) == {topic: {"0": 5}}
+        assert waiting.result(20) == {topic: {"0": 5}}
+    assert time.monotonic() - begun_s >= at_most_every_s
+
+
+def test_the_pause_of_a_job_that_had_a_turn_begins_with_it(
+    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who has waited long has two turns at a time, and the others wait for both."""
+    monkeypatch.setattr(core_sharing, "_TURN_S_MAX", 3600.0)
+    topic = _topic(parts, "test.pause.v1", 1)
+    _write(parts, topic, 5)
+    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
+    one, other = LogReader(source), LogReader(replace(source, looks_every_s=0.5))
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    assert one.latestOffset(start, limit) != start
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        with pytest.raises(TimeoutError):
+            waiting.result(1.0)
+        its_turn_s = time.monotonic()
+        one.latestOffset({topic: {"0": 5}}, limit)
+        waiting.result(20)
+        other.latestOffset({topic: {"0": 5}}, limit)
+    assert time.monotonic() - its_turn_s >= 0.5
+
+
+def _offsets_of(rounds: Iterator[tuple[list[Message], Offsets]]) -> tuple[list[int], Offsets]:
+    read, up_to = [], {}
+    for messages, at in rounds:
+        read += [message.offset() or 0 for message in messages]
+        up_to = at
+    return read, up_to
+
+
+def test_who_stays_at_a_log_reads_what_comes_until_its_time_is_over(parts: Stack) -> None:
+    topic = _topic(parts, "test.tail.v1")
+    _write(parts, topic, 7)
+    reader = TailReader(_kafka(parts), "test")
+    for begin in (3, 5):  # the second time on the same connections
+        with ThreadPoolExecutor() as pool:
+            staying = pool.submit(
+                _offsets_of, reader.rounds({topic: {0: begin, 1: 0}}, stays_s=2.0)
+            )
+            time.sleep(1.0)
+            _write(parts, topic, 2)
+            read, up_to = staying.result(20)
+        end = begin + len(read)
+        assert read == list(range(begin, end))
+        assert up_to == {topic: {0: end, 1: 0}}
+    assert end == 11
+
+
+def test_who_cannot_keep_up_stays_no_longer(parts: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = _topic(parts, "test.tail-behind.v1", 1)
+    _write(parts, topic, 100)
+    monkeypatch.setattr(tail_reader, "_AT_ONCE", 10)
+    rounds = TailReader(_kafka(parts), "test").rounds({topic: {0: 0}}, stays_s=3600.0)
+    assert _offsets_of(rounds) == (list(range(30)), {topic: {0: 30}})
+    monkeypatch.setattr(tail_reader, "_AT_ONCE", 1_000)
+    monkeypatch.setattr(tail_reader, "_SLOW_S", 0.0)
+    read = 0
+    for messages, _ in TailReader(_kafka(parts), "test").rounds({topic: {0: 0}}, stays_s=3600.0):
+        read += len(messages)
+        _write(parts, topic, 1)
+    assert read == 102
+
+
+def test_who_stays_at_a_log_does_not_pass_over_what_has_expired(parts: Stack) -> None:
+    topic = _topic(parts, "test.tail-expired.v1", 1)
+    _write(parts, topic, 100)
+    admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
+        deleted.result(20)
+    with pytest.raises(KafkaException):
+        list(TailReader(_kafka(parts), "test").rounds({topic: {0: 49}}, stays_s=20.0))
+
+
+def test_who_stays_at_a_log_ends_with_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_LEASES", "")  # which a lease sets for good
+    lease = Lease(tmp_path, "test")
+    lease.extend(now_s())
+    lease.end()
+    with pytest.raises(LeaseEndedError):
+        list(TailReader(KafkaAccess("127.0.0.1:1"), "test").rounds({"a": {0: 0}}, stays_s=60.0))
+
+
+def test_what_was_done_ahead_of_its_batch_is_in_no_later_one(parts: Stack, tmp_path: Path) -> None:
+    topic = _topic(parts, "test.ahead.v1")
+    _write(parts, topic, 30)
+    source = replace(_source(parts, tmp_path, topic), stays_s=10.0)
+    reader = LogReader(source)
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    end = reader.latestOffset(start, limit)
+    assert end == {topic: {"0": 30, "1": 0}}
+    (task,) = reader.partitions(start, end)
+    assert isinstance(task, Task)
+    assert (task.ranges, task.stays_from) == ((LogRange(topic, 0, 0, 30),), {topic: {0: 30, 1: 0}})
+    _write(parts, topic, 20)
+    _write(parts, topic, 5, partition=1)
+    remember_ahead(source.checkpoint, {topic: {0: 50, 1: 5}})
+    remember_ahead(source.checkpoint, {topic: {0: 40, 1: 5}})
+    assert ahead_at(source.checkpoint) == {topic: {0: 50, 1: 5}}
+    # nothing is left for a batch, and a batch that has to run again has none of it
+    assert reader.latestOffset(end, limit) == end
+    (task,) = reader.partitions(start, end)
+    assert isinstance(task, Task)
+    assert (task.ranges, task.stays_from) == ((), {topic: {0: 50, 1: 5}})
+    _write(parts, topic, 3)
+    later = reader.latestOffset(end, limit)
+    assert later == {topic: {"0": 53, "1": 5}}
+    (task,) = reader.partitions(end, later)
+    assert isinstance(task, Task)
+    assert (task.ranges, task.stays_from) == ((LogRange(topic, 0, 50, 53),), {topic: {0: 53, 1: 5}})
+    # who stays no more heeds it all the same
+    others = LogReader(replace(source, stays_s=0.0)).partitions(end, later)
+    assert [one.ranges for one in others if isinstance(one, Task)] == [
+        (LogRange(topic, 0, 50, 53),)
+    ]
+
+
+def test_a_large_batch_has_its_turn_and_all_tasks_and_a_small_one_stays_without_one(
+    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_sharing, "_TURN_S_MAX", 3600.0)
+    topic = _topic(parts, "test.small.v1")
+    small = replace(
+        _source(parts, tmp_path, topic), turns=tmp_path / "turns", stays_s=5.0, records_max=10_000
+    )
+    _write(parts, topic, 10)
+    one, other = LogReader(small), LogReader(replace(small, checkpoint=tmp_path / "other"))
+    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    for reader in (one, other):  # neither waits for the other one
+        assert reader.latestOffset(start, limit) == {topic: {"0": 10, "1": 0}}
+    _write(parts, topic, 3_000)
+    _write(parts, topic, 3_000, partition=1)
+    end = one.latestOffset(start, limit)
+    tasks = one.partitions(start, end)
+    assert [task.stays_from for task in tasks if isinstance(task, Task)] == [None, None]
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(other.latestOffset, start, limit)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        assert one.latestOffset(end, limit) == end
+        assert waiting.result(20) == end
+
+
+def test_what_a_task_has_done_while_it_stays_wakes_who_waits_for_it(
+    parts: Stack, tmp_path: Path
+) -> None:
+    topic = _topic(parts, "test.wakes.v1", 1)
+    done: list[int] = []
+
+    def work(chunks: Iterator[list[Message]]) -> Iterator[Any]:
+        done.extend(len(chunk) for chunk in chunks)
+        yield from ()
+
+    source = replace(
+        _source(parts, tmp_path, topic),
+        work=cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
+        turns=tmp_path / "turns",
+        stays_s=2.0,
+    )
+    (tmp_path / "job").mkdir()
+    waits = core_sharing.Turn(tmp_path / "turns")
+    begun_s = time.monotonic()
+    assert not waits.another_has_ended_since(begun_s)
+    with ThreadPoolExecutor() as pool:
+        staying = pool.submit(lambda: list(work_on(source, Task((), {topic: {0: 0}}))))
+        time.sleep(0.5)
+        _write(parts, topic, 3)
+        written_s = time.monotonic()
+        staying.result(20)
+    assert waits.another_has_ended_since(written_s)
+    assert ahead_at(source.checkpoint) == {topic: {0: 3}}

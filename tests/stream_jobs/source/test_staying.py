@@ -1,0 +1,152 @@
+"""enrich does the same whether a batch is all that it does or it stays at its topics."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+
+from local_stack.run.stack import Stack
+from shared.events import envelope
+from shared.flow import FLOW
+from shared.settings import JobSettings
+from shared.topology import (
+    JOB_STATUS_TOPIC,
+    RELAY_HEARTBEAT_KEY,
+    dead_letter_topic,
+    master_topic,
+    retry_topic,
+)
+from stream_jobs.kafka.create_topics import ensure_topics
+from tests.job_process import JobProcess
+from tests.kafka_log import LogRecord, eventually, last_values, read_topic
+
+pytestmark = pytest.mark.stack
+
+KNOWN = [f"device-{number}" for number in range(20)]
+UNKNOWN = [f"nobody-{number}" for number in range(3)]
+WAVES = 4
+EVENTS, LANE, LETTERS = "event.reading.v1", retry_topic("enrich"), dead_letter_topic("enrich")
+
+
+class Topics:
+    def __init__(self, settings: JobSettings) -> None:
+        self._kafka = settings.kafka_bootstrap
+        self._producer = Producer(
+            {"bootstrap.servers": self._kafka, "partitioner": "murmur2_random"}
+        )
+        ensure_topics(FLOW, settings)
+        area = orjson.dumps({"area": "area-01", "model": "thermo-c"})
+        model = orjson.dumps({"value_field": "value", "unit": "celsius"})
+        self._write(master_topic("device"), dict.fromkeys(KNOWN, area))
+        self._write(master_topic("device_model"), {"thermo-c": model})
+        is_all = {RELAY_HEARTBEAT_KEY: orjson.dumps({"as_of_ms": 2_000_000_000_000})}
+        for table in FLOW.master_tables:
+            self._write(master_topic(table), is_all)
+
+    def _write(self, topic: str, values: dict[str, bytes]) -> None:
+        for key, value in values.items():
+            self._producer.produce(topic, value, key)
+        assert self._producer.flush(20) == 0
+
+    def wave(self, number: int) -> None:
+        ingest = "ingest.telemetry.v1"
+        self._write(ingest, dict.fromkeys([*KNOWN, *UNKNOWN], b'{"value": %d}' % number))
+        self._write(ingest, {KNOWN[number]: b"not %d" % number})
+
+    def has_all_of(self, waves: int) -> bool:
+        return (
+            len(self.read(EVENTS)) >= waves * len(KNOWN)
+            and len(self.read(LANE)) >= waves * len(UNKNOWN)
+            and len(self.read(LETTERS)) >= waves
+        )
+
+    def read(self, topic: str) -> list[LogRecord]:
+        return read_topic(self._kafka, topic)
+
+    def events(self) -> dict[str, list[int]]:
+        """Of each device, in the order of their topic."""
+        found = defaultdict(list)
+        for record in self.read(EVENTS):
+            event = orjson.loads(record.value or b"")
+            found[event["entity_id"]].append(int(event["data"]["value"]))
+        return found
+
+    def said(self) -> dict[str, Any]:
+        return last_values(self._kafka, JOB_STATUS_TOPIC).get("enrich", {})
+
+
+@pytest.fixture
+def settings(empty_kafka: Stack, tmp_path: Path) -> JobSettings:
+    return JobSettings(kafka_bootstrap=empty_kafka.kafka_bootstrap, state_dir=tmp_path / "enrich")
+
+
+@pytest.fixture
+def topics(settings: JobSettings) -> Iterator[Topics]:
+    yield Topics(settings)
+
+
+def _commits(settings: JobSettings) -> int:
+    commits = settings.checkpoints / "enrich" / "commits"
+    return sum(path.name.isdecimal() for path in commits.glob("*"))
+
+
+@pytest.mark.parametrize("stays_s", ["0", "600"], ids=["batches", "stays"])
+def test_what_comes_becomes_the_same_either_way(
+    settings: JobSettings,
+    topics: Topics,
+    tmp_path: Path,
+    spark_environment: dict[str, str],
+    stays_s: str,
+) -> None:
+    variables = {**spark_environment, "HEADRACE_STAYS_S": stays_s}
+    with JobProcess("enrich", settings, tmp_path / "enrich.log", variables):
+        for number in range(WAVES):
+            topics.wave(number)
+            eventually(lambda waves=number + 1: topics.has_all_of(waves), within_s=120)
+        # a batch that lasts is no reason to say less of what is done
+        eventually(lambda: topics.said().get("lag_records") == 0)
+        commits = _commits(settings)
+    assert commits == 0 if stays_s == "600" else commits >= WAVES
+    assert topics.events() == {device: list(range(WAVES)) for device in KNOWN}
+    waiting = defaultdict(list)
+    for record in topics.read(LANE):
+        of = (record.key or b"").decode()
+        waiting[of].append((record.value, record.headers[envelope.REASON]))
+    its = [
+        (b'{"value": %d}' % wave, b"behind" if wave else b"missing_device") for wave in range(WAVES)
+    ]
+    assert waiting == dict.fromkeys(UNKNOWN, its)
+    parked = {record.key: record.value for record in topics.read(LETTERS)}
+    assert parked == {KNOWN[wave].encode(): b"not %d" % wave for wave in range(WAVES)}
+
+
+def test_one_that_is_killed_while_it_stays_goes_on_where_it_was(
+    settings: JobSettings, topics: Topics, tmp_path: Path, spark_environment: dict[str, str]
+) -> None:
+    variables = {**spark_environment, "HEADRACE_STAYS_S": "600"}
+    job = JobProcess("enrich", settings, tmp_path / "enrich.log", variables)
+    with job:
+        for number in (0, 1):
+            topics.wave(number)
+            eventually(lambda waves=number + 1: topics.has_all_of(waves), within_s=120)
+        eventually(lambda: topics.said().get("lag_records") == 0)
+        job.kill()
+        topics.wave(2)
+        job.start()
+        eventually(lambda: topics.has_all_of(3), within_s=120)
+        topics.wave(3)
+        eventually(lambda: topics.has_all_of(4), within_s=120)
+    # nothing of what it had noted as done was done again, though no batch of Spark's had ended; of
+    # what came just then its worker may have done something before it noticed
+    for done in topics.events().values():
+        assert list(dict.fromkeys(done)) == list(range(WAVES))
+        assert done[:2] == [0, 1]
+        assert done[-1] == 3
+    assert set(topics.events()) == set(KNOWN)
+    in_lane = Counter((record.key, record.value) for record in topics.read(LANE))
+    assert len(in_lane) == WAVES * len(UNKNOWN)
+    assert {value for (_, value), count in in_lane.items() if count > 1} <= {b'{"value": 2}'}

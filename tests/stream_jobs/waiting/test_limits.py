@@ -1,0 +1,127 @@
+"""Who may begin to wait: alone, and as enrich asks it."""
+
+import pytest
+
+from shared.events import envelope
+from shared.events.envelope import Position
+from shared.flow import FLOW
+from shared.model import Fields
+from shared.retry_policy import WhenParked
+from stream_jobs.enrich.decide import InTurn, enricher
+from stream_jobs.kafka.records import Outgoing, Payload
+from stream_jobs.waiting.limits import Caps, Newcomers
+from stream_jobs.waiting.protocol import Gates
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Nothing:
+    def find(self, _table: str, _key: str) -> Fields | None:
+        return None
+
+
+def newcomers(
+    new: int = 100, entities: int = 100, payloads: int = 1000, clock: Clock | None = None
+) -> Newcomers:
+    return Newcomers(Caps(new, entities, payloads), clock or Clock())
+
+
+def why(refusal: tuple[str, str] | None) -> str:
+    return refusal[0] if refusal else ""
+
+
+def test_so_many_new_ids_of_a_tenant_may_wait_in_a_minute() -> None:
+    clock, gates = Clock(), Gates()
+    its = newcomers(new=2, clock=clock)
+    told = [why(its.why_not(f"one/device-{n}", gates)) for n in range(4)]
+    assert told == ["", "", "too_many_unknown", "too_many_unknown"]
+    assert its.why_not("two/device-1", gates) is None
+    assert its.why_not("one/device-1", gates) is None  # the batch runs again
+    clock.now_s = 60.0
+    assert its.why_not("one/device-3", gates) is None
+
+
+def test_of_a_tenant_only_so_much_may_wait_at_once() -> None:
+    gates = Gates()
+    gates.hear_gate("one/device-1", 5)
+    gates.hear_gate("two/device-1", 1)
+    gates.hear_gate("one/device-1", 7)
+    assert why(newcomers(entities=1).why_not("one/device-2", gates)) == "too_many_waiting"
+    reason, detail = newcomers(payloads=7).why_not("one/device-2", gates) or ("", "")
+    assert reason == "too_many_waiting"
+    assert "tenant 'one' 1 entities wait with 7 payloads" in detail
+    assert newcomers(entities=2, payloads=8).why_not("one/device-2", gates) is None
+    assert newcomers(payloads=7).why_not("two/device-2", gates) is None
+    gates.hear_gate("one/device-1", None)
+    gates.hear_gate("one/device-1", None)
+    assert newcomers(entities=1, payloads=1).why_not("one/device-2", gates) is None
+
+
+def payload(device: str, offset: int, value: bytes = b'{"value": 1}') -> Payload:
+    return Payload(Position("ingest.telemetry.v1", 0, offset), device.encode(), value, [], 1)
+
+
+def reason(sent: Outgoing | None) -> tuple[str, str | None]:
+    assert sent is not None
+    return sent.topic, envelope.text(sent.headers, envelope.REASON)
+
+
+@pytest.mark.parametrize("when_parked", ["go_on", "wait"])
+def test_random_ids_are_parked_and_open_no_gate(when_parked: WhenParked) -> None:
+    gates = Gates()
+    enrich = InTurn(enricher(FLOW), gates, when_parked, newcomers(new=1))
+    sent = [enrich(one := payload(f"device-{n}", n), one.position, Nothing()) for n in range(3)]
+    assert [reason(one) for one in sent] == [
+        ("retry.enrich.v1", "missing_device"),
+        ("dlq.enrich.v1", "too_many_unknown"),
+        ("dlq.enrich.v1", "too_many_unknown"),
+    ]
+    assert not gates.hold("device-1")
+    # nothing of the device goes ahead before what was parked is known to be parked
+    late = payload("device-1", 3)
+    assert reason(enrich(late, late.position, Nothing())) == (
+        "dlq.enrich.v1",
+        "too_many_unknown",
+    )
+    gates.heard_all()
+    held = payload("device-0", 4)
+    gates.sent_to_lane("device-0")
+    assert reason(enrich(held, held.position, Nothing())) == ("retry.enrich.v1", "behind")
+
+
+def test_what_would_only_hold_others_is_parked_by_its_own_reason() -> None:
+    enrich = InTurn(enricher(FLOW), Gates(), "wait", newcomers(new=0))
+    bad = payload("device-1", 1, b"?")
+    assert reason(enrich(bad, bad.position, Nothing())) == ("dlq.enrich.v1", "not_json")
+
+
+def test_who_waits_already_has_no_more_wait_than_may() -> None:
+    gates = Gates()
+    gates.hear_gate("one/device-1", 1000, full=True)
+    gates.hear_gate("two/device-1", 7)
+    its = newcomers(entities=1, payloads=1007)
+    assert why(its.why_no_more("one/device-1", gates)) == "line_full"
+    assert its.why_no_more("two/device-1", gates) is None
+    assert why(newcomers(payloads=7).why_no_more("two/device-1", gates)) == "too_many_waiting"
+    gates.hear_gate("one/device-1", 900)
+    assert its.why_no_more("one/device-1", gates) is None
+
+
+@pytest.mark.parametrize(
+    ("when_parked", "topic"), [("go_on", "dlq.enrich.v1"), ("wait", "retry.enrich.v1")]
+)
+def test_what_its_line_has_no_room_for_is_parked_by_enrich_where_others_may_go_on(
+    when_parked: WhenParked, topic: str
+) -> None:
+    gates = Gates()
+    gates.hear_gate("device-1", 1000, full=True)
+    enrich = InTurn(enricher(FLOW), gates, when_parked, newcomers())
+    late = payload("device-1", 3)
+    assert reason(enrich(late, late.position, Nothing()))[0] == topic
+    discarded = late._replace(headers=[(envelope.DISCARDED, b"1")])
+    assert reason(enrich(discarded, late.position, Nothing()))[0] == "retry.enrich.v1"
