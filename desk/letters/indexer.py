@@ -17,6 +17,7 @@ from shared.folding import snapshot
 from shared.published import dead_letters
 from shared.settings import Settings
 from shared.topology import Flow
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.postgres import store
 from stream_jobs.supervision.status import StatusReporter
 
@@ -41,7 +42,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
             ):
                 book = LetterBook(connection)
                 follow(flow, log, book, snapshots_of(view), status, stop.is_set)
-        except (store.StoreAwayError, LogAwayError) as away:
+        except (StoreAwayError, LogAwayError) as away:
             _log.warning("letters are not indexed now: %s", away)
         except Exception:
             _log.exception("letters could not be indexed, trying again")

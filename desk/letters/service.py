@@ -18,7 +18,8 @@ from shared.model import Fields
 from shared.published import dead_letters
 from shared.published.dead_letters import Letter
 from shared.settings import Settings
-from stream_jobs.enrich.master_data_view import MasterView, StaleMasterDataError
+from stream_jobs.enrich.master_data_view import MasterView
+from stream_jobs.errors import StaleMasterDataError
 from stream_jobs.persist.writer import EventStore
 from stream_jobs.postgres import store
 

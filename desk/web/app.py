@@ -19,7 +19,7 @@ from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from shared import VERSION
 from shared.settings import GatewaySettings
-from stream_jobs.postgres.store import RowRefusedError, StoreAwayError
+from stream_jobs.errors import RowRefusedError, StoreAwayError
 
 
 def create_app(settings: GatewaySettings) -> FastAPI:

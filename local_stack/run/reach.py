@@ -10,6 +10,7 @@ from local_stack.run.options import folder_of
 from local_stack.run.status import read_status
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import LOOK, StackError
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.postgres.grants import DESK, OWNER, READER
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def database(
     state_dir: Path | None, application: str, role: str = READER
 ) -> Iterator["Connection"]:
     """A connection in autocommit mode; what the store cannot do now is a sentence."""
-    from stream_jobs.postgres.store import StoreAwayError, connect
+    from stream_jobs.postgres.store import connect
 
     try:
         with connect(_postgres_url(state_dir, role), application) as connection:
@@ -63,7 +64,6 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
     from desk.letters.service import NoLetterError, desk
     from desk.letters.topics import LogAwayError
     from shared.settings import GatewaySettings
-    from stream_jobs.postgres.store import StoreAwayError
 
     settings = GatewaySettings(
         kafka_bootstrap=kafka_bootstrap(state_dir),
