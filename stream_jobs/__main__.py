@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
+from shared.kafka_access import KafkaAwayError
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.topology import Flow, Job
 from stream_jobs import relay
@@ -106,7 +107,7 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
             if "device" in flow.master_tables:
                 with store.connect(url, "migrate") as connection:
                     master_data.seed(connection)
-    except (create_topics.BrokerAwayError, StoreAwayError) as error:
+    except (KafkaAwayError, StoreAwayError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

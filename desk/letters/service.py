@@ -42,7 +42,7 @@ class NoLetterError(Exception):
 
 @contextmanager
 def desk(settings: Settings) -> Iterator["Desk"]:
-    """StoreAwayError or LogAwayError where a server is not there that is needed for the answer."""
+    """StoreAwayError or KafkaAwayError where a server that the answer needs is not there."""
     url = settings.postgres_url.get_secret_value()
     with store.connect(url, "desk") as connection, LetterLog(settings) as log:
         yield Desk(settings, LetterBook(connection), log)

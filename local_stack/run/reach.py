@@ -10,6 +10,7 @@ from local_stack.run.options import folder_of
 from local_stack.run.status import read_status
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import LOOK, StackError
+from shared.kafka_access import KafkaAwayError
 from stream_jobs.errors import StoreAwayError
 from stream_jobs.postgres.grants import DESK, OWNER, READER
 
@@ -62,7 +63,6 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
     from pydantic import SecretStr
 
     from desk.letters.service import NoLetterError, desk
-    from desk.letters.topics import LogAwayError
     from shared.settings import GatewaySettings
 
     settings = GatewaySettings(
@@ -75,7 +75,7 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
             yield found
     except StoreAwayError as error:
         raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
-    except LogAwayError as error:
+    except KafkaAwayError as error:
         raise StackError(str(error), LOOK) from error
     except NoLetterError as error:
         raise StackError(

@@ -29,8 +29,8 @@ EACH = [(kind, one) for kind in KINDS for one in by_name(kind).values()]
 
 # what no job's query ends by, and why
 NOT_OF_A_JOB = {
-    "BrokerAwayError": "ends the command that makes topics",
     "DeadProducerError": "the relay makes another producer",
+    "KafkaAwayError": "ends the command that makes topics",
     "MasterDataError": "an answer to an operator's command",
     "MissingMasterData": "an outcome of a payload: it waits in the lane",
     "NoEvent": "an outcome of a record: it is a dead letter",
