@@ -1,22 +1,42 @@
 """What makes a flow's table one that does not add up, each told with what to do. Pure."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from shared.contract import contract_of
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Aggregate, Endpoint, Entity, EventType, Example
 
-if TYPE_CHECKING:
-    from shared.topology import Flow
-
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-def refuse_what_does_not_add_up(flow: Flow) -> None:
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class Table(Protocol):
+    """What the rules look at. `shared.topology.Flow` is one, and imports these rules."""
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]: ...
+    @property
+    def event_types(self) -> tuple[EventType, ...]: ...
+    @property
+    def entities(self) -> tuple[Entity, ...]: ...
+    @property
+    def aggregates(self) -> tuple[Aggregate, ...]: ...
+    @property
+    def with_state(self) -> tuple[Entity | Aggregate, ...]: ...
+    @property
+    def master_tables(self) -> tuple[str, ...]: ...
+
+    def topics(self) -> Sequence[_Named]: ...
+
+
+def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
         refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh")
     for entity in flow.entities:
@@ -137,7 +157,7 @@ def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
         )
 
 
-def _with_topic(flow: Flow) -> tuple[Endpoint | EventType | Entity | Aggregate, ...]:
+def _with_topic(flow: Table) -> tuple[Endpoint | EventType | Entity | Aggregate, ...]:
     return (*flow.endpoints, *flow.event_types, *flow.with_state)
 
 

@@ -12,6 +12,10 @@ Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
+class KafkaAwayError(Exception):
+    """Kafka cannot be asked now."""
+
+
 @dataclass(frozen=True)
 class KafkaAccess:
     bootstrap: str

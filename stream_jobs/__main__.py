@@ -12,16 +12,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow import load_flow
+from shared.kafka_access import KafkaAwayError
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.topology import Flow, Job
 from stream_jobs import relay
 from stream_jobs.aggregate import job as aggregate
 from stream_jobs.enrich import job as enrich
+from stream_jobs.errors import AnotherCopyError, StoreAwayError
 from stream_jobs.fold import job as fold
 from stream_jobs.fold import rebuild
 from stream_jobs.fold.clock_counts import ClockCounts
 from stream_jobs.guards import checkpoints
-from stream_jobs.guards.single_copy import AnotherCopyError, OneCopy
+from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.kafka import create_topics
 from stream_jobs.kafka.group_offsets import GroupOffsets
 from stream_jobs.ledger import keeper
@@ -105,7 +107,7 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
             if "device" in flow.master_tables:
                 with store.connect(url, "migrate") as connection:
                     master_data.seed(connection)
-    except (create_topics.BrokerAwayError, store.StoreAwayError) as error:
+    except (KafkaAwayError, StoreAwayError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -14,6 +14,7 @@ import orjson
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.kafka.acked_producer import AckedProducer, DeadProducerError
 from stream_jobs.postgres import store
@@ -43,7 +44,7 @@ def run(settings: JobSettings, stop: threading.Event) -> None:
         pause_s = _POLL_S
         try:
             relay.work()
-        except store.StoreAwayError as away:
+        except StoreAwayError as away:
             pause_s = relay.pause("postgres", str(away))
             relay.say("waiting", f"PostgreSQL: {away}")
         except DeadProducerError as dead:

@@ -1,6 +1,8 @@
 """What keeps the house easy to find one's way in."""
 
 import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,42 @@ def test_a_room_shows_few_modules_and_says_what_it_is_for(room: Path) -> None:
     modules = [path for path in (ROOT / room).glob("*.py") if path.name != "__init__.py"]
     assert len(modules) <= MODULES_MAX or room in EXEMPT
     assert ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text())) or not modules
+
+
+def imported(name: str, tree: ast.AST, known: Mapping[str, object]) -> Iterator[str]:
+    """All of the product's modules that this one names: for types alone, and in functions, too."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            of_room = [f"{node.module}.{one.name}" for one in node.names]
+            names = [full if full in known else node.module for full in of_room]
+        yield from (one for one in names if one in known and one != name)
+
+
+def circle(trees: Mapping[str, ast.AST]) -> list[str]:
+    graph = {name: {*imported(name, tree, trees)} for name, tree in trees.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [*error.args[1]]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            path.read_text()
+        )
+        for path in paths
+    }
+    assert not (found := circle(trees)), f"a circle of imports: {' <- '.join(found)}"
+
+
+def test_a_circle_is_found_in_types_and_in_functions() -> None:
+    types = ast.parse("if TYPE_CHECKING:\n    from a.two import Two")
+    function = ast.parse("def f():\n    from a import one")
+    assert circle({"a.one": types, "a.two": ast.parse("import json")}) == []
+    assert {*circle({"a.one": types, "a.two": function})} == {"a.one", "a.two"}

@@ -9,14 +9,16 @@ from collections.abc import Callable
 from desk.letters.dry_run import Snapshots
 from desk.letters.service import snapshots_of
 from desk.letters.store import LetterBook
-from desk.letters.topics import LetterLog, LogAwayError
+from desk.letters.topics import LetterLog
 from gateway.view.reader import StateView
 from shared.events.envelope import Position
 from shared.flow import load_flow
 from shared.folding import snapshot
+from shared.kafka_access import KafkaAwayError
 from shared.published import dead_letters
 from shared.settings import Settings
 from shared.topology import Flow
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.postgres import store
 from stream_jobs.supervision.status import StatusReporter
 
@@ -41,7 +43,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
             ):
                 book = LetterBook(connection)
                 follow(flow, log, book, snapshots_of(view), status, stop.is_set)
-        except (store.StoreAwayError, LogAwayError) as away:
+        except (StoreAwayError, KafkaAwayError) as away:
             _log.warning("letters are not indexed now: %s", away)
         except Exception:
             _log.exception("letters could not be indexed, trying again")

@@ -11,11 +11,13 @@ from desk.letters.redrive_store import RedriveBook
 from desk.letters.resend import Change, Message, Refused, Rows, Way, way_back
 from desk.letters.selection import Selection
 from desk.letters.store import LetterBook, Row, place_of
-from desk.letters.topics import LetterLog, LogAwayError
+from desk.letters.topics import LetterLog
 from shared.flow import load_flow
+from shared.kafka_access import KafkaAwayError
 from shared.published import dead_letters
 from shared.settings import Settings
 from shared.topology import Flow
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.persist.rows import DeadLetter, EventRow
 from stream_jobs.persist.writer import EventStore
 from stream_jobs.postgres import store
@@ -130,7 +132,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
             with store.connect(url, "desk-redrive") as connection, LetterLog(settings) as log:
                 book = LetterBook(connection)
                 work(Redriver(flow, book, log, rows), RedriveBook(book), stop)
-        except (store.StoreAwayError, LogAwayError) as away:
+        except (StoreAwayError, KafkaAwayError) as away:
             _log.warning("nothing is redriven now: %s", away)
         except Exception:
             _log.exception("letters could not be redriven, trying again")

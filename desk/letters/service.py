@@ -18,7 +18,8 @@ from shared.model import Fields
 from shared.published import dead_letters
 from shared.published.dead_letters import Letter
 from shared.settings import Settings
-from stream_jobs.enrich.master_data_view import MasterView, StaleMasterDataError
+from stream_jobs.enrich.master_data_view import MasterView
+from stream_jobs.errors import StaleMasterDataError
 from stream_jobs.persist.writer import EventStore
 from stream_jobs.postgres import store
 
@@ -41,7 +42,7 @@ class NoLetterError(Exception):
 
 @contextmanager
 def desk(settings: Settings) -> Iterator["Desk"]:
-    """StoreAwayError or LogAwayError where a server is not there that is needed for the answer."""
+    """StoreAwayError or KafkaAwayError where a server that the answer needs is not there."""
     url = settings.postgres_url.get_secret_value()
     with store.connect(url, "desk") as connection, LetterLog(settings) as log:
         yield Desk(settings, LetterBook(connection), log)

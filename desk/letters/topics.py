@@ -1,5 +1,5 @@
-"""The dead-letter topics: read from a place on, or at places. Every call raises LogAwayError where
-no broker answers."""
+"""The dead-letter topics: read from a place on, or at places. Every call raises KafkaAwayError
+where no broker answers."""
 
 import time
 from collections import defaultdict
@@ -17,6 +17,7 @@ from confluent_kafka import (
 )
 
 from shared.events.envelope import Header, Position
+from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
 
 Partition = tuple[str, int]
@@ -25,10 +26,6 @@ _GROUP = "headrace-desk"  # has to be there, is never joined: PostgreSQL knows h
 _TIMEOUT_S = 10.0
 _RECORDS_AT_ONCE = 200  # letters hold whole payloads
 _READ_OVER_MAX = 200  # records between two wanted ones; beyond, it costs less to ask anew
-
-
-class LogAwayError(Exception):
-    """Kafka cannot be asked now."""
 
 
 class Record(NamedTuple):
@@ -122,7 +119,7 @@ class LetterLog:
             yield
         except KafkaException as error:
             said = error.args[0].str()
-            raise LogAwayError(f"Kafka at {self._bootstrap} does not answer: {said}") from error
+            raise KafkaAwayError(f"Kafka at {self._bootstrap} does not answer: {said}") from error
 
 
 def _runs(offsets: list[int]) -> Iterator[list[int]]:

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from desk.letters.service import Desk, NoLetterError, desk
-from desk.letters.topics import LogAwayError
 from desk.web import list_page
 from desk.web.access import Door, csrf_of, is_page
 from desk.web.api import api
@@ -18,8 +17,9 @@ from desk.web.routes import pages
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from shared import VERSION
+from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
-from stream_jobs.postgres.store import RowRefusedError, StoreAwayError
+from stream_jobs.errors import RowRefusedError, StoreAwayError
 
 
 def create_app(settings: GatewaySettings) -> FastAPI:
@@ -61,7 +61,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     return app
 
 
-_TROUBLE = (StoreAwayError, LogAwayError, NoLetterError, RowRefusedError)
+_TROUBLE = (StoreAwayError, KafkaAwayError, NoLetterError, RowRefusedError)
 
 
 async def _on_trouble(request: Request, error: Exception) -> Response:

@@ -15,14 +15,10 @@ from confluent_kafka.admin import AdminClient
 
 from gateway.kafka.offsets import QUIET, Partition, Range, asking_consumer, offset_ranges
 from shared.events.envelope import Position
-from shared.kafka_access import KafkaAccess
+from shared.kafka_access import KafkaAccess, KafkaAwayError
 
 _ANSWER_S = 2.0
 _BATCH_RECORDS = 5000
-
-
-class KafkaAway(Exception):  # noqa: N818 - a state of the world
-    pass
 
 
 class TopicFacts(NamedTuple):
@@ -68,10 +64,10 @@ class ViewSource:
             try:
                 description = answer.result(_ANSWER_S + 1)
             except TimeoutError as error:
-                raise KafkaAway(str(error)) from None
+                raise KafkaAwayError(str(error)) from None
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise KafkaAway(str(error)) from None
+                    raise KafkaAwayError(str(error)) from None
                 continue
             found[topic] = (str(description.topic_id), [p.id for p in description.partitions])
         partitions = [(topic, p) for topic, (_, ids) in found.items() for p in ids]
@@ -94,9 +90,9 @@ class ViewSource:
         except KafkaException as error:
             if error.args[0].code() in _DAMAGE:
                 self._on_damage()
-            raise KafkaAway(str(error)) from None
+            raise KafkaAwayError(str(error)) from None
         except TimeoutError as error:
-            raise KafkaAway(str(error)) from None
+            raise KafkaAwayError(str(error)) from None
 
     def follow(self, positions: Mapping[Partition, int]) -> None:
         # librdkafka holds on to the leader epochs of a topic: with clients that have known an

@@ -18,9 +18,10 @@ from confluent_kafka import Message
 from gateway.kafka.offsets import Partition
 from gateway.node.parent_process import die_with_parent, leave_with_parent, only_writer
 from gateway.view.store import Changes, DamagedError, Row, ViewStore, is_damaged, remove, view_path
-from gateway.view.topics import KafkaAway, TopicFacts, ViewSource, place_of, reached_end
+from gateway.view.topics import TopicFacts, ViewSource, place_of, reached_end
 from shared.flow import load_flow
 from shared.folding.snapshot import META
+from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
 from shared.timestamps import is_time_ms
 from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
@@ -52,7 +53,7 @@ class ViewWriter:
         """Reads and writes one batch; looks at topics and ends when it is time."""
         try:
             self._look()
-        except KafkaAway as away:
+        except KafkaAwayError as away:
             self._say_away(away)
             self.look_again()
             # not less often than Kafka is looked at anyway: the consumer reconnects by itself
@@ -111,7 +112,7 @@ class ViewWriter:
             self._store.caught_up(reached, self._goal_ms)
             self._goals = {at: end for at, end in self._goals.items() if at[0] in behind}
 
-    def _say_away(self, away: KafkaAway | None) -> None:
+    def _say_away(self, away: KafkaAwayError | None) -> None:
         if (away is not None) != self._away:
             self._away = away is not None
             log.warning("Kafka is away: %s", away) if away else log.info("Kafka is back")

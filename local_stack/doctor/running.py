@@ -25,8 +25,9 @@ from local_stack.servers.addresses import OWN_SERVER
 from local_stack.terminal.errors import StackError
 from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
 from shared.topology import Flow
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.kafka.create_topics import other_configs
-from stream_jobs.postgres.store import StoreAwayError, connect
+from stream_jobs.postgres.store import connect
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"

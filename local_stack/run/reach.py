@@ -10,6 +10,8 @@ from local_stack.run.options import folder_of
 from local_stack.run.status import read_status
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import LOOK, StackError
+from shared.kafka_access import KafkaAwayError
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.postgres.grants import DESK, OWNER, READER
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def database(
     state_dir: Path | None, application: str, role: str = READER
 ) -> Iterator["Connection"]:
     """A connection in autocommit mode; what the store cannot do now is a sentence."""
-    from stream_jobs.postgres.store import StoreAwayError, connect
+    from stream_jobs.postgres.store import connect
 
     try:
         with connect(_postgres_url(state_dir, role), application) as connection:
@@ -61,9 +63,7 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
     from pydantic import SecretStr
 
     from desk.letters.service import NoLetterError, desk
-    from desk.letters.topics import LogAwayError
     from shared.settings import GatewaySettings
-    from stream_jobs.postgres.store import StoreAwayError
 
     settings = GatewaySettings(
         kafka_bootstrap=kafka_bootstrap(state_dir),
@@ -75,7 +75,7 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
             yield found
     except StoreAwayError as error:
         raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
-    except LogAwayError as error:
+    except KafkaAwayError as error:
         raise StackError(str(error), LOOK) from error
     except NoLetterError as error:
         raise StackError(

@@ -14,6 +14,7 @@ from shared.events.user_code import told
 from shared.folding import snapshot
 from shared.ids import full_id_within, tenant_of
 from shared.model import Aggregate, Fields, Share
+from stream_jobs.errors import AddFailedError
 
 _AGGREGATE_ID = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
 _AGGREGATE_ID_RULE = "text of 1 to 200 characters, none of them / or a control character"
@@ -45,10 +46,6 @@ class Part(NamedTuple):
 class Total(NamedTuple):
     version: int
     parts: dict[str, Part]  # by the bucket that they come from
-
-
-class AddFailedError(Exception):
-    """A mistake in an aggregate's own code that no single member is to blame for."""
 
 
 Members = dict[str, Latest]

@@ -20,14 +20,11 @@ from shared.kafka_access import KafkaAccess
 from shared.model import Fields
 from shared.timestamps import is_time_ms
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
+from stream_jobs.errors import StaleMasterDataError
 
 _LOAD_DEADLINE_S = 60.0
 _ANSWER_S = 5.0
 _CHUNK_RECORDS = 10_000
-
-
-class StaleMasterDataError(Exception):
-    """What is known is older than the settings allow, or is not known at all."""
 
 
 class MasterView:

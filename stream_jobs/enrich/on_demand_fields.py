@@ -9,6 +9,7 @@ from psycopg import sql
 
 from shared.model import Fields, FreshField, MasterData
 from shared.topology import Flow
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.kafka.records import Payload
 from stream_jobs.postgres import store
 
@@ -59,7 +60,7 @@ class FreshFields:
                 store.judged_errors(),
             ):
                 return self._connection.execute(query, (ids,)).fetchall()
-        except store.StoreAwayError:
+        except StoreAwayError:
             self.close()
             raise
 

@@ -12,14 +12,12 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+from stream_jobs.errors import LeaseEndedError
+
 LEASE_S = 15.0
 _VARIABLE = "HEADRACE_LEASES"  # Spark hands the driver's environment on to its workers
 _FORMAT = struct.Struct("d32s")
 _DRIVER = uuid4().hex
-
-
-class LeaseEndedError(Exception):
-    """Kafka has not confirmed lately that this copy of the job is the one."""
 
 
 class Lease:

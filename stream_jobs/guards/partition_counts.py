@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from stream_jobs.guards.topic_identity import OtherLogError
+from stream_jobs.errors import OtherLogError
 
 Counts = Mapping[str, int]
 

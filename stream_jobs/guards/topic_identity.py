@@ -13,20 +13,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from shared.settings import Settings
+from stream_jobs.errors import OtherLogError
 from stream_jobs.guards.checkpoints import ahead_at, begins_at, further, offsets_of, seal, unseal
 from stream_jobs.kafka.group_offsets import Partition, Range
 from stream_jobs.kafka.records import Offsets
 
 _ANSWER_S = 5.0
-
-
-class OtherLogError(Exception):
-    """A person has to decide what becomes of the records that are gone. `begin_at` is where those
-    begin that are there, of the partitions in question."""
-
-    def __init__(self, words: str, begin_at: Offsets) -> None:
-        super().__init__(words)
-        self.begin_at = begin_at
 
 
 class _Finding(NamedTuple):

@@ -15,15 +15,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
+from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
 from shared.topology import JOB_STATUS_TOPIC, Flow
 
 _log = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 15.0
-
-
-class BrokerAwayError(Exception):
-    """No broker answered in time."""
 
 
 def ensure_topics(flow: Flow, settings: Settings, wait_s: float = 30.0) -> list[str]:
@@ -65,7 +62,7 @@ def _partitions_by_topic(admin: AdminClient, bootstrap: str, wait_s: float) -> d
         except KafkaException as error:
             if time.monotonic() >= deadline:
                 detail = error.args[0].str()
-                raise BrokerAwayError(
+                raise KafkaAwayError(
                     f"Kafka at {bootstrap} did not answer within {wait_s:.0f} s: {detail}"
                 ) from error
         time.sleep(0.2)

@@ -17,6 +17,7 @@ from shared.published import ledger
 from shared.published.ledger import Mark, Reached
 from shared.settings import Settings
 from shared.topology import Flow
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.fold.corrections import Recounts
 from stream_jobs.ledger.tables import Known, LedgerBook, News, Partition
 from stream_jobs.ledger.topics import LedgerLog
@@ -46,7 +47,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             keeper.work()
-        except store.StoreAwayError as away:
+        except StoreAwayError as away:
             keeper.say("waiting", f"PostgreSQL: {away}")
         except KafkaException as error:
             keeper.say("waiting", f"Kafka: {error.args[0].str()}")

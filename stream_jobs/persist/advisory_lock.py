@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-from stream_jobs.guards.single_copy import AnotherCopyError
+from stream_jobs.errors import AnotherCopyError, StoreAwayError
 from stream_jobs.postgres import store
-from stream_jobs.postgres.store import StoreAwayError, judged_errors
+from stream_jobs.postgres.store import judged_errors
 
 _ONE_PERSIST_AT_A_TIME = 4_729_018_803
 # the server notices within 11 s that the machine of the last one is gone

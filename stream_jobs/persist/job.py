@@ -20,6 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import Flow
+from stream_jobs.errors import InterruptedByStopError, StoreAwayError
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.kafka.messages import headers_of, position_of
 from stream_jobs.kafka.records import LogRecord
@@ -53,7 +54,7 @@ class PersistTask:
         try:
             for chunk in chunks(_rows(read, _row_maker(self.flow))):
                 written += _event_store(self.url, self.slow_after_s).write(chunk)
-        except store.StoreAwayError as error:
+        except StoreAwayError as error:
             away = str(error)  # told, not raised: a failed task would take the query with it
         yield pa.RecordBatch.from_pylist([{**written._asdict(), "away": away}], _OUTCOME)
 
@@ -123,7 +124,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
     def write_as_the_only_one(frame: DataFrame) -> Outcome:
         try:
             lock.hold()
-        except store.StoreAwayError as away:
+        except StoreAwayError as away:
             return Outcome(Written(), str(away))
         return write(frame)
 
@@ -153,10 +154,6 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
         .option("checkpointLocation", str(settings.checkpoints / STAGE))
         .foreachBatch(persist_batch)
     )
-
-
-class InterruptedByStopError(Exception):
-    """The batch is not done; it comes again at the next start."""
 
 
 @contextmanager

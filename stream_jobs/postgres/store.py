@@ -15,6 +15,8 @@ from alembic.config import Config
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import NullPool, create_engine
 
+from stream_jobs.errors import RowRefusedError, StoreAwayError, StoreSlowError
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -36,23 +38,6 @@ _KEEPALIVE: dict[str, Any] = {
 _DATA_EXCEPTION, _CONSTRAINT, _PROGRAM_LIMIT = "22", "23", "54"
 _QUERY_CANCELED = "57014"  # by statement_timeout
 _SCHEMA_MISSING = ("3F000", "42P01", "42703", "42883")
-
-
-class StoreAwayError(Exception):
-    """The store cannot do it now; nothing is wrong with the data."""
-
-
-class StoreSlowError(StoreAwayError):
-    """It did not answer in time: less at once may go."""
-
-
-class RowRefusedError(Exception):
-    """The store will never take this row."""
-
-    def __init__(self, sqlstate: str, detail: str) -> None:
-        super().__init__(f"{sqlstate}: {detail}")
-        self.sqlstate = sqlstate
-        self.detail = detail
 
 
 def connect(url: str, application: str, slow_after_s: float = SLOW_AFTER_S) -> Connection:

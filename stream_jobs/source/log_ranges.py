@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stream_jobs.errors import LogCutError
 from stream_jobs.kafka.records import Offsets
 
 # without a record, where some are known to be there
@@ -36,14 +37,6 @@ def from_json(told: Mapping[str, Any]) -> Offsets:
         topic: {int(partition): int(offset) for partition, offset in its.items()}
         for topic, its in told.items()
     }
-
-
-class LogCutError(Exception):
-    """A log ends before what was read, or planned, of it."""
-
-
-class StalledError(Exception):
-    """Kafka answers, and yet nothing comes or goes: a partition may be without a leader."""
 
 
 def ranges(start: Offsets, end: Offsets) -> list[LogRange]:

@@ -7,8 +7,9 @@ from functools import cache
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from shared.kafka_access import KafkaAccess
+from stream_jobs.errors import LogCutError, StalledError
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.log_ranges import STALLED_S, LogCutError, LogRange, StalledError
+from stream_jobs.source.log_ranges import STALLED_S, LogRange
 
 _AT_ONCE = 5_000
 _WAIT_S = 0.05  # which is waited whole where less comes than asked for

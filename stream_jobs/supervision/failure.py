@@ -3,6 +3,15 @@
 import re
 from typing import NamedTuple
 
+from stream_jobs.errors import (
+    AnotherCopyError,
+    JobError,
+    StopError,
+    StoreAwayError,
+    WaitError,
+    by_name,
+)
+
 # Damage that a restart cannot mend, or that it would make worse: a person has to look.
 _STOPPING = (
     "CONCURRENT_STREAM_LOG_UPDATE",
@@ -22,10 +31,6 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # the last line of a Python traceback; where it stands in a module is in the log
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
 _REASON_CHARS_MAX = 300
-_NAMED = re.compile(
-    r"(StaleMasterDataError|StoreAwayError|StoreSlowError|LeaseEndedError|StalledError): (.+)"
-)
-_OTHER_COPY = re.compile(r"AnotherCopyError: (.+)")
 
 
 class Failure(NamedTuple):
@@ -38,17 +43,14 @@ class Failure(NamedTuple):
 
 def judge(message: str, causes: str = "") -> Failure:
     """`causes`: the stack trace of the whole, which the message does not have."""
-    other = _OTHER_COPY.search(message)
-    if other:
-        return Failure(stops=True, waits=False, reason=other.group(1).strip(), other_copy=True)
-    named = _NAMED.search(message)
-    if named:
-        return Failure(
-            stops=False,
-            waits=True,
-            reason=named.group(2).strip(),
-            store_away=named.group(1).startswith("Store"),
-        )
+    if stops := _raised(StopError, message):
+        kind, reason = stops
+        is_other_copy = issubclass(kind, AnotherCopyError)
+        return Failure(stops=True, waits=False, reason=reason, other_copy=is_other_copy)
+    if waits := _raised(WaitError, message):
+        kind, reason = waits
+        is_store_away = issubclass(kind, StoreAwayError)
+        return Failure(stops=False, waits=True, reason=reason, store_away=is_store_away)
     conditions = _CONDITION.findall(message)
     for condition in conditions:
         damaged = condition.startswith(_DAMAGED_STATE[0]) and _DAMAGED_STATE[1] in causes
@@ -58,6 +60,13 @@ def judge(message: str, causes: str = "") -> Failure:
         reason = f"CHECKPOINT_DAMAGED: {damaged_file[1]} is not what was written"
         return Failure(stops=True, waits=False, reason=reason)
     return Failure(stops=False, waits=False, reason=_last_telling_line(message))
+
+
+def _raised(kind: type[JobError], message: str) -> tuple[type[JobError], str] | None:
+    """The first exception of this kind that a message names, and what it says."""
+    classes = by_name(kind)
+    named = re.search(rf"({'|'.join(classes)}): (.+)", message)
+    return (classes[named.group(1)], named.group(2).strip()) if named else None
 
 
 def _last_telling_line(message: str) -> str:

@@ -14,11 +14,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.settings import JobSettings
+from stream_jobs.errors import AnotherCopyError, OtherLogError
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.checkpoints import ahead_at, further, offsets_of
 from stream_jobs.guards.partition_counts import PartitionCounts
-from stream_jobs.guards.single_copy import AnotherCopyError, OneCopy
-from stream_jobs.guards.topic_identity import OtherLogError, SameLog, topic_ids
+from stream_jobs.guards.single_copy import OneCopy
+from stream_jobs.guards.topic_identity import SameLog, topic_ids
 from stream_jobs.kafka.group_offsets import GroupOffsets
 from stream_jobs.kafka.lag import LagReader, unread
 from stream_jobs.kafka.records import Offsets

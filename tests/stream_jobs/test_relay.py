@@ -15,6 +15,7 @@ from shared.flow import FLOW
 from shared.settings import JobSettings
 from shared.topology import JOB_STATUS_TOPIC
 from stream_jobs import relay
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.kafka.create_topics import ensure_topics
 from stream_jobs.postgres import store
 from stream_jobs.postgres.outbox import Outbox, OutboxRow, header_pairs, header_rows
@@ -142,11 +143,11 @@ def test_a_crash_between_the_answer_and_the_removal_sends_the_same_ids_again(
 ) -> None:
     class CrashingOutbox(Outbox):
         def remove(self, seqs: list[int]) -> None:
-            raise store.StoreAwayError(f"lost with {len(seqs)} rows")
+            raise StoreAwayError(f"lost with {len(seqs)} rows")
 
     _put(connection, topic, 3)
     worker = Relay(job_settings, threading.Event(), _Heard())
-    with pytest.raises(store.StoreAwayError):
+    with pytest.raises(StoreAwayError):
         worker.send_batch(CrashingOutbox(connection))
     assert worker.send_batch(Outbox(connection))
     assert Outbox(connection).depth().records == 0

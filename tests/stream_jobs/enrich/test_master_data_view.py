@@ -8,7 +8,8 @@ from shared.flow import load_flow
 from shared.model import Fields
 from shared.settings import JobSettings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
-from stream_jobs.enrich.master_data_view import MasterView, StaleMasterDataError
+from stream_jobs.enrich.master_data_view import MasterView
+from stream_jobs.errors import StaleMasterDataError
 from stream_jobs.kafka.create_topics import ensure_topics
 from tests.kafka_log import eventually
 

@@ -10,6 +10,7 @@ from shared.flow import FLOW
 from shared.model import Fields, FreshField
 from shared.topology import Flow
 from stream_jobs.enrich.on_demand_fields import FreshFields
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.kafka.records import Payload
 from stream_jobs.postgres import master_data, store
 
@@ -38,7 +39,7 @@ def test_a_store_that_is_away_makes_the_batch_wait() -> None:
     fields = FreshFields(
         _flow(FreshField("device", "id", "area")), "postgresql://nobody@127.0.0.1:1/none"
     )
-    with pytest.raises(store.StoreAwayError):
+    with pytest.raises(StoreAwayError):
         fields.over(Snapshot(), [_payload(b"device-0001")])
 
 
@@ -75,7 +76,7 @@ def test_a_connection_that_broke_is_made_anew(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'headrace-enrich' AND datname = current_database()"
         )
-    with pytest.raises(store.StoreAwayError):
+    with pytest.raises(StoreAwayError):
         fields.over(Snapshot(), [_payload(b"device-0001")])
     found = fields.over(Snapshot(), [_payload(b"device-0001")]).find("device", "device-0001")
     assert found is not None

@@ -8,9 +8,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
+from stream_jobs.errors import OtherLogError
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.guards.topic_identity import OtherLogError, topic_ids
+from stream_jobs.guards.topic_identity import topic_ids
 from stream_jobs.kafka.group_offsets import GroupOffsets
 from tests.kafka_log import eventually
 

@@ -13,13 +13,13 @@ import pytest
 
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
+from stream_jobs.errors import AnotherCopyError, LeaseEndedError, StoreAwayError
 from stream_jobs.guards import lease, single_copy
-from stream_jobs.guards.single_copy import AnotherCopyError, Claim, OneCopy, claim_from
+from stream_jobs.guards.single_copy import Claim, OneCopy, claim_from
 from stream_jobs.kafka.create_topics import ensure_topics
 from stream_jobs.kafka.group_offsets import Committed, GroupOffsets
 from stream_jobs.kafka.records import Offsets
 from stream_jobs.persist.advisory_lock import PersistLock
-from stream_jobs.postgres.store import StoreAwayError
 from tests.kafka_log import eventually, read_topic
 from tests.races import DEVICES
 
@@ -179,7 +179,7 @@ def test_work_ends_with_the_lease_and_goes_on_with_a_new_one(
     clock.now_s += lease.LEASE_S - 0.1
     lease.check_lease("fold")
     clock.now_s += 0.2
-    with pytest.raises(lease.LeaseEndedError, match="not confirmed for 15 s"):
+    with pytest.raises(LeaseEndedError, match="not confirmed for 15 s"):
         lease.check_lease("fold")
     copy.hold()
     lease.check_lease("fold")
@@ -199,7 +199,7 @@ def test_what_a_driver_before_has_left_at_work_ends_when_the_next_one_begins(
         lease.check_lease("fold")
         with monkeypatch.context() as worker_of_first:
             worker_of_first.setenv("HEADRACE_LEASES", of_first)
-            with pytest.raises(lease.LeaseEndedError, match="another process has begun"):
+            with pytest.raises(LeaseEndedError, match="another process has begun"):
                 lease.check_lease("fold")
 
 
@@ -209,7 +209,7 @@ def test_nothing_is_done_any_more_when_the_lease_is_ended(broker: Broker, tmp_pa
     lease.check_lease("fold")  # it never held it
     copy.hold()
     copy.end_lease()
-    with pytest.raises(lease.LeaseEndedError):
+    with pytest.raises(LeaseEndedError):
         lease.check_lease("fold")
 
 

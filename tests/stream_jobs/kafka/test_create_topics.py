@@ -9,15 +9,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from shared.flow import FLOW
+from shared.kafka_access import KafkaAwayError
 from shared.model import EventType
 from shared.settings import JobSettings, Settings
-from stream_jobs.kafka.create_topics import BrokerAwayError, ensure_topics, other_configs
+from stream_jobs.kafka.create_topics import ensure_topics, other_configs
 from tests.kafka_log import eventually
 
 
 def test_an_absent_broker_is_told_in_one_sentence() -> None:
     settings = Settings(kafka_bootstrap="127.0.0.1:1")
-    with pytest.raises(BrokerAwayError, match=r"Kafka at 127\.0\.0\.1:1 did not answer within 0 s"):
+    with pytest.raises(KafkaAwayError, match=r"Kafka at 127\.0\.0\.1:1 did not answer within 0 s"):
         ensure_topics(FLOW, settings, wait_s=0.1)
 
 

@@ -15,6 +15,7 @@ from shared.published import ledger
 from shared.published.ledger import TERMS
 from shared.settings import JobSettings
 from shared.topology import REPEAT_TOPIC
+from stream_jobs.errors import StoreAwayError
 from stream_jobs.kafka.create_topics import ensure_topics
 from stream_jobs.kafka.group_offsets import GroupOffsets
 from stream_jobs.kafka.records import LogRecord
@@ -262,7 +263,7 @@ def test_a_posting_that_breaks_is_posted_again_and_counts_once(
             pipeline.connection.close()
 
     monkeypatch.setattr(LedgerBook, "_save", breaks)
-    with pytest.raises(store.StoreAwayError):
+    with pytest.raises(StoreAwayError):
         pipeline.keep()
     monkeypatch.undo()
     pipeline.connection = store.connect(pipeline.url, "test")

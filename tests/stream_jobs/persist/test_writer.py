@@ -11,13 +11,13 @@ import pytest
 from shared.events.envelope import Header, Position
 from shared.flow import FLOW
 from shared.ids import derived_event_id
+from stream_jobs.errors import StoreAwayError, StoreSlowError
 from stream_jobs.kafka.records import LogRecord
 from stream_jobs.persist import writer as event_store
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, RowMaker, StateRow
 from stream_jobs.persist.writer import CHUNK_BYTES_MAX, EventStore, Written, chunks
 from stream_jobs.postgres import store
 from stream_jobs.postgres.outbox import Outbox, OutboxRow
-from stream_jobs.postgres.store import StoreAwayError, StoreSlowError
 from tests.postgres_proxy import Way, proxy_before
 
 

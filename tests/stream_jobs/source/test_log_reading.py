@@ -15,13 +15,14 @@ from pyspark import cloudpickle
 from local_stack.run.stack import Stack
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
+from stream_jobs.errors import LeaseEndedError, LogCutError, StalledError
 from stream_jobs.guards.checkpoints import ahead_at, remember_ahead
-from stream_jobs.guards.lease import Lease, LeaseEndedError, now_s
+from stream_jobs.guards.lease import Lease, now_s
 from stream_jobs.kafka.ends import LogEnds
 from stream_jobs.kafka.messages import payload_of
 from stream_jobs.kafka.records import Offsets, Outgoing
 from stream_jobs.source import core_sharing, range_reader, tail_reader
-from stream_jobs.source.log_ranges import LogCutError, LogRange, StalledError
+from stream_jobs.source.log_ranges import LogRange
 from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
 from stream_jobs.source.range_reader import RangeReader
 from stream_jobs.source.tail_reader import TailReader

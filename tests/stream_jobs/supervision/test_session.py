@@ -13,7 +13,7 @@ _OPENS = """
 import subprocess, sys, time
 from pyspark.core import context
 from shared.settings import JobSettings
-from stream_jobs import session
+from stream_jobs.supervision import session
 
 session._STILL_S = 0.5
 seconds, jvm = float(sys.argv[1]), sys.argv[2]

@@ -1,0 +1,99 @@
+"""What can end a job's query, and what becomes of the job then. Pure.
+
+    JobError
+    ├── WaitError       the job waits for something outside, and tries again
+    │   ├── StaleMasterDataError
+    │   ├── StoreAwayError
+    │   │   └── StoreSlowError
+    │   ├── LeaseEndedError
+    │   └── StalledError
+    ├── RestartError    the job tries again; any other exception does the same
+    │   ├── RowRefusedError
+    │   ├── LogCutError
+    │   ├── AddFailedError
+    │   └── InterruptedByStopError
+    └── StopError       the job stays down, a person has to look
+        ├── AnotherCopyError
+        └── OtherLogError
+
+From a worker process Spark brings an exception to the driver as text alone: there
+`supervision/failure.py` knows it by its class's name, which it takes from this tree.
+"""
+
+
+class JobError(Exception):
+    """Whatever of the jobs' own can end a query."""
+
+
+class WaitError(JobError):
+    """Something outside is not there, and will come back."""
+
+
+class StaleMasterDataError(WaitError):
+    """What is known is older than the settings allow, or is not known at all."""
+
+
+class StoreAwayError(WaitError):
+    """The store cannot do it now; nothing is wrong with the data."""
+
+
+class StoreSlowError(StoreAwayError):
+    """It did not answer in time: less at once may go."""
+
+
+class LeaseEndedError(WaitError):
+    """Kafka has not confirmed lately that this copy of the job is the one."""
+
+
+class StalledError(WaitError):
+    """Kafka answers, and yet nothing comes or goes: a partition may be without a leader."""
+
+
+class RestartError(JobError):
+    """The next try may do better."""
+
+
+class RowRefusedError(RestartError):
+    """The store will never take this row."""
+
+    def __init__(self, sqlstate: str, detail: str) -> None:
+        super().__init__(f"{sqlstate}: {detail}")
+        self.sqlstate = sqlstate
+        self.detail = detail
+
+
+class LogCutError(RestartError):
+    """A log ends before what was read, or planned, of it."""
+
+
+class AddFailedError(RestartError):
+    """A mistake in an aggregate's own code that no single member is to blame for."""
+
+
+class InterruptedByStopError(RestartError):
+    """The batch is not done; it comes again at the next start."""
+
+
+class StopError(JobError):
+    """It would be the same again, or worse."""
+
+
+class AnotherCopyError(StopError):
+    """This copy must not work; the words say which one does."""
+
+
+class OtherLogError(StopError):
+    """A person has to decide what becomes of the records that are gone. `begin_at` is where those
+    begin that are there, by topic, of the partitions in question."""
+
+    def __init__(self, words: str, begin_at: dict[str, dict[int, int]]) -> None:
+        super().__init__(words)
+        self.begin_at = begin_at
+
+
+def by_name(kind: type[JobError]) -> dict[str, type[JobError]]:
+    """All classes of this kind that can be raised: those below it."""
+    found: dict[str, type[JobError]] = {}
+    for narrower in kind.__subclasses__():
+        found |= {narrower.__name__: narrower} | by_name(narrower)
+    return found
