@@ -730,8 +730,6 @@ def test_spark_still_has_the_class_that_a_setting_names(name: str) -> None:
 
 
 CONDITIONS = [*failure._STOPPING, failure._DAMAGED_STATE[0]]
-# the name of a setting, which no error of Spark's has as its condition
-CONDITIONS.remove("STATE_STORE_PROVIDER_CLASS")
 
 
 @with_jars
