@@ -24,6 +24,9 @@ CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 YOUR_OWN_DOMAIN = (ROOT / "docs" / "your-own-domain.md").read_text()
 SECURITY = (ROOT / "docs" / "security.md").read_text()
+DECISIONS = ROOT / "docs" / "decisions"
+INDEX = DECISIONS / "README.md"
+DECISION_FILES = sorted(set(DECISIONS.glob("*.md")) - {INDEX})
 DOCUMENTS = {
     "README": README,
     "ARCHITECTURE": ARCHITECTURE,
@@ -31,11 +34,17 @@ DOCUMENTS = {
     "YOUR_OWN_DOMAIN": YOUR_OWN_DOMAIN,
     "SECURITY": SECURITY,
     "OPERATIONS": OPERATIONS,
+    **{f"decisions/{path.stem}": path.read_text() for path in (*DECISION_FILES, INDEX)},
 }
+MARKDOWN = sorted(
+    path.relative_to(ROOT)
+    for top in (ROOT, *(ROOT / name for name in ("docs", "benchmarks", "tests", "examples")))
+    for path in (top.glob("*.md") if top == ROOT else top.rglob("*.md"))
+)
 FIELDS = GatewaySettings.model_fields | JobSettings.model_fields
 PACKAGES = (
-    *("gateway", "shared", "stream_jobs", "local_stack", "tests", "examples", "docs"),
-    *("jars", "requirements"),
+    *("gateway", "shared", "stream_jobs", "desk", "local_stack", "tests", "examples", "docs"),
+    *("benchmarks", "contracts", "jars", "requirements"),
 )
 
 
@@ -64,11 +73,54 @@ def test_every_variable_that_a_document_names_is_read_somewhere(document: str) -
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_file_that_a_document_names_is_there(document: str) -> None:
-    text = DOCUMENTS[document]
-    named = re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w./*-]*)`", text)
-    named += re.findall(r"\]\((\w[\w./-]*)\)", text)
-    for name in named:
+    for name in re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w./*-]*)`", DOCUMENTS[document]):
         assert list(ROOT.glob(name)), name
+
+
+def _anchors(text: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", MARKDOWN, ids=str)
+def test_every_link_of_a_document_leads_to_a_file_and_to_a_heading_in_it(document: Path) -> None:
+    text = (ROOT / document).read_text()
+    for link in re.findall(r"\]\(([^()\s]+)\)", text):
+        if re.match(r"\w+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (ROOT / document).parent / name if name else ROOT / document
+        assert target.exists(), link
+        assert target.resolve().is_relative_to(ROOT), link
+        if anchor:
+            assert anchor in _anchors(target.read_text()), link
+
+
+@pytest.mark.parametrize("path", DECISION_FILES, ids=lambda path: path.stem)
+def test_a_decision_has_its_headings_and_is_in_the_index(path: Path) -> None:
+    text = path.read_text()
+    titles = re.findall(r"^# (.+)$", text, re.M)
+    assert len(titles) == 1
+    assert text.startswith(f"# {titles[0]}\n")
+    sections = re.findall(r"^## (.+)\n\n(?!#)\S", text, re.M)
+    assert sections == ["Context", "Decision", "Consequences", "Figures"]
+    by_subject = INDEX.read_text().split("## Old letters")[0]
+    assert by_subject.count(f"- [{titles[0]}]({path.name}): ") == 1
+
+
+def test_every_old_letter_of_a_decision_leads_to_its_file() -> None:
+    table = INDEX.read_text().split("## Old letters")[1]
+    rows = dict(re.findall(r"^\| \((\w+)\) \| (.+) \|$", table, re.M))
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    assert list(rows) == [*letters, *(letter * 2 for letter in letters)]
+    linked = {name for row in rows.values() for name in re.findall(r"\]\(([\w-]+\.md)\)", row)}
+    assert linked <= {path.name for path in DECISION_FILES}
+    assert all("](" in row for row in rows.values())
+
+
+def test_the_architecture_stays_short_enough_to_be_read() -> None:
+    assert len(ARCHITECTURE.splitlines()) <= 260
 
 
 def test_every_file_of_the_code_map_is_there() -> None:

@@ -1,6 +1,6 @@
 """No lock goes below the version that has a fault of a dependency cured.
 
-What an older one does: ARCHITECTURE.md and the comments say how the others are designed around.
+What an older one does: docs/decisions and the comments say how the others are designed around.
 """
 
 import re
