@@ -192,7 +192,6 @@ def test_every_code_that_devices_may_be_told_is_one_of_the_gateway_s() -> None:
     codes = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
     gateway = "".join(path.read_text() for path in (ROOT / "gateway").rglob("*.py"))
     assert len(codes) > 30
-    # the framework's own answers are named by their status
     assert {code for code in codes if f'"{code}"' not in gateway} == set()
 
 
