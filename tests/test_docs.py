@@ -14,33 +14,40 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from local_stack.cli import app
+from local_stack.contracts import settings
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+INDEX = (ROOT / "docs" / "README.md").read_text()
+DEVICES = (ROOT / "docs" / "devices.md").read_text()
+CONSUMERS = (ROOT / "docs" / "consumers.md").read_text()
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 YOUR_OWN_DOMAIN = (ROOT / "docs" / "your-own-domain.md").read_text()
 SECURITY = (ROOT / "docs" / "security.md").read_text()
 DECISIONS = ROOT / "docs" / "decisions"
-INDEX = DECISIONS / "README.md"
-DECISION_FILES = sorted(set(DECISIONS.glob("*.md")) - {INDEX})
+DECISION_INDEX = DECISIONS / "README.md"
+DECISION_FILES = sorted(set(DECISIONS.glob("*.md")) - {DECISION_INDEX})
 DOCUMENTS = {
     "README": README,
+    "CONTRIBUTING": CONTRIBUTING,
     "ARCHITECTURE": ARCHITECTURE,
     "CHANGELOG": CHANGELOG,
+    "INDEX": INDEX,
+    "DEVICES": DEVICES,
+    "CONSUMERS": CONSUMERS,
+    "CONFIGURATION": CONFIGURATION,
     "YOUR_OWN_DOMAIN": YOUR_OWN_DOMAIN,
     "SECURITY": SECURITY,
     "OPERATIONS": OPERATIONS,
-    **{f"decisions/{path.stem}": path.read_text() for path in (*DECISION_FILES, INDEX)},
+    **{f"decisions/{path.stem}": path.read_text() for path in (*DECISION_FILES, DECISION_INDEX)},
 }
-MARKDOWN = sorted(
-    path.relative_to(ROOT)
-    for top in (ROOT, *(ROOT / name for name in ("docs", "benchmarks", "tests", "examples")))
-    for path in (top.glob("*.md") if top == ROOT else top.rglob("*.md"))
-)
+README_LINES_MAX = 200
 FIELDS = GatewaySettings.model_fields | JobSettings.model_fields
 PACKAGES = (
     *("gateway", "shared", "stream_jobs", "desk", "local_stack", "tests", "examples", "docs"),
@@ -58,8 +65,21 @@ def _default(field: FieldInfo) -> str:
 
 
 def test_the_configuration_table_has_every_setting_with_its_default() -> None:
-    shown = dict(re.findall(r"^\| `(HEADRACE_\w+)` \| (\S+) \|", README, re.M))
+    shown = dict(re.findall(r"^\| `(HEADRACE_\w+)` \| (\S+) \| [^|]+ \|", CONFIGURATION, re.M))
     assert shown == {f"HEADRACE_{name.upper()}": _default(f) for name, f in FIELDS.items()}
+
+
+def test_the_configuration_page_is_what_the_generator_makes() -> None:
+    assert settings.page() == CONFIGURATION, "run ./headrace contracts and commit what it writes"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_has_a_description(name: str) -> None:
+    assert len(FIELDS[name].description or "") > 4
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= README_LINES_MAX
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -77,24 +97,54 @@ def test_every_file_that_a_document_names_is_there(document: str) -> None:
         assert list(ROOT.glob(name)), name
 
 
+def _markdown() -> list[Path]:
+    """Every page of the checkout, none of what is fetched or made into it."""
+    return [
+        path
+        for path in sorted(ROOT.rglob("*.md"))
+        if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    ]
+
+
+def _without_code(text: str) -> str:
+    """What stands in a block of code is neither a heading nor a link."""
+    return re.sub(r"^(```|~~~).*?^\1", "", text, flags=re.M | re.S)
+
+
 def _anchors(text: str) -> set[str]:
-    """As GitHub makes them of headings."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Of its headings, as they are made where Markdown is shown."""
+    anchors: set[str] = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", _without_code(text), re.M):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        count = sum(
+            re.fullmatch(rf"{re.escape(slug)}(-\d+)?", known) is not None for known in anchors
+        )
+        anchors.add(f"{slug}-{count}" if count else slug)
+    return anchors
 
 
-@pytest.mark.parametrize("document", MARKDOWN, ids=str)
-def test_every_link_of_a_document_leads_to_a_file_and_to_a_heading_in_it(document: Path) -> None:
-    text = (ROOT / document).read_text()
-    for link in re.findall(r"\]\(([^()\s]+)\)", text):
-        if re.match(r"\w+:", link):
+@pytest.mark.parametrize("page", _markdown(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_to_a_file_and_to_a_heading_of_it(page: Path) -> None:
+    text = re.sub(r"`[^`\n]*`", "", _without_code(page.read_text()))
+    for link in re.findall(r"\]\(<?([^)>\s]+)", text):
+        if re.match(r"[a-z][a-z0-9+.-]*:", link):
             continue
         name, _, anchor = link.partition("#")
-        target = (ROOT / document).parent / name if name else ROOT / document
+        target = page.parent / name if name else page
         assert target.exists(), link
-        assert target.resolve().is_relative_to(ROOT), link
-        if anchor:
-            assert anchor in _anchors(target.read_text()), link
+        assert target.resolve().is_relative_to(ROOT.resolve()), link
+        assert not anchor or anchor in _anchors(target.read_text()), link
+
+
+def test_links_and_anchors_are_read_as_they_are_shown() -> None:
+    text = "# A `b`, c!\n## [Two words](x.md)\n## Two words\n```\n# no\n```\n"
+    assert _anchors(text) == {"a-b-c", "two-words", "two-words-1"}
+
+
+def test_every_page_of_the_folder_is_in_its_index() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= set(re.findall(r"\]\(([\w-]+\.md)", INDEX))
 
 
 @pytest.mark.parametrize("path", DECISION_FILES, ids=lambda path: path.stem)
@@ -105,12 +155,12 @@ def test_a_decision_has_its_headings_and_is_in_the_index(path: Path) -> None:
     assert text.startswith(f"# {titles[0]}\n")
     sections = re.findall(r"^## (.+)\n\n(?!#)\S", text, re.M)
     assert sections == ["Context", "Decision", "Consequences", "Figures"]
-    by_subject = INDEX.read_text().split("## Old letters")[0]
+    by_subject = DECISION_INDEX.read_text().split("## Old letters")[0]
     assert by_subject.count(f"- [{titles[0]}]({path.name}): ") == 1
 
 
 def test_every_old_letter_of_a_decision_leads_to_its_file() -> None:
-    table = INDEX.read_text().split("## Old letters")[1]
+    table = DECISION_INDEX.read_text().split("## Old letters")[1]
     rows = dict(re.findall(r"^\| \((\w+)\) \| (.+) \|$", table, re.M))
     letters = "abcdefghijklmnopqrstuvwxyz"
     assert list(rows) == [*letters, *(letter * 2 for letter in letters)]
@@ -139,11 +189,17 @@ def test_every_module_of_the_product_is_on_the_code_map() -> None:
             assert path.name.startswith("__") or "migrations" in path.parts or path.name in map_text
 
 
-def test_the_readme_names_every_topic_of_the_flow_and_no_other() -> None:
-    there = {topic.name for topic in load_flow().topics()}
-    named = set(re.findall(r"\b(?:\w+\.)+v1\b", README))
-    assert named <= there
-    assert there - named <= {"job.status.v1"}
+def _topics(text: str) -> set[str]:
+    return set(re.findall(r"\b(?:\w+\.)+v1\b", text))
+
+
+def test_the_page_for_consumers_names_every_topic_of_the_flow() -> None:
+    assert {topic.name for topic in load_flow().topics()} <= _topics(CONSUMERS)
+
+
+@pytest.mark.parametrize("document", ["README", "DEVICES", "CONSUMERS", "OPERATIONS", "SECURITY"])
+def test_every_topic_that_a_document_names_is_one_of_the_flow(document: str) -> None:
+    assert _topics(DOCUMENTS[document]) <= {topic.name for topic in load_flow().topics()}
 
 
 def test_every_verb_that_a_document_shows_is_one_of_the_launcher_s() -> None:
@@ -155,9 +211,18 @@ def test_every_verb_that_a_document_shows_is_one_of_the_launcher_s() -> None:
 
 
 def test_the_sample_consumer_is_python_that_runs_on_this_version() -> None:
-    (sample,) = re.findall(r"```python\n(.+?)```", README, re.S)
+    (sample,) = re.findall(r"```python\n(.+?)```", CONSUMERS, re.S)
     imported = [node for node in ast.walk(ast.parse(sample)) if isinstance(node, ast.ImportFrom)]
     assert [node.module for node in imported] == ["aiokafka"]
+
+
+def test_every_code_that_devices_may_be_told_is_one_of_the_gateway_s() -> None:
+    table = DEVICES.split("## Answers")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| [\d, ]+ \| ([^|]+) \|", table, re.M)
+    codes = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
+    gateway = "".join(path.read_text() for path in (ROOT / "gateway").rglob("*.py"))
+    assert len(codes) > 30
+    assert {code for code in codes if f'"{code}"' not in gateway} == set()
 
 
 def test_the_newest_change_is_of_this_version() -> None:

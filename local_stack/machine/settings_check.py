@@ -86,4 +86,4 @@ def _read(kind: Callable[[], Read]) -> Read:
     try:
         return kind()
     except (ValueError, SettingsError) as error:  # pydantic's ValidationError is a ValueError
-        raise StackError(explain(error), "README.md, Configuration, lists the settings") from error
+        raise StackError(explain(error), "docs/configuration.md lists the settings") from error

@@ -8,6 +8,7 @@ from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say
 
 FOLDER = CHECKOUT / "contracts"
+SETTINGS = CHECKOUT / "docs" / "configuration.md"
 
 
 def contracts(
@@ -23,13 +24,14 @@ def contracts(
 ) -> None:
     """Write the flow's contracts as files: AsyncAPI, OpenAPI, a JSON Schema for each topic.
 
+    In the checkout's own folder, the table of all settings is written, too (docs/configuration.md).
     A flow of your own (HEADRACE_FLOW) needs a folder of its own.
 
     Example: ./headrace contracts --check
     """
     from pydantic.errors import PydanticUserError
 
-    from local_stack.contracts import folder
+    from local_stack.contracts import folder, settings
     from local_stack.contracts.documents import documents
     from local_stack.machine.settings_check import chosen_flow
     from shared.settings import Settings
@@ -50,6 +52,10 @@ def contracts(
         ) from error
     broken = folder.broken(where, wanted, {endpoint.topic for endpoint in flow.endpoints})
     stale = folder.stale(where, wanted)
+    page = settings.page() if out is None else None
+    if page is not None and not (SETTINGS.exists() and SETTINGS.read_text() == page):
+        stale.append(settings.PAGE)
+    beside = "" if page is None else f" and {settings.PAGE}"
     if broken and not breaking:
         raise StackError(
             f"this breaks those who rely on it: {'; '.join(broken)}",
@@ -61,8 +67,10 @@ def contracts(
             raise StackError(
                 f"not up to date in {where}: {', '.join(stale)}", "run: ./headrace contracts"
             )
-        say(f"All {len(wanted)} files in {where} are up to date.")
+        say(f"All {len(wanted)} files in {where}{beside} are up to date.")
         return
     folder.write(where, wanted)
+    if page is not None:
+        SETTINGS.write_text(page)
     changed = f", {len(stale)} of them changed" if stale else ", none changed"
-    say(f"{len(wanted)} files in {where}{changed}.")
+    say(f"{len(wanted)} files in {where}{beside}{changed}.")

@@ -1,5 +1,5 @@
-"""The picture of the desk in README.md: a broker, PostgreSQL and the desk, with dead letters as
-enrich writes them.
+"""The picture of the desk in docs/operations.md: a broker, PostgreSQL and the desk, with dead
+letters as enrich writes them.
 
     python -m tests.desk.picture docs/dead-letters.png
 """

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from local_stack import cli
-from local_stack.contracts import folder
+from local_stack.contracts import folder, settings
 from local_stack.contracts.breaking import GONE, NO_LONGER_SURE, NOW_REQUIRED, RETYPED, breaks
 from local_stack.contracts.documents import ASYNCAPI, OPENAPI, documents
 from local_stack.terminal.errors import StackError
@@ -70,6 +70,21 @@ def test_check_tells_what_is_stale_and_what_mends_it(written: Path) -> None:
     assert "./headrace contracts" in error.fix
     assert "2 of them changed" in ask(*to).output
     assert ask(*to, "--check").exit_code == 0
+
+
+def test_the_table_of_settings_is_written_beside_the_files_of_the_checkout(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    monkeypatch.setattr("local_stack.verbs.contracts.FOLDER", written)
+    monkeypatch.setattr("local_stack.verbs.contracts.SETTINGS", page)
+    assert settings.PAGE in refused("--check").what
+    assert "1 of them changed" in ask().output
+    assert page.read_text() == settings.page()
+    assert ask("--check").exit_code == 0
+    page.write_text("| `HEADRACE_PARTITIONS` | `5` |")
+    assert settings.PAGE in refused("--check").what
+    assert ask("--out", str(written), "--check").exit_code == 0  # a folder of its own has no page
 
 
 def test_what_would_break_readers_is_refused_by_name_unless_it_is_meant(written: Path) -> None:

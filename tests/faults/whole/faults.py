@@ -43,7 +43,7 @@ def _worker_of_spark(launcher: Launcher) -> int | None:
     python = {
         p
         for p, said in (descendants(pid) if pid else {}).items()
-        if "\0-m\0stream_jobs.worker_daemon\0" in said
+        if "\0-m\0stream_jobs.supervision.worker_daemon\0" in said
     }
     parents = parents_of_all()
     return next((p for p in python if parents.get(p) in python), None)

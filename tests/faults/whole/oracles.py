@@ -27,7 +27,7 @@ _NOBODY: State = {
 }
 _FAHRENHEIT_EVERY = 10  # so many of the sample's devices are of the other model
 _UNKNOWN, _BEHIND, _FULL = "missing_device", "behind", "line_full"
-_LINE_MAX = 1000  # HEADRACE_WAITING_PER_ENTITY_MAX, as README has it
+_LINE_MAX = 1000  # HEADRACE_WAITING_PER_ENTITY_MAX, as docs/configuration.md has it
 # docs/operations.md: fold remembers the last 64 ids of each event type of an entity
 _REMEMBERED = 64
 

@@ -1,5 +1,6 @@
-"""The sample domain's topics and the ledger's terms, as README.md and docs/operations.md name them:
-written down here once more, so that a product that mixes them up does not mislead the rig."""
+"""The sample domain's topics and the ledger's terms, as docs/consumers.md and docs/operations.md
+name them: written down here once more, so that a product that mixes them up does not mislead the
+rig."""
 
 INGEST = ["ingest.telemetry.v1", "ingest.status.v1"]
 SENT_TYPES = {"reading", "status_changed", "retired"}

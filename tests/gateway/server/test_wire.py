@@ -15,7 +15,7 @@ from gateway.log.outcome import NotWritten
 from tests.gateway.support import Gateway, Served
 
 PATH = "/v1/telemetry/device-0001"
-README = Path(__file__).parents[3] / "README.md"
+DEVICES = Path(__file__).parents[3] / "docs" / "devices.md"
 
 
 def _head(*headers: str) -> bytes:
@@ -212,8 +212,10 @@ def test_a_slow_body_in_pieces_arrives_whole(gateway: Gateway, served: Served) -
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_the_batches_of_the_readme_run_as_they_stand(gateway: Gateway, served: Served) -> None:
-    (example,) = re.findall(r"```sh\n(printf .+?)```", README.read_text(), re.S)
+def test_the_batches_of_the_page_for_devices_run_as_they_stand(
+    gateway: Gateway, served: Served
+) -> None:
+    (example,) = re.findall(r"```sh\n(printf .+?)```", DEVICES.read_text(), re.S)
     command = example.replace("http://127.0.0.1:8080", served.url)
     subprocess.run(["bash", "-c", command], check=True, capture_output=True, timeout=30)
     assert [(record.key, record.value) for record in gateway.log.records] == [
