@@ -201,7 +201,7 @@ def _nothing(_payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft 
     [
         (
             _typo,
-            f"KeyError: 'valeu' (test_enrichment.py, line {_typo.__code__.co_firstlineno + 1})",
+            f"KeyError: 'valeu' (test_decide.py, line {_typo.__code__.co_firstlineno + 1})",
         ),
         (_nothing, "TypeError: the enrichment of pings returned None, not a Draft"),
         (

@@ -134,7 +134,7 @@ def test_a_row_has_the_shape_of_today() -> None:
     assert isinstance(newer, DeadLetter)
     assert isinstance(broken, DeadLetter)
     assert (newer.reason, broken.reason) == ("unknown_shape", "upcaster_failed")
-    assert broken.detail.startswith("KeyError: 'fahrenheit' (test_event_rows.py, line ")
+    assert broken.detail.startswith("KeyError: 'fahrenheit' (test_rows.py, line ")
 
 
 @pytest.mark.parametrize(
