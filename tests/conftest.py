@@ -1,6 +1,9 @@
 """What every test starts with."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
@@ -13,3 +16,7 @@ for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ[name] = (
         f"{os.environ.get(name, '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC".strip()
     )
+
+# no test leaves anything in the checkout's own state folder, which `./headrace up` works on
+os.environ["HEADRACE_STATE_DIR"] = tempfile.mkdtemp(prefix="headrace-tests-")
+atexit.register(shutil.rmtree, os.environ["HEADRACE_STATE_DIR"], ignore_errors=True)
