@@ -49,7 +49,9 @@ def value_schemas(flow: Flow) -> dict[str, Fields]:
 
 
 def _openapi(flow_reference: str) -> dict[str, Any]:
-    """As the gateway serves it where no other setting was changed."""
+    """As the gateway serves it where no other setting was changed; without a spool, which would
+    make files."""
     from gateway.server.worker import build
 
-    return build(GatewaySettings.model_construct(flow=flow_reference)).openapi()
+    settings = GatewaySettings.model_construct(flow=flow_reference, spool_bytes_max=0)
+    return build(settings).openapi()
