@@ -32,7 +32,7 @@ def items_of(caller: Caller, items: Items) -> Items:
             yield item
         elif not caller.is_own(item.entity_id):
             yield not_your_id(caller)
-        elif caller.signed is None:
+        elif caller.signed is None:  # most are: no copy for those
             yield item
         else:
             yield Item(item.entity_id, item.payload, key_of(caller, item.key, number))

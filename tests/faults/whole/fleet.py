@@ -32,7 +32,6 @@ _BATCHES_REMEMBERED = 3
 _SIZES = ((2, 10, 40), (11, 64, 27), (65, 300, 24), (301, 1_000, 7), (1_001, 2_000, 2))
 _MEAN_LINES = sum((a + b) / 2 * often for a, b, often in _SIZES) / 100
 _FRAMES_MAX = 500
-_LATE_LINES_MAX = 20  # the line of one that is registered late must not get full: it may be minutes
 _BURST = (50, 300)  # payloads of as many devices that nobody knows
 
 # what can be no event, and why; #N# makes each of them the only one
@@ -178,8 +177,7 @@ class _Client:
         count = chance.randint(low, high)
         has_key = chance.random() < 0.8
         if chance.random() < 0.7:
-            key, device = f"b{self._fleet.number()}" if has_key else None, self._device()
-            devices = [device] * (min(count, _LATE_LINES_MAX) if device in LATE_DEVICES else count)
+            key, devices = f"b{self._fleet.number()}" if has_key else None, [self._device()] * count
             return [line._replace(key=key, is_line=True) for line in self._payloads(devices)]
         framed = self._payloads([self._device() for _ in range(min(count, _FRAMES_MAX))])
         return [frame._replace(key=f"k{frame.number}" if has_key else None) for frame in framed]

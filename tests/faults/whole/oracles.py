@@ -5,7 +5,7 @@ Each oracle gives the violations that it finds; none is well.
 """
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -215,9 +215,10 @@ def without_end(run: Run) -> Iterator[str]:
         digests = {copy.message.digest: copy.message for copy in copies}
         first = events[event_id][0].headers.get(_SHA) if event_id in events else None
         found = letters.pop(event_id, set())
+        with_room = [copy.message for copy in copies if copy.record.place not in no_room]
         without_room = {c.message.digest for c in copies if c.record.place in no_room}
         found -= {("dlq.enrich.v1", _FULL, digest) for digest in without_room}
-        expected = {_letter_of(m, first) for m in digests.values()} - {None}
+        expected = {_letter_of(message, first) for message in with_room} - {None}
         if found != expected:
             yield f"parked: {found}, not {expected}: {event_id} {copies[0].message}"
         has_waited = waited.pop(event_id, set())
@@ -226,7 +227,7 @@ def without_end(run: Run) -> Iterator[str]:
             for digest, message in digests.items()
         ):
             yield f"waiting: {has_waited}: {event_id} {copies[0].message}"
-        is_event = any(message.fate == EVENT for message in digests.values())
+        is_event = any(message.fate == EVENT for message in with_room)
         if is_event != (event_id in events):
             is_one = "is no event" if is_event else "is an event"
             yield f"{is_one}: {event_id} {copies[0].message}"
@@ -326,8 +327,10 @@ def unbalanced(run: Run) -> Iterator[str]:
     for copy in _copies(run):
         event_id, message = copy.record.id, copy.message
         first = events[event_id][0].headers.get(_SHA) if event_id in events else None
-        if message.fate == WAITING:
-            end = "parked" if copy.record.place in no_room else "waiting"
+        if copy.record.place in no_room:
+            end = "parked"
+        elif message.fate == WAITING:
+            end = "waiting"
         elif _letter_of(message, first) is not None:
             end = "parked"
         else:
@@ -477,13 +480,25 @@ def _waited(run: Run) -> dict[str, set[str]]:
 
 
 def _without_room(run: Run) -> set[Place]:
-    """Of a device that nobody knows only so many payloads wait; what comes beyond is parked."""
-    sent = Counter(c.record.key for c in _copies(run) if c.message.fate == WAITING)
+    """Of a device that nobody knows, or not yet, only so many payloads wait; what comes beyond is
+    parked. No place is excused before which so many have not come."""
+    late = {device.encode() for device in LATE_DEVICES}
+    came: defaultdict[bytes, list[int]] = defaultdict(list)
+    at: dict[Place, int] = {}
+    for copy in _copies(run):
+        if copy.message.fate == WAITING or copy.record.key in late:
+            came[copy.record.key].append(copy.record.at_ms)
+            at[copy.record.place] = copy.record.at_ms
+    for times in came.values():
+        times.sort()
     found = set()
     for record in run.books.lanes:
-        if record.headers.get("ce_reason") == _FULL and sent[record.key] > _LINE_MAX:
-            topic, partition, offset = record.headers["ce_origin"].split("/")
-            found.add((topic, int(partition), int(offset)))
+        if record.headers.get("ce_reason") != _FULL:
+            continue
+        topic, partition, offset = record.headers["ce_origin"].split("/")
+        place = topic, int(partition), int(offset)
+        if place in at and bisect_right(came[record.key], at[place]) > _LINE_MAX:
+            found.add(place)
     return found
 
 

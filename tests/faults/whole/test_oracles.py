@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.faults.ledger import Told
+from tests.faults.whole import oracles
 from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
 from tests.faults.whole.fleet import LATE_DEVICES
-from tests.faults.whole.oracles import ORACLES, Run, doubled, overtaken, violations
+from tests.faults.whole.oracles import ORACLES, Run, doubled, overtaken, violations, without_end
 from tests.faults.whole.sample import TERMS
 from tests.faults.whole.sends import EVENT, WAITING, Answer, Message
 from tests.oracle import Clocks, expected_areas, expected_states
@@ -546,6 +547,21 @@ def test_what_was_set_aside_and_sent_again_may_stand_behind_what_came_meanwhile(
     assert [*overtaken(run)]
     aside = run._replace(books=run.books._replace(set_aside=[message.body]))
     assert not [*overtaken(aside)]
+
+
+@pytest.mark.parametrize(("line_max", "is_well"), [(3, True), (4, False)])
+def test_a_device_may_be_registered_too_late_for_what_a_full_line_has_no_room_for(
+    line_max: int, is_well: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracles, "_LINE_MAX", line_max)
+    run = _run()
+    fourth = [r for r in run.books.ingest if r.key == LATE][3]
+    for part in (run.books.events, run.books.lanes):
+        part[:] = [record for record in part if record.id != fourth.id]
+    why = {"ce_stage": "enrich", "ce_reason": "line_full"}
+    of = {"ce_id": fourth.id, "ce_origin": "/".join(map(str, fourth.place))}
+    _add(run.books.lanes, "dlq.enrich.v1", LATE, fourth.value, **why, **of)
+    assert (not [*without_end(run)]) is is_well
 
 
 @pytest.mark.parametrize("seed", range(3))
