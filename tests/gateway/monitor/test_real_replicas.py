@@ -50,7 +50,8 @@ def test_a_broker_that_is_gone_and_a_setting_that_was_raised_are_told(cluster: C
     assert told["status"] == "warn"
     assert "HEADRACE_REPLICATION=5" in told["output"]
     assert told["observedValue"] == 3
-    assert len(look_at_facts(kafka, TOPICS).log_bytes) >= len(TOPICS) * 4  # of all brokers
+    # A broker makes the folder of a partition a moment after the partition has its replicas.
+    until(lambda: len(look_at_facts(kafka, TOPICS).log_bytes) >= len(TOPICS) * 4, 60)
     cluster.kill(3)
     until(lambda: check()["status"] == "warn", 60)
     assert "not all replicas are in sync" in check()["output"]
