@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.job_environment import job_environment
 from benchmarks.processes import cpu_s, resident_mib
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW
@@ -30,7 +31,6 @@ from shared.folding import snapshot
 from shared.folding.applier import Applier, fold_fingerprint
 from shared.ids import fresh_event_id
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 
 EVENTS = FLOW.event_types[0].topic
 DEVICE = FLOW.entities[0]

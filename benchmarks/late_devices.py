@@ -22,8 +22,8 @@ import httpx
 import psycopg
 
 from benchmarks.processes import cpu_s
+from clients.postgres.grants import OWNER
 from local_stack.servers.postgres_address import as_role
-from stream_jobs.postgres.grants import OWNER
 from tests.end_to_end.launcher import Launcher
 from tests.kafka_log import read_topic
 

@@ -15,12 +15,12 @@ from typing import NoReturn
 import orjson
 
 from benchmarks.job_environment import job_environment
+from clients.kafka.acked_producer import AckedProducer
+from clients.kafka.create_topics import ensure_topics
+from clients.postgres.outbox import OutboxRow
 from shared.flow import load_flow
 from shared.settings import Settings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
-from stream_jobs.kafka.acked_producer import AckedProducer
-from stream_jobs.kafka.create_topics import ensure_topics
-from stream_jobs.postgres.outbox import OutboxRow
 
 _BATCH_ROWS = 5_000
 

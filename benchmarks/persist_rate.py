@@ -20,16 +20,16 @@ import orjson
 import psycopg
 
 from benchmarks.fold_rate import events
+from clients.kafka.records import LogRecord, Payload
+from clients.postgres import store
+from clients.postgres.outbox import header_rows
 from local_stack.run.stack import Stack
 from shared.events.envelope import Position, event_value
 from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs.enrich.decide import enricher
-from stream_jobs.kafka.records import LogRecord, Payload
 from stream_jobs.persist.rows import EventRow, RowMaker
 from stream_jobs.persist.writer import EventStore, Written, chunks
-from stream_jobs.postgres import store
-from stream_jobs.postgres.outbox import header_rows
 
 ROUNDS = 5
 POISON_EVERY = 100  # 10,000 per million

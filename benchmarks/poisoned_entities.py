@@ -30,13 +30,13 @@ import httpx
 import psycopg
 from confluent_kafka import KafkaException
 
+from clients.postgres.grants import OWNER
 from local_stack.operate.ledger import from_database
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import StackError
 from shared.folding.snapshot import META
 from shared.published.ledger import TERMS
 from shared.retry_policy import WhenParked
-from stream_jobs.postgres.grants import OWNER
 from tests.end_to_end.launcher import Launcher
 from tests.kafka_log import last_values, read_topic
 from tests.oracle import expected_states

@@ -32,6 +32,7 @@ from benchmarks.peer_contract import publish_areas
 from benchmarks.processes import rss_mib, threads_cpu_s, tree
 from benchmarks.profiled_job import RECORDS
 from benchmarks.sampled_daemon import FOLDER
+from clients.kafka.create_topics import ensure_topics
 from local_stack.machine.java import find_java
 from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, Position, event_value
@@ -39,7 +40,6 @@ from shared.flow import load_flow
 from shared.ids import fresh_event_id
 from shared.model import Fields
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 
 FLOW = "benchmarks.peer_flow:FLOW"
 BLOB = "c3RhdGlj" * 14

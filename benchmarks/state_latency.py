@@ -29,11 +29,11 @@ from confluent_kafka import Producer
 from benchmarks.job_environment import job_environment
 from benchmarks.peer_contract import publish_areas
 from benchmarks.profile_hops import payloads
+from clients.kafka.create_topics import ensure_topics
 from local_stack.machine.ports import free_port
 from local_stack.run.stack import Stack
 from shared.flow import load_flow
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.kafka_log import read_topic
 
 _FLOW = "benchmarks.peer_flow:FLOW"

@@ -11,6 +11,10 @@ from functools import partial
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka import create_topics
+from clients.kafka.group_offsets import GroupOffsets
+from clients.postgres import master_data, store
+from shared.errors import AnotherCopyError, StoreAwayError
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAwayError
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
@@ -18,17 +22,13 @@ from shared.topology import Flow, Job
 from stream_jobs import relay
 from stream_jobs.aggregate import job as aggregate
 from stream_jobs.enrich import job as enrich
-from stream_jobs.errors import AnotherCopyError, StoreAwayError
 from stream_jobs.fold import job as fold
 from stream_jobs.fold import rebuild
 from stream_jobs.fold.clock_counts import ClockCounts
 from stream_jobs.guards import checkpoints
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.kafka import create_topics
-from stream_jobs.kafka.group_offsets import GroupOffsets
 from stream_jobs.ledger import keeper
 from stream_jobs.persist import job as persist
-from stream_jobs.postgres import master_data, store
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.waker import Waker
 from stream_jobs.supervision.session import open_session, tidy_up

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from clients.kafka.records import LogRecord
+from clients.postgres.outbox import header_rows
+from clients.postgres.store import Connection, judged_errors
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position
 from shared.topology import again_topic
-from stream_jobs.kafka.records import LogRecord
-from stream_jobs.postgres.outbox import header_rows
-from stream_jobs.postgres.store import Connection, judged_errors
 
 _ROWS_AT_ONCE = 200
 

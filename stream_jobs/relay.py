@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import orjson
 
+from clients.kafka.acked_producer import AckedProducer, DeadProducerError
+from clients.postgres import store
+from clients.postgres.outbox import Outbox, OutboxRow
+from shared.errors import StoreAwayError
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
-from stream_jobs.errors import StoreAwayError
 from stream_jobs.guards.breaker import Breaker
-from stream_jobs.kafka.acked_producer import AckedProducer, DeadProducerError
-from stream_jobs.postgres import store
-from stream_jobs.postgres.outbox import Outbox, OutboxRow
 from stream_jobs.supervision.status import Status, StatusReporter
 
 _log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import ValidationError
 
+from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, ROLES
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
 from stream_jobs import healthcheck
-from stream_jobs.postgres.grants import DESK, GATEWAY, JOBS, OWNER, ROLES
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
@@ -307,8 +307,8 @@ def test_each_service_has_the_role_of_its_part_and_the_image_makes_them(
     urls = {name: s["environment"].get("HEADRACE_POSTGRES_URL") for name, s in services.items()}
     roles = {name: conninfo_to_dict(url)["user"] for name, url in urls.items() if url}
     assert roles == expected
-    made = (ROOT / "stream_jobs" / "postgres" / "roles.sql").read_text()
-    passwords = (ROOT / "stream_jobs" / "postgres" / "role_passwords.sh").read_text()
+    made = (ROOT / "clients" / "postgres" / "roles.sql").read_text()
+    passwords = (ROOT / "clients" / "postgres" / "role_passwords.sh").read_text()
     for role in ROLES:
         name = role.removeprefix("headrace_")
         variable = f"{name.upper()}_PASSWORD"

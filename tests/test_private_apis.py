@@ -392,9 +392,9 @@ USES = (
         (
             *("gateway.monitor.probes", "gateway.state.event_tail_reader", "gateway.view.topics"),
             *("stream_jobs.enrich.master_data_view", "stream_jobs.fold.refolder"),
-            *("stream_jobs.guards.topic_identity", "stream_jobs.kafka.follower"),
-            *("stream_jobs.kafka.group_offsets", "stream_jobs.kafka.single_records"),
-            *("stream_jobs.kafka.whole_topic", "stream_jobs.retry.waker"),
+            *("stream_jobs.guards.topic_identity", "clients.kafka.follower"),
+            *("clients.kafka.group_offsets", "clients.kafka.single_records"),
+            *("clients.kafka.whole_topic", "stream_jobs.retry.waker"),
             *("stream_jobs.source.range_reader",),
         ),
         "telling the end of a partition, a timeout and a refused login from other errors",
@@ -672,7 +672,7 @@ def words_of(tree: ast.AST) -> Iterator[str]:
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for package in ("gateway", "stream_jobs"):
+    for package in ("clients", "gateway", "stream_jobs"):
         for path in sorted((ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             yield name, ast.parse(path.read_text())

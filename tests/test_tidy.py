@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("gateway", "stream_jobs", "shared", "desk", "local_stack")
+PACKAGES = ("gateway", "stream_jobs", "shared", "clients", "desk", "local_stack")
 ROOMS = sorted(
     folder.relative_to(ROOT)
     for package in PACKAGES

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from clients.kafka.records import Payload
 from desk.letters.resend import Change, Message, Refused, Rows, event_of, way_back
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
@@ -16,7 +17,6 @@ from shared.model import Entity, Fields, MasterData
 from shared.published.dead_letters import Letter
 from shared.topology import Flow
 from stream_jobs.enrich.decide import as_first_come, enricher
-from stream_jobs.kafka.records import Payload
 from stream_jobs.persist.rows import DeadLetter
 
 # state topic and key -> the snapshot that is known now

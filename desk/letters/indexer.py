@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 
+from clients.postgres import store
 from desk.letters.dry_run import Snapshots
 from desk.letters.service import snapshots_of
 from desk.letters.store import LetterBook
 from desk.letters.topics import LetterLog
 from gateway.view.reader import StateView
+from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import load_flow
 from shared.folding import snapshot
@@ -18,8 +20,6 @@ from shared.kafka_access import KafkaAwayError
 from shared.published import dead_letters
 from shared.settings import Settings
 from shared.topology import Flow
-from stream_jobs.errors import StoreAwayError
-from stream_jobs.postgres import store
 from stream_jobs.supervision.status import StatusReporter
 
 _log = logging.getLogger(__name__)

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from clients.postgres import store
+from clients.postgres.store import judged_errors
 from desk.letters.redrive_store import RedriveBook
 from desk.letters.resend import Change, Message, Refused, Rows, Way, way_back
 from desk.letters.selection import Selection
 from desk.letters.store import LetterBook, Row, place_of
 from desk.letters.topics import LetterLog
+from shared.errors import StoreAwayError
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAwayError
 from shared.published import dead_letters
 from shared.settings import Settings
 from shared.topology import Flow
-from stream_jobs.errors import StoreAwayError
 from stream_jobs.persist.rows import DeadLetter, EventRow
 from stream_jobs.persist.writer import EventStore
-from stream_jobs.postgres import store
-from stream_jobs.postgres.store import judged_errors
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.5

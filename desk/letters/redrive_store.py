@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from clients.postgres.store import judged_errors
 from desk.letters.selection import Selection
 from desk.letters.store import LetterBook, Row
 from shared.events.envelope import Position
-from stream_jobs.postgres.store import judged_errors
 
 _TOLD = "id, status, selection, per_second, by, begun_at, letters, sent, refused, refusal, after"
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import orjson
 
+from clients.kafka.records import LogRecord
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Header, Position
 from shared.events.redelivery import First
 from shared.published.dead_letters import Letter, noted
 from shared.topology import Flow, again_topic
-from stream_jobs.kafka.records import LogRecord
 from stream_jobs.persist.rows import Row, RowMaker
 
 

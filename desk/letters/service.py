@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from clients.postgres import store
 from desk.letters import render
 from desk.letters.dry_run import Snapshots, Trial, try_again
 from desk.letters.redrive import Redriver, Sent
@@ -13,15 +14,14 @@ from desk.letters.selection import Selection
 from desk.letters.store import Known, LetterBook, place_of
 from desk.letters.topics import LetterLog, Record
 from gateway.view.reader import StateView
+from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
 from shared.model import Fields
 from shared.published import dead_letters
 from shared.published.dead_letters import Letter
 from shared.settings import Settings
 from stream_jobs.enrich.master_data_view import MasterView
-from stream_jobs.errors import StaleMasterDataError
 from stream_jobs.persist.writer import EventStore
-from stream_jobs.postgres import store
 
 _MASTER_AGE_MAX_S = 86_400.0
 

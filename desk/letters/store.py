@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import orjson
 from psycopg.rows import dict_row
 
+from clients.postgres.outbox import header_rows
+from clients.postgres.store import Connection, judged_errors
 from desk.letters.resend import Message, discarded_payload
 from desk.letters.selection import Selection, grouped_by
 from shared import VERSION
@@ -15,8 +17,6 @@ from shared.ids import tenant_of
 from shared.published import ledger
 from shared.published.dead_letters import Attempt, Letter
 from shared.published.ledger import Verdict
-from stream_jobs.postgres.outbox import header_rows
-from stream_jobs.postgres.store import Connection, judged_errors
 
 Partition = tuple[str, int]
 Row = dict[str, Any]

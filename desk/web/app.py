@@ -17,9 +17,9 @@ from desk.web.routes import pages
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from shared import VERSION
+from shared.errors import RowRefusedError, StoreAwayError
 from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
-from stream_jobs.errors import RowRefusedError, StoreAwayError
 
 
 def create_app(settings: GatewaySettings) -> FastAPI:

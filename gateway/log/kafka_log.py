@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import murmur2
 
-from gateway.kafka.known_partitions import KnownPartitions
+from gateway.log.known_partitions import KnownPartitions
 from gateway.log.outcome import NotWritten, Record, Tell
 from gateway.log.partition_queue import AWAY, Lane, Parcel, Writer
 from gateway.log.producer_keeper import NOT_AUTHORIZED, ProducerKeeper

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import psycopg
 from confluent_kafka import KafkaError, KafkaException
 
-from gateway.kafka.offsets import asking_consumer, offset_ranges
+from clients.kafka.offsets import asking_consumer, offset_ranges
 from shared.kafka_access import KafkaAccess
 
 # Kafka's own topic, by which the jobs know where they go on

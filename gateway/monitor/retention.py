@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
-from gateway.kafka.offsets import Partition, Range, asking_consumer, offset_ranges
+from clients.kafka.offsets import Partition, Range, asking_consumer, offset_ranges
 from gateway.monitor.kafka_facts import KafkaFacts
 from shared.kafka_access import KafkaAccess
 

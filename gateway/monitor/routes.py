@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from gateway.http.problems import Problem, retry_after
-from gateway.kafka.known_partitions import KnownPartitions
+from gateway.log.known_partitions import KnownPartitions
 from gateway.log.outcome import Log
 from gateway.monitor import ledger_check
 from gateway.monitor.job_metrics import job_metrics

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from gateway.kafka.offsets import QUIET, Partition, asking_consumer, offset_ranges
+from clients.kafka.offsets import QUIET, Partition, asking_consumer, offset_ranges
 from gateway.state.event_tail import Tail, TailRecord
 from gateway.view.reader import StateView
 from shared.events.envelope import Position

@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from gateway.kafka.offsets import QUIET, Partition, Range, asking_consumer, offset_ranges
+from clients.kafka.offsets import QUIET, Partition, Range, asking_consumer, offset_ranges
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess, KafkaAwayError
 

@@ -17,17 +17,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     TopicMetadata,
 )
 
+from clients.kafka.create_topics import other_configs
+from clients.postgres.store import connect
 from local_stack.doctor.findings import Finding, green, red, yellow
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.settings_check import chosen_flow, kafka_client, settings
 from local_stack.run.folder_flow import flow_reference
 from local_stack.servers.addresses import OWN_SERVER
 from local_stack.terminal.errors import StackError
+from shared.errors import StoreAwayError
 from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
 from shared.topology import Flow
-from stream_jobs.errors import StoreAwayError
-from stream_jobs.kafka.create_topics import other_configs
-from stream_jobs.postgres.store import connect
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"
@@ -193,7 +193,7 @@ def _postgres(url: str, fix: str) -> list[Finding]:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return [red("PostgreSQL", reason, fix)]
     newest = ScriptDirectory(
-        str(CHECKOUT / "stream_jobs" / "postgres" / "migrations")
+        str(CHECKOUT / "clients" / "postgres" / "migrations")
     ).get_current_head()
     now = row[0] if row else "none"
     if now != newest:

@@ -7,13 +7,13 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
+from clients.kafka.single_records import Origins
+from clients.postgres.grants import JOBS
 from local_stack.machine.settings_check import chosen_flow
 from local_stack.run.reach import database, kafka_bootstrap
 from local_stack.terminal.errors import LOOK, StackError
 from shared.settings import Settings
 from shared.timestamps import to_rfc3339
-from stream_jobs.kafka.single_records import Origins
-from stream_jobs.postgres.grants import JOBS
 from stream_jobs.reenrich import Chosen, Reenrich, Run, RunExistsError, is_still_there, send_all
 
 _GROUP = "headrace-tail"  # which the operator may ask for

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
+from clients.kafka.whole_topic import WholeTopics
 from local_stack.machine.settings_check import chosen_flow
 from local_stack.terminal.errors import LOOK, StackError
 from shared.events.envelope import EventRecord
@@ -12,7 +13,6 @@ from shared.folding.applier import Applier, entity_fingerprint
 from shared.folding.rehearsal import Rehearsal
 from shared.folding.snapshot import decode_with_fold
 from shared.settings import JobSettings
-from stream_jobs.kafka.whole_topic import WholeTopics
 
 _GROUP = "headrace-tail"  # which the operator may ask for
 

@@ -2,8 +2,8 @@
 
 import psycopg
 
+from clients.postgres.store import Connection, one_line
 from local_stack.terminal.errors import StackError
-from stream_jobs.postgres.store import Connection, one_line
 
 Rows = list[tuple[object, ...]]
 

@@ -6,17 +6,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clients.postgres.grants import DESK, OWNER, READER
 from local_stack.run.options import folder_of
 from local_stack.run.status import read_status
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import LOOK, StackError
+from shared.errors import StoreAwayError
 from shared.kafka_access import KafkaAwayError
-from stream_jobs.errors import StoreAwayError
-from stream_jobs.postgres.grants import DESK, OWNER, READER
 
 if TYPE_CHECKING:
+    from clients.postgres.store import Connection
     from desk.letters.service import Desk
-    from stream_jobs.postgres.store import Connection
 
 START = "start the stack with: ./headrace up"
 
@@ -38,7 +38,7 @@ def database(
     state_dir: Path | None, application: str, role: str = READER
 ) -> Iterator["Connection"]:
     """A connection in autocommit mode; what the store cannot do now is a sentence."""
-    from stream_jobs.postgres.store import connect
+    from clients.postgres.store import connect
 
     try:
         with connect(_postgres_url(state_dir, role), application) as connection:
@@ -49,7 +49,7 @@ def database(
 
 @contextmanager
 def master_data(state_dir: Path | None) -> Iterator["Connection"]:
-    from stream_jobs.postgres.master_data import MasterDataError
+    from clients.postgres.master_data import MasterDataError
 
     try:
         with database(state_dir, "devices", OWNER) as connection:

@@ -5,6 +5,7 @@ import shutil
 import sys
 from shlex import quote
 
+from clients.postgres.grants import READER
 from local_stack.machine.settings_check import chosen_flow
 from local_stack.run.operator_token import operator_token
 from local_stack.run.stack import Stack
@@ -12,7 +13,6 @@ from local_stack.servers.postgres_address import shown
 from shared.model import Example
 from shared.settings import GatewaySettings
 from shared.topology import Flow
-from stream_jobs.postgres.grants import READER
 
 WARNING = "for development, not for production: one broker, no TLS, no login"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER
 from local_stack.machine.class_archives import ClassArchives
 from local_stack.machine.downloads import Downloads, fetch_downloads
 from local_stack.machine.java import Java, find_java
@@ -39,7 +40,6 @@ from local_stack.servers.postgres import prepare_database, prepare_postgres, wai
 from local_stack.servers.postgres_address import SUPERUSER
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say
-from stream_jobs.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER
 
 _ROLES = {"gateway": GATEWAY, "spark": JOBS, "relay": JOBS, "desk": DESK, "migrate": OWNER}
 ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay", "desk")

@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from clients.postgres.grants import ROLES
 from local_stack.machine.downloads import Downloads
 from local_stack.machine.logs import log_path
 from local_stack.machine.paths import CHECKOUT
@@ -26,9 +27,8 @@ from local_stack.servers.postgres_address import (
     postgres_url,
 )
 from local_stack.terminal.errors import StackError
-from stream_jobs.postgres.grants import ROLES
 
-_MAKE_ROLES = CHECKOUT / "stream_jobs" / "postgres" / "roles.sql"
+_MAKE_ROLES = CHECKOUT / "clients" / "postgres" / "roles.sql"
 
 
 def prepare_postgres(

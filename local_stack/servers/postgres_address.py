@@ -4,7 +4,7 @@ with it (libpq's .pgpass form), so they may be shown and handed on."""
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_jobs.postgres.grants import READER
+from clients.postgres.grants import READER
 
 SUPERUSER = DATABASE = "headrace"
 

@@ -16,7 +16,7 @@ def models(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> N
 
     Example: ./headrace devices models
     """
-    from stream_jobs.postgres.master_data import list_models
+    from clients.postgres.master_data import list_models
 
     with master_data(state_dir) as connection:
         found = [model._asdict() for model in list_models(connection)]
@@ -36,7 +36,7 @@ def add_model(
 
     Example: ./headrace devices add-model thermo-x --value-field x --unit celsius --scale 0.1
     """
-    from stream_jobs.postgres import master_data as rows
+    from clients.postgres import master_data as rows
 
     with master_data(state_dir) as connection:
         added = rows.add_model(connection, name, value_field, unit, scale, offset)

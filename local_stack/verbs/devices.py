@@ -38,7 +38,7 @@ def add(
 
     Example: ./headrace devices add device-2001 --area area-01 --model thermo-c
     """
-    from stream_jobs.postgres.master_data import add_device
+    from clients.postgres.master_data import add_device
 
     with master_data(state_dir) as connection:
         added = add_device(connection, device, area, model, parse_attributes(attribute) or {})
@@ -55,7 +55,7 @@ def list_(
 
     Example: ./headrace devices list --limit 5
     """
-    from stream_jobs.postgres.master_data import list_devices
+    from clients.postgres.master_data import list_devices
 
     with master_data(state_dir) as connection:
         found = [device._asdict() for device in list_devices(connection, limit)]
@@ -75,7 +75,7 @@ def set_(
 
     Example: ./headrace devices set device-0001 --area area-02
     """
-    from stream_jobs.postgres.master_data import set_device
+    from clients.postgres.master_data import set_device
 
     if area is None and model is None and not attribute:
         typer.echo("headrace: nothing to change: give --area, --model or --attribute", err=True)

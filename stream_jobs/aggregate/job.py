@@ -14,6 +14,9 @@ import orjson
 from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.publishing import publish
+from clients.kafka.records import Outgoing
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.stub import fitted
@@ -29,9 +32,6 @@ from stream_jobs.aggregate.sums import Members, Part, Total
 from stream_jobs.aggregate.vacated import emptied
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.kafka.group_offsets import GroupOffsets
-from stream_jobs.kafka.publishing import publish
-from stream_jobs.kafka.records import Outgoing
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.source.writing_processor import Handler, Written

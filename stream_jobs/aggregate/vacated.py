@@ -3,6 +3,8 @@ left while the job's checkpoint was lost. Adding up members again would never co
 
 from collections.abc import Iterator
 
+from clients.kafka.records import Outgoing
+from clients.kafka.whole_topic import WholeTopics
 from shared.folding import snapshot
 from shared.folding.applier import fold_fingerprint
 from shared.model import Aggregate, Fields
@@ -10,8 +12,6 @@ from shared.settings import JobSettings
 from shared.topology import Flow
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Latest, Members, Part
-from stream_jobs.kafka.records import Outgoing
-from stream_jobs.kafka.whole_topic import WholeTopics
 
 _GROUP = "headrace-aggregate"
 

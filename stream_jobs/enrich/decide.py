@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import orjson
 
+from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import contract_of
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Position
@@ -26,7 +27,6 @@ from shared.model import (
 from shared.retry_policy import WhenParked
 from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
-from stream_jobs.kafka.records import BAD_HEADERS, Outgoing, Payload
 from stream_jobs.waiting.limits import Newcomers
 from stream_jobs.waiting.protocol import ENRICH, Gates
 

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka.messages import payload_of
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import WhenParked
@@ -24,7 +25,6 @@ from stream_jobs.enrich.decide import STAGE, Enrich, InTurn, as_first_come, enri
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.kafka.messages import payload_of
 from stream_jobs.source.log_source import read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.supervision.status import Say

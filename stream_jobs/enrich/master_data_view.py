@@ -16,11 +16,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from shared.errors import StaleMasterDataError
 from shared.kafka_access import KafkaAccess
 from shared.model import Fields
 from shared.timestamps import is_time_ms
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
-from stream_jobs.errors import StaleMasterDataError
 
 _LOAD_DEADLINE_S = 60.0
 _ANSWER_S = 5.0

@@ -7,11 +7,11 @@ from typing import Any
 
 from psycopg import sql
 
+from clients.kafka.records import Payload
+from clients.postgres import store
+from shared.errors import StoreAwayError
 from shared.model import Fields, FreshField, MasterData
 from shared.topology import Flow
-from stream_jobs.errors import StoreAwayError
-from stream_jobs.kafka.records import Payload
-from stream_jobs.postgres import store
 
 
 class FreshFields:

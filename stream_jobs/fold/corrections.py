@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
+from clients.postgres.outbox import header_rows
+from clients.postgres.store import Connection, judged_errors
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
 from shared.ids import tenant_of
 from shared.model import EventType
 from shared.published.ledger import PAGE_PLACES, Verdict
-from stream_jobs.postgres.outbox import header_rows
-from stream_jobs.postgres.store import Connection, judged_errors
 
 _AT_ONCE = 5_000
 # of a key that was used for other bytes: known once fold has had its say

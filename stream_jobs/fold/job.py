@@ -14,6 +14,7 @@ import orjson
 from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka.records import Outgoing
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
 from shared.events.event_reader import EventReader, NoEvent
@@ -35,7 +36,6 @@ from stream_jobs.fold import clock_counts, rebuild, refolder
 from stream_jobs.fold.deletion_schedule import Burials
 from stream_jobs.fold.rebuild import STAGE
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.kafka.records import Outgoing
 from stream_jobs.source.log_source import read_logs, read_logs_up_to, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.source.writing_processor import Handler, Written

@@ -12,16 +12,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.publishing import publish
+from clients.kafka.records import Offsets, Outgoing
+from clients.kafka.whole_topic import WholeTopics
 from shared.events.envelope import EventRecord, event_headers, event_value
 from shared.folding import refolding, snapshot
 from shared.folding.applier import entity_fingerprint
 from shared.settings import JobSettings
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
 from stream_jobs.guards import checkpoint_identity
-from stream_jobs.kafka.group_offsets import GroupOffsets
-from stream_jobs.kafka.publishing import publish
-from stream_jobs.kafka.records import Offsets, Outgoing
-from stream_jobs.kafka.whole_topic import WholeTopics
 from stream_jobs.supervision.status import Say
 
 _log = logging.getLogger(__name__)

@@ -14,6 +14,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from clients.kafka.publishing import publish
+from clients.kafka.records import Outgoing
+from clients.kafka.whole_topic import WholeTopics
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
 from shared.folding import refolding
@@ -21,9 +24,6 @@ from shared.folding.applier import Applier, entity_fingerprint
 from shared.folding.refolding import Request
 from shared.settings import JobSettings
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
-from stream_jobs.kafka.publishing import publish
-from stream_jobs.kafka.records import Outgoing
-from stream_jobs.kafka.whole_topic import WholeTopics
 
 _log = logging.getLogger(__name__)
 _GROUP = "headrace-fold"  # which fold may ask for

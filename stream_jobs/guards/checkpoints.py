@@ -7,7 +7,7 @@ from zlib import crc32
 
 import orjson
 
-from stream_jobs.kafka.records import Offsets
+from clients.kafka.records import Offsets
 
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
     from shared.topology import Flow

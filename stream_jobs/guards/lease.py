@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from stream_jobs.errors import LeaseEndedError
+from shared.errors import LeaseEndedError
 
 LEASE_S = 15.0
 _VARIABLE = "HEADRACE_LEASES"  # Spark hands the driver's environment on to its workers

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from stream_jobs.errors import OtherLogError
+from shared.errors import OtherLogError
 
 Counts = Mapping[str, int]
 

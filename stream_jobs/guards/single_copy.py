@@ -17,10 +17,10 @@ from uuid import uuid4
 import orjson
 from confluent_kafka import KafkaException
 
-from stream_jobs.errors import AnotherCopyError
+from clients.kafka.group_offsets import Committed
+from clients.kafka.records import Offsets
+from shared.errors import AnotherCopyError
 from stream_jobs.guards.lease import Lease, now_s
-from stream_jobs.kafka.group_offsets import Committed
-from stream_jobs.kafka.records import Offsets
 
 # longer than a lease: whoever has not renewed its claim for so long does no work either
 TAKE_OVER_AFTER_S = 20.0

@@ -12,11 +12,11 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from clients.kafka.group_offsets import Partition, Range
+from clients.kafka.records import Offsets
+from shared.errors import OtherLogError
 from shared.settings import Settings
-from stream_jobs.errors import OtherLogError
 from stream_jobs.guards.checkpoints import ahead_at, begins_at, further, offsets_of, seal, unseal
-from stream_jobs.kafka.group_offsets import Partition, Range
-from stream_jobs.kafka.records import Offsets
 
 _ANSWER_S = 5.0
 

@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from clients.postgres.store import Connection, judged_errors
 from shared.events.envelope import Position
 from shared.published import ledger
 from shared.published.ledger import COUNTED, PAGE_PLACES, Counts, Entry, Mark, Reached
-from stream_jobs.postgres.store import Connection, judged_errors
 
 Partition = tuple[str, int]
 

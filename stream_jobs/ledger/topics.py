@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
+from clients.kafka.group_offsets import GroupOffsets
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.published import ledger
 from shared.published.ledger import Verdict
 from shared.settings import Settings
 from shared.topology import REPEAT_TOPIC, Flow
-from stream_jobs.kafka.group_offsets import GroupOffsets
 
 Partition = tuple[str, int]
 

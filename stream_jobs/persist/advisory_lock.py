@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-from stream_jobs.errors import AnotherCopyError, StoreAwayError
-from stream_jobs.postgres import store
-from stream_jobs.postgres.store import judged_errors
+from clients.postgres import store
+from clients.postgres.store import judged_errors
+from shared.errors import AnotherCopyError, StoreAwayError
 
 _ONE_PERSIST_AT_A_TIME = 4_729_018_803
 # the server notices within 11 s that the machine of the last one is gone

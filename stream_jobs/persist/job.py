@@ -17,17 +17,17 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka.messages import headers_of, position_of
+from clients.kafka.records import LogRecord
+from clients.postgres import store
+from shared.errors import InterruptedByStopError, StoreAwayError
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topology import Flow
-from stream_jobs.errors import InterruptedByStopError, StoreAwayError
 from stream_jobs.guards.breaker import Breaker
-from stream_jobs.kafka.messages import headers_of, position_of
-from stream_jobs.kafka.records import LogRecord
 from stream_jobs.persist.advisory_lock import PersistLock
 from stream_jobs.persist.rows import Row, RowMaker
 from stream_jobs.persist.writer import EventStore, Written, chunks
-from stream_jobs.postgres import store
 from stream_jobs.source.log_source import SELDOM_MS, read_logs
 from stream_jobs.supervision.status import Say
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from clients.kafka.records import LogRecord
 from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.events.event_reader import EventReader, NoEvent
@@ -16,7 +17,6 @@ from shared.folding import snapshot
 from shared.ids import derived_event_id
 from shared.model import Fields
 from shared.topology import Flow
-from stream_jobs.kafka.records import LogRecord
 
 _BIGINT_END = 1 << 63
 _INDEXED_BYTES_MAX = 2_000  # PostgreSQL takes a few hundred more

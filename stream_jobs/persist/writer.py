@@ -8,17 +8,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from clients.postgres import store
+from clients.postgres.outbox import header_rows
+from clients.postgres.store import Connection, judged_errors
+from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
 from shared.events import stub
 from shared.events.envelope import ID, TIME, failure_headers
 from shared.model import Fields
 from shared.published import ledger
 from shared.published.ledger import Verdict
 from shared.topology import dead_letter_topic
-from stream_jobs.errors import RowRefusedError, StoreAwayError, StoreSlowError
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
-from stream_jobs.postgres import store
-from stream_jobs.postgres.outbox import header_rows
-from stream_jobs.postgres.store import Connection, judged_errors
 
 CHUNK_ROWS_MAX = 2_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024

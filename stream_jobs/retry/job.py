@@ -18,6 +18,9 @@ from confluent_kafka import Message
 from pyspark.sql import Column, DataFrame, GroupedData, Row, SparkSession, functions
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.messages import payload_of
+from clients.kafka.records import Offsets, Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.redelivery import First, headers_of
@@ -37,9 +40,6 @@ from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.kafka.group_offsets import GroupOffsets
-from stream_jobs.kafka.messages import payload_of
-from stream_jobs.kafka.records import Offsets, Outgoing, Payload
 from stream_jobs.retry.kept_clock import KeptClock
 from stream_jobs.retry.kept_payloads import KeptLetters
 from stream_jobs.retry.schedule import Look, Looks

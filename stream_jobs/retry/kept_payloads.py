@@ -3,7 +3,7 @@ those that it has. They are asked for and written many at once."""
 
 from collections.abc import Mapping
 
-from stream_jobs.kafka.records import Payload
+from clients.kafka.records import Payload
 from stream_jobs.state.bulk_map_state import AT_ONCE, Key, ManyStates
 from stream_jobs.waiting.codec import ident_text, payload_of
 from stream_jobs.waiting.protocol import Batch, Entry, Line

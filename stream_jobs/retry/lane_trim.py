@@ -12,9 +12,9 @@ import time
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from clients.kafka.group_offsets import GroupOffsets
 from shared.settings import JobSettings
 from shared.topology import retry_topic
-from stream_jobs.kafka.group_offsets import GroupOffsets
 from stream_jobs.waiting.gate_view import first_needed
 
 _log = logging.getLogger(__name__)

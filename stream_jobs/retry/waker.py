@@ -16,12 +16,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from clients.kafka.follower import LogFollower
+from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.records import Offsets
 from shared.settings import JobSettings
 from shared.topology import RECORD_BYTES_MAX, RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
 from stream_jobs.enrich.master_data_view import confirmed_ms
-from stream_jobs.kafka.follower import LogFollower
-from stream_jobs.kafka.group_offsets import GroupOffsets
-from stream_jobs.kafka.records import Offsets
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.lane_trim import LaneTrim
 from stream_jobs.supervision.side_task import Beside

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stream_jobs.errors import LogCutError
-from stream_jobs.kafka.records import Offsets
+from clients.kafka.records import Offsets
+from shared.errors import LogCutError
 
 # without a record, where some are known to be there
 STALLED_S = 60

@@ -15,6 +15,8 @@ from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
+from clients.kafka.ends import LogEnds
+from clients.kafka.records import Offsets
 from shared.kafka_access import KafkaAccess
 from stream_jobs.guards.checkpoints import (
     ahead_at,
@@ -24,8 +26,6 @@ from stream_jobs.guards.checkpoints import (
     remember_begin,
 )
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.kafka.ends import LogEnds
-from stream_jobs.kafka.records import Offsets
 from stream_jobs.source.core_sharing import Turn, turn_of
 from stream_jobs.source.log_ranges import (
     STALLED_S,

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka.ends import LogEnds
+from clients.kafka.records import Offsets
 from shared.settings import JobSettings
-from stream_jobs.kafka.ends import LogEnds
-from stream_jobs.kafka.records import Offsets
 from stream_jobs.source.log_ranges import ranges, shared_out
 from stream_jobs.source.log_reader import LogReader, RangesReader, Source, Task
 

@@ -6,8 +6,8 @@ from functools import cache
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from shared.errors import LogCutError, StalledError
 from shared.kafka_access import KafkaAccess
-from stream_jobs.errors import LogCutError, StalledError
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_ranges import STALLED_S, LogRange
 

@@ -6,9 +6,9 @@ from functools import cache
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from clients.kafka.records import Offsets
 from shared.kafka_access import KafkaAccess
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.kafka.records import Offsets
 
 _AT_ONCE = 2_000
 # for others to come, so that few rounds have many

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from clients.kafka.records import Outgoing
+from shared.errors import StalledError
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topology import RECORD_BYTES_MAX
-from stream_jobs.errors import StalledError
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.kafka.records import Outgoing
 from stream_jobs.source.log_ranges import STALLED_S
 
 _WAIT_S = 0.5

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from stream_jobs.kafka.records import Outgoing
+from clients.kafka.records import Outgoing
 from stream_jobs.source.topic_writer import TopicWriter, WriterOf
 from stream_jobs.state.bulk_map_state import States
 

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from stream_jobs.errors import (
+from shared.errors import (
     AnotherCopyError,
     JobError,
     StopError,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stream_jobs.kafka.records import Offsets
+from clients.kafka.records import Offsets
 
 
 class Beside:

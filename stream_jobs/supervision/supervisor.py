@@ -13,17 +13,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.lag import LagReader, unread
+from clients.kafka.records import Offsets
+from clients.postgres import store
+from shared.errors import AnotherCopyError, OtherLogError
 from shared.settings import JobSettings
-from stream_jobs.errors import AnotherCopyError, OtherLogError
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.checkpoints import ahead_at, further, offsets_of
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import SameLog, topic_ids
-from stream_jobs.kafka.group_offsets import GroupOffsets
-from stream_jobs.kafka.lag import LagReader, unread
-from stream_jobs.kafka.records import Offsets
-from stream_jobs.postgres import store
 from stream_jobs.source.log_ranges import from_json, left_of, ranges
 from stream_jobs.supervision.failure import judge
 from stream_jobs.supervision.side_task import Beside

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 import orjson
 
+from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.redelivery import First
 from shared.timestamps import is_time_ms
 from shared.topology import dead_letter_topic, retry_topic
-from stream_jobs.kafka.records import Outgoing, Payload
 from stream_jobs.waiting.protocol import (
     ENRICH,
     Entry,

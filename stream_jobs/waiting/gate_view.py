@@ -7,14 +7,14 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from clients.kafka.follower import CommittedOffsets, LogFollower
+from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.lag import unread
 from shared.events.envelope import Position
 from shared.ids import tenant_of
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topology import Flow, gate_topic, retry_topic
-from stream_jobs.kafka.follower import CommittedOffsets, LogFollower
-from stream_jobs.kafka.group_offsets import GroupOffsets
-from stream_jobs.kafka.lag import unread
 from stream_jobs.waiting.codec import gate_told
 from stream_jobs.waiting.limits import Caps
 from stream_jobs.waiting.protocol import Gates, Look, Ripeness, Told

@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 from confluent_kafka import Producer
 
+from clients.kafka.records import Payload
 from local_stack.run.stack import Stack
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs.enrich.decide import enricher
-from stream_jobs.kafka.records import Payload
 from tests.desk.browser import Browser
 from tests.kafka_log import eventually
 

@@ -7,10 +7,10 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from clients.postgres.outbox import header_rows
 from local_stack import cli
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position
-from stream_jobs.postgres.outbox import header_rows
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import LogRecord, read_topic
 

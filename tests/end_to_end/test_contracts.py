@@ -7,12 +7,12 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from clients.postgres import master_data, store
 from local_stack import cli
 from local_stack.verbs import credentials
 from shared.flow import FLOW
 from shared.published.schemas import Message, messages
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic, gate_topic
-from stream_jobs.postgres import master_data, store
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import LogRecord, read_topic
 

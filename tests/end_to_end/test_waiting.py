@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from stream_jobs.postgres import master_data, store
+from clients.postgres import master_data, store
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import read_topic
 

@@ -21,12 +21,12 @@ import psycopg
 from confluent_kafka import Producer
 
 from benchmarks.job_environment import job_environment
+from clients.kafka.create_topics import ensure_topics
+from clients.postgres import master_data, store
 from local_stack.run.stack import Stack
 from shared.events import envelope
 from shared.flow import FLOW
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
-from stream_jobs.postgres import master_data, store
 from tests.job_process import JobProcess
 from tests.kafka_log import LogRecord, eventually, last_values, read_topic
 from tests.lane_state import keys_of

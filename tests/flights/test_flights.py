@@ -8,13 +8,13 @@ from flights import FLOW, Flight
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clients.kafka.records import Outgoing, Payload
 from shared.contract import contract_of
 from shared.events.envelope import EventRecord, Position, event_value
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.folding.snapshot import Snapshot
 from stream_jobs.enrich.decide import enricher
-from stream_jobs.kafka.records import Outgoing, Payload
 from tests.flights.oracle import expected_flights
 
 APPLIER = Applier(FLOW.entities[0], ring_size=64)

@@ -156,7 +156,7 @@ def test_every_client_of_the_product_gets_its_address_from_there() -> None:
     root = Path(__file__).parents[2]
     own_words = {
         str(path.relative_to(root))
-        for package in ("gateway", "stream_jobs", "local_stack", "shared")
+        for package in ("clients", "gateway", "stream_jobs", "local_stack", "shared")
         for path in (root / package).rglob("*.py")
         if re.search(r"bootstrap[._]servers", path.read_text())
     }

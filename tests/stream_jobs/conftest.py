@@ -11,9 +11,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
 from benchmarks.job_environment import job_environment
+from clients.postgres import store
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
-from stream_jobs.postgres import store
 from tests.kafka_log import eventually
 from tests.stream_jobs.desk_room import desk_log, desk_settings, room
 

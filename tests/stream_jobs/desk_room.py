@@ -9,6 +9,11 @@ from fastapi import FastAPI
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from clients.kafka.create_topics import ensure_topics
+from clients.postgres import store
+from clients.postgres.grants import DESK
+from clients.postgres.outbox import header_pairs
+from clients.postgres.store import Connection
 from desk.letters import indexer, redrive
 from desk.letters.selection import Selection
 from desk.letters.service import Desk
@@ -20,12 +25,7 @@ from shared.events import redelivery
 from shared.events.envelope import Header, Position, failure_headers
 from shared.flow import FLOW
 from shared.settings import GatewaySettings, JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 from stream_jobs.persist.writer import EventStore
-from stream_jobs.postgres import store
-from stream_jobs.postgres.grants import DESK
-from stream_jobs.postgres.outbox import header_pairs
-from stream_jobs.postgres.store import Connection
 
 # of `event` it is told in the journal what was removed
 TABLES = ("letter", "redrive", "letter_audit", "event", "ledger_journal", "outbox")

@@ -1,10 +1,10 @@
 import pytest
 
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.settings import JobSettings
 from stream_jobs import healthcheck
-from stream_jobs.kafka.create_topics import ensure_topics
 from stream_jobs.supervision.status import StatusReporter
 from tests.kafka_log import eventually
 

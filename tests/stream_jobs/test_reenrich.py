@@ -4,11 +4,11 @@ from hashlib import sha256
 
 import pytest
 
+from clients.kafka.records import LogRecord
+from clients.postgres import store
+from clients.postgres.outbox import Outbox, OutboxRow
 from shared.events import envelope, redelivery
 from shared.events.envelope import Position
-from stream_jobs.kafka.records import LogRecord
-from stream_jobs.postgres import store
-from stream_jobs.postgres.outbox import Outbox, OutboxRow
 from stream_jobs.reenrich import Found, Reenrich, Run, RunExistsError, send_all
 
 pytestmark = pytest.mark.stack

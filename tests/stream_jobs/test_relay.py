@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from clients.kafka.create_topics import ensure_topics
+from clients.postgres import store
+from clients.postgres.outbox import Outbox, OutboxRow, header_pairs, header_rows
 from local_stack.run.stack import Stack
+from shared.errors import StoreAwayError
 from shared.flow import FLOW
 from shared.settings import JobSettings
 from shared.topology import JOB_STATUS_TOPIC
 from stream_jobs import relay
-from stream_jobs.errors import StoreAwayError
-from stream_jobs.kafka.create_topics import ensure_topics
-from stream_jobs.postgres import store
-from stream_jobs.postgres.outbox import Outbox, OutboxRow, header_pairs, header_rows
 from stream_jobs.relay import Relay, removable
 
 

@@ -4,6 +4,7 @@ from typing import Any
 import orjson
 import pytest
 
+from clients.kafka.records import Payload
 from desk.letters.dry_run import Trial, try_again
 from desk.letters.resend import always
 from shared.events import envelope, redelivery
@@ -14,7 +15,6 @@ from shared.folding.applier import Applier
 from shared.folding.snapshot import Snapshot
 from shared.published.dead_letters import Letter, read
 from stream_jobs.enrich.decide import enricher
-from stream_jobs.kafka.records import Payload
 from tests.builders import Master, event_record
 
 ORIGIN = Position("ingest.telemetry.v1", 2, 17)

@@ -15,13 +15,13 @@ from typing import Any, Self
 import httpx
 import psycopg
 
+from clients.postgres.grants import OWNER
 from local_stack.machine.logs import log_path
 from local_stack.machine.ports import free_port
 from local_stack.operate.ledger import from_database
 from local_stack.run import chaos
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import StackError
-from stream_jobs.postgres.grants import OWNER
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
 from tests.faults.proxy import Proxy
 from tests.faults.whole.fleet import Fleet

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from gateway.kafka.offsets import Range
+from clients.kafka.offsets import Range
 from gateway.monitor.kafka_facts import look_at_facts
 from gateway.monitor.retention import Keeps, RetentionLook, keeps, share
 from local_stack.run.stack import Stack

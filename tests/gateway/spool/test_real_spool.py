@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 from typer.testing import CliRunner, Result
 
+from clients.kafka.messages import payload_of
 from local_stack import cli
 from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError
@@ -28,7 +29,6 @@ from shared.flow import FLOW
 from shared.folding.applier import Applier
 from shared.timestamps import from_rfc3339
 from stream_jobs.enrich.decide import enricher
-from stream_jobs.kafka.messages import payload_of
 from tests.gateway.server.test_real_faults import messages, whole_log, whole_topic
 from tests.gateway.support import GatewayProcess, until
 

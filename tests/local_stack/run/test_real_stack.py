@@ -13,13 +13,13 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from clients.postgres.grants import DESK, JOBS, ROLES
 from local_stack import cli
 from local_stack.demo import run
 from local_stack.machine.paths import CHECKOUT
 from local_stack.run.ready_block import ready_block
 from local_stack.run.stack import ALL_SERVICES, Stack
 from local_stack.servers.postgres_address import SUPERUSER
-from stream_jobs.postgres.grants import DESK, JOBS, ROLES
 from tests.kafka_log import eventually
 
 pytestmark = pytest.mark.stack

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from clients.kafka.records import LogRecord
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.stub import fitted
 from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX
 from stream_jobs.aggregate import job as aggregate
 from stream_jobs.fold import job as fold
-from stream_jobs.kafka.records import LogRecord
 from stream_jobs.persist.rows import DeadLetter
 from stream_jobs.persist.writer import _as_parked
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from typing_extensions import TypedDict
 
+from clients.kafka.records import LogRecord, Outgoing, Payload
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, to_record
 from gateway.ingest.record import Item, common_headers, read_head, record_of
@@ -21,7 +22,6 @@ from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published.schemas import Message, messages, of_contract
 from shared.topology import Flow
 from stream_jobs.enrich.decide import enricher
-from stream_jobs.kafka.records import LogRecord, Outgoing, Payload
 from stream_jobs.persist.rows import EventRow, RowMaker
 from tests.builders import Master
 

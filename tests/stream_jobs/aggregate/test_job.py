@@ -8,6 +8,7 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.domain import device
 from shared.flow import load_flow
@@ -15,7 +16,6 @@ from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.model import Fields
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, last_values, read_topic
 from tests.oracle import expected_areas

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.domain import device
+from shared.errors import AddFailedError
 from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.model import Fields, Share
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Members, MemberState, Total
-from stream_jobs.errors import AddFailedError
 from tests.oracle import expected_areas
 
 AREA = FLOW.aggregates[0]

@@ -4,6 +4,8 @@ from typing import Any
 import orjson
 import pytest
 
+from clients.kafka.messages import payload_of
+from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position, read_event
 from shared.flow import FLOW
@@ -19,8 +21,6 @@ from shared.model import (
 )
 from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
 from stream_jobs.enrich.decide import as_first_come, enricher
-from stream_jobs.kafka.messages import payload_of
-from stream_jobs.kafka.records import Outgoing, Payload
 from tests.builders import Master
 from tests.messages import Message
 

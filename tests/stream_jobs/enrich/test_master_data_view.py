@@ -4,13 +4,13 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
+from clients.kafka.create_topics import ensure_topics
+from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
 from shared.model import Fields
 from shared.settings import JobSettings
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
 from stream_jobs.enrich.master_data_view import MasterView
-from stream_jobs.errors import StaleMasterDataError
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.kafka_log import eventually
 
 pytestmark = pytest.mark.stack

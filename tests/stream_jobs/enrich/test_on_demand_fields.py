@@ -5,14 +5,14 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from clients.kafka.records import Payload
+from clients.postgres import master_data, store
+from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields, FreshField
 from shared.topology import Flow
 from stream_jobs.enrich.on_demand_fields import FreshFields
-from stream_jobs.errors import StoreAwayError
-from stream_jobs.kafka.records import Payload
-from stream_jobs.postgres import master_data, store
 
 
 class Snapshot:

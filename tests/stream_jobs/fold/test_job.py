@@ -6,12 +6,12 @@ import orjson
 import pytest
 from pyspark.sql import Row
 
+from clients.kafka.records import LogRecord, Outgoing
 from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applier, entity_fingerprint
 from stream_jobs.fold.job import BucketFold
-from stream_jobs.kafka.records import LogRecord, Outgoing
 from stream_jobs.persist.rows import EventRow, RowMaker
 from stream_jobs.state import paged_states
 from stream_jobs.state.bulk_map_state import States

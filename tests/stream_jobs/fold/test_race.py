@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, read_topic
 from tests.races import DEVICES, FLIGHTS, Race

@@ -13,12 +13,12 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import load_flow
 from shared.folding.applier import Applier
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.builders import event_record
 from tests.job_process import JobProcess
 from tests.kafka_log import distinct_events, eventually, last_values, read_topic

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, Producer
 
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, event_value
 from shared.flow import FLOW
@@ -17,7 +18,6 @@ from shared.folding.refolding import Request, read_answer, request_value
 from shared.settings import JobSettings
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC
 from stream_jobs.fold.refolder import Refolder, Requests
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.builders import event_record
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, last_values, read_topic

@@ -6,13 +6,13 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from clients.kafka.group_offsets import GroupOffsets
 from local_stack.run.stack import Stack
+from shared.errors import OtherLogError
 from shared.settings import JobSettings
-from stream_jobs.errors import OtherLogError
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import topic_ids
-from stream_jobs.kafka.group_offsets import GroupOffsets
 from tests.kafka_log import eventually
 
 TOPIC = "state.device.v1"

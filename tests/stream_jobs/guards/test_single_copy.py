@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from clients.kafka.create_topics import ensure_topics
+from clients.kafka.group_offsets import Committed, GroupOffsets
+from clients.kafka.records import Offsets
 from local_stack.run.stack import Stack
+from shared.errors import AnotherCopyError, LeaseEndedError, StoreAwayError
 from shared.settings import JobSettings
-from stream_jobs.errors import AnotherCopyError, LeaseEndedError, StoreAwayError
 from stream_jobs.guards import lease, single_copy
 from stream_jobs.guards.single_copy import Claim, OneCopy, claim_from
-from stream_jobs.kafka.create_topics import ensure_topics
-from stream_jobs.kafka.group_offsets import Committed, GroupOffsets
-from stream_jobs.kafka.records import Offsets
 from stream_jobs.persist.advisory_lock import PersistLock
 from tests.kafka_log import eventually, read_topic
 from tests.races import DEVICES

@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from clients.kafka.group_offsets import GroupOffsets, Range
 from local_stack.run.stack import Stack
+from shared.errors import OtherLogError
 from shared.settings import JobSettings
-from stream_jobs.errors import OtherLogError
 from stream_jobs.guards.checkpoints import remember_ahead, remember_begin
 from stream_jobs.guards.topic_identity import SameLog, topic_ids
-from stream_jobs.kafka.group_offsets import GroupOffsets, Range
 from tests.kafka_log import eventually
 
 TOPIC = "event.reading.v1"

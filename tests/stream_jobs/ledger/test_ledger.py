@@ -9,21 +9,21 @@ import pytest
 from confluent_kafka import OFFSET_END, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from clients.kafka.create_topics import ensure_topics
+from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.records import LogRecord
+from clients.postgres import store
+from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import load_flow
 from shared.published import ledger
 from shared.published.ledger import TERMS
 from shared.settings import JobSettings
 from shared.topology import REPEAT_TOPIC
-from stream_jobs.errors import StoreAwayError
-from stream_jobs.kafka.create_topics import ensure_topics
-from stream_jobs.kafka.group_offsets import GroupOffsets
-from stream_jobs.kafka.records import LogRecord
 from stream_jobs.ledger.keeper import LedgerKeeper
 from stream_jobs.ledger.tables import LedgerBook
 from stream_jobs.persist.rows import EventRow
 from stream_jobs.persist.writer import EventStore
-from stream_jobs.postgres import store
 from tests.kafka_log import eventually
 from tests.stream_jobs.ledger_flow import FLOWS
 

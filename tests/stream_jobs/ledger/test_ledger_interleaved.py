@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from clients.kafka.records import LogRecord
+from clients.postgres import store
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.published import ledger
 from shared.published.ledger import Verdict
 from shared.settings import JobSettings
-from stream_jobs.kafka.records import LogRecord
 from stream_jobs.ledger import keeper as ledger_keeper
 from stream_jobs.ledger.keeper import LedgerKeeper
 from stream_jobs.ledger.tables import LedgerBook, Partition
 from stream_jobs.ledger.topics import Heard
 from stream_jobs.persist.rows import EventRow
 from stream_jobs.persist.writer import EventStore
-from stream_jobs.postgres import store
 
 pytestmark = pytest.mark.stack
 

@@ -9,17 +9,17 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from clients.kafka.create_topics import ensure_topics
+from clients.postgres import store
+from clients.postgres.outbox import Outbox
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
-from stream_jobs.kafka.create_topics import ensure_topics
 from stream_jobs.persist.job import Outcome, build, write_until_stored
 from stream_jobs.persist.writer import Written
-from stream_jobs.postgres import store
-from stream_jobs.postgres.outbox import Outbox
 from stream_jobs.supervision.session import open_session
 
 

@@ -4,6 +4,7 @@ from typing import Any
 import orjson
 import pytest
 
+from clients.kafka.records import LogRecord
 from shared.events.envelope import Position
 from shared.events.event_reader import EventReader
 from shared.flow import FLOW
@@ -11,7 +12,6 @@ from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.ids import derived_event_id
 from shared.model import EventType, Fields
-from stream_jobs.kafka.records import LogRecord
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, RowMaker, StateRow, key_reuse
 
 _MAKER = RowMaker.of(FLOW)

@@ -8,16 +8,16 @@ import orjson
 import psycopg
 import pytest
 
+from clients.kafka.records import LogRecord
+from clients.postgres import store
+from clients.postgres.outbox import Outbox, OutboxRow
+from shared.errors import StoreAwayError, StoreSlowError
 from shared.events.envelope import Header, Position
 from shared.flow import FLOW
 from shared.ids import derived_event_id
-from stream_jobs.errors import StoreAwayError, StoreSlowError
-from stream_jobs.kafka.records import LogRecord
 from stream_jobs.persist import writer as event_store
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, RowMaker, StateRow
 from stream_jobs.persist.writer import CHUNK_BYTES_MAX, EventStore, Written, chunks
-from stream_jobs.postgres import store
-from stream_jobs.postgres.outbox import Outbox, OutboxRow
 from tests.postgres_proxy import Way, proxy_before
 
 

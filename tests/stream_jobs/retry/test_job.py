@@ -7,13 +7,13 @@ import orjson
 import pytest
 from pyspark.sql import Row
 
+from clients.kafka.records import Outgoing, Payload
 from desk.letters.resend import discarded_payload
 from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs.enrich.decide import InTurn, enricher
-from stream_jobs.kafka.records import Outgoing, Payload
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.job import BucketOfLines, RetryTask
 from stream_jobs.state.buckets import bucket_of

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from clients.kafka.create_topics import ensure_topics
+from clients.kafka.group_offsets import GroupOffsets
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
-from stream_jobs.kafka.group_offsets import GroupOffsets
 from stream_jobs.retry.lane_trim import LaneTrim
 from stream_jobs.waiting.codec import gate_value
 from stream_jobs.waiting.protocol import Told

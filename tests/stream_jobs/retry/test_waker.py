@@ -9,12 +9,12 @@ import orjson
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from clients.kafka.create_topics import ensure_topics
+from clients.kafka.follower import LogFollower
+from clients.kafka.group_offsets import GroupOffsets
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
-from stream_jobs.kafka.follower import LogFollower
-from stream_jobs.kafka.group_offsets import GroupOffsets
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.job import BUCKETS
 from stream_jobs.retry.waker import Waker

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_jobs.errors import LogCutError
+from shared.errors import LogCutError
 from stream_jobs.source.log_ranges import LogRange, as_json, from_json, planned, ranges, shared_out
 
 OFFSETS = st.dictionaries(

@@ -12,15 +12,15 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import cloudpickle
 
+from clients.kafka.ends import LogEnds
+from clients.kafka.messages import payload_of
+from clients.kafka.records import Offsets, Outgoing
 from local_stack.run.stack import Stack
+from shared.errors import LeaseEndedError, LogCutError, StalledError
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
-from stream_jobs.errors import LeaseEndedError, LogCutError, StalledError
 from stream_jobs.guards.checkpoints import ahead_at, remember_ahead
 from stream_jobs.guards.lease import Lease, now_s
-from stream_jobs.kafka.ends import LogEnds
-from stream_jobs.kafka.messages import payload_of
-from stream_jobs.kafka.records import Offsets, Outgoing
 from stream_jobs.source import core_sharing, range_reader, tail_reader
 from stream_jobs.source.log_ranges import LogRange
 from stream_jobs.source.log_reader import LogReader, Source, Task, work_on

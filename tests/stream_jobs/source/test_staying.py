@@ -9,6 +9,7 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.events import envelope
 from shared.flow import FLOW
@@ -20,7 +21,6 @@ from shared.topology import (
     master_topic,
     retry_topic,
 )
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.job_process import JobProcess
 from tests.kafka_log import LogRecord, eventually, last_values, read_topic
 

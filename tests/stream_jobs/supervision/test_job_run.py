@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
+from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
 from shared.topology import JOB_STATUS_TOPIC
-from stream_jobs.kafka.create_topics import ensure_topics
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, last_values, read_topic
 from tests.races import DEVICES

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
+from clients.kafka.records import Offsets
 from stream_jobs.guards.checkpoints import remember_ahead
-from stream_jobs.kafka.records import Offsets
 from stream_jobs.supervision.side_task import Beside
 from stream_jobs.supervision.supervisor import JobRun
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from clients.kafka.create_topics import ensure_topics
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.settings import JobSettings
-from stream_jobs.kafka.create_topics import ensure_topics
 from stream_jobs.waiting.codec import gate_value
 from stream_jobs.waiting.gate_view import GateView, LaneView, RipenessView, first_needed
 from stream_jobs.waiting.protocol import Told

@@ -2,13 +2,13 @@
 
 import pytest
 
+from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
 from shared.retry_policy import WhenParked
 from stream_jobs.enrich.decide import InTurn, enricher
-from stream_jobs.kafka.records import Outgoing, Payload
 from stream_jobs.waiting.limits import Caps, Newcomers
 from stream_jobs.waiting.protocol import Gates
 

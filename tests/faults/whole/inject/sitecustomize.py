@@ -150,12 +150,8 @@ PATCHES: dict[str, Callable[[Any], None]] = {
         before("persist, not committed", m.EventStore, "_upsert_states"),
         after("persist, committed", m.EventStore, "_write_together"),
     ),
-    "stream_jobs.kafka.group_offsets": lambda m: before(
-        "progress untold", m.GroupOffsets, "commit"
-    ),
-    "stream_jobs.postgres.outbox": lambda m: before(
-        "relay, sent and not removed", m.Outbox, "remove"
-    ),
+    "clients.kafka.group_offsets": lambda m: before("progress untold", m.GroupOffsets, "commit"),
+    "clients.postgres.outbox": lambda m: before("relay, sent and not removed", m.Outbox, "remove"),
 }
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.kafka.offsets import Range, offset_ranges
+from clients.kafka.offsets import Range, offset_ranges
 
 
 class Answers:

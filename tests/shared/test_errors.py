@@ -9,10 +9,11 @@ from types import ModuleType
 
 import pytest
 
+import clients
 import shared
 import stream_jobs
-from stream_jobs import errors
-from stream_jobs.errors import (
+from shared import errors
+from shared.errors import (
     AnotherCopyError,
     JobError,
     RestartError,
@@ -76,7 +77,7 @@ def renamed() -> Iterator[type[JobError]]:
 
 def test_a_class_with_another_name_is_known_by_that(renamed: type[JobError]) -> None:
     told = told_by_a_worker(one_of(renamed))
-    assert "stream_jobs.errors.OldDataError: in words" in told
+    assert "shared.errors.OldDataError: in words" in told
     assert judge(told).waits
 
 
@@ -92,7 +93,7 @@ def modules_of(package: ModuleType) -> Iterator[str]:
 
 
 def exceptions() -> set[type[BaseException]]:
-    for package in (shared, stream_jobs):
+    for package in (shared, clients, stream_jobs):
         for name in modules_of(package):
             importlib.import_module(name)
     found: set[type[BaseException]] = set()
@@ -101,13 +102,13 @@ def exceptions() -> set[type[BaseException]]:
         new = {*to_visit.pop().__subclasses__()} - found
         found |= new
         to_visit += new
-    return {one for one in found if one.__module__.split(".")[0] in ("shared", "stream_jobs")}
+    return {one for one in found if one.__module__.split(".")[0] in ("shared", "clients", "stream_jobs")}
 
 
 def test_each_exception_that_a_job_can_raise_is_in_the_tree() -> None:
     outside = {one.__name__ for one in exceptions() if not issubclass(one, JobError)}
     assert outside == NOT_OF_A_JOB.keys(), (
-        "derive it from WaitError, RestartError or StopError in stream_jobs/errors.py, or say in "
+        "derive it from WaitError, RestartError or StopError in shared/errors.py, or say in "
         "NOT_OF_A_JOB why no query ends by it"
     )
 

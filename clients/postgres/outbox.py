@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from clients.postgres.store import SLOW_AFTER_S, Connection, answered_within, judged_errors
 from shared.events.envelope import Header
-from stream_jobs.postgres.store import SLOW_AFTER_S, Connection, answered_within, judged_errors
 
 _CHANNEL = "headrace_outbox"
 _ONE_RELAY_AT_A_TIME = 4_729_018_802

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from gateway.kafka.known_partitions import KnownPartitions
 from gateway.log.kafka_log import RawLog
+from gateway.log.known_partitions import KnownPartitions
 from gateway.log.outcome import Outcome, Receipt, Record
 from local_stack.run.stack import Stack
 from shared.settings import GatewaySettings

@@ -4,7 +4,7 @@ each role what it may do: a revision, a user's own table or a role may be new.""
 from alembic import context
 from sqlalchemy import text
 
-from stream_jobs.postgres.grants import ROLES, grants
+from clients.postgres.grants import ROLES, grants
 
 # any number will do as long as no other part of the system takes it
 _ONE_MIGRATION_AT_A_TIME = 4_729_018_801

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from clients.kafka.records import Offsets
 from shared.settings import Settings
-from stream_jobs.kafka.records import Offsets
 
 _TIMEOUT_S = 5.0
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from clients.kafka.records import BAD_HEADERS, Payload
 from shared.events.envelope import Header, Position
-from stream_jobs.kafka.records import BAD_HEADERS, Payload
 
 
 def position_of(message: Message) -> Position:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
+from clients.kafka.records import Outgoing
 from shared.settings import JobSettings
-from stream_jobs.kafka.records import Outgoing
 
 _FLUSH_S = 60.0
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from stream_jobs.postgres.store import Connection, one_line
+from clients.postgres.store import Connection, one_line
 
 
 class MasterDataError(Exception):

@@ -6,10 +6,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from clients.postgres import store
+from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER, ROLES
 from local_stack.machine.paths import CHECKOUT
 from local_stack.run.stack import Stack
-from stream_jobs.postgres import store
-from stream_jobs.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER, ROLES
 from tests.stream_jobs.conftest import in_database_of
 
 pytestmark = pytest.mark.stack
@@ -149,7 +149,7 @@ def test_a_database_of_an_earlier_version_is_handed_over(database: Database) -> 
     """Its objects belong to a superuser, who is nobody's role any more."""
     with psycopg.connect(database.url, autocommit=True) as connection:
         for _ in range(2):
-            connection.execute((CHECKOUT / "stream_jobs" / "postgres" / "roles.sql").read_bytes())
+            connection.execute((CHECKOUT / "clients" / "postgres" / "roles.sql").read_bytes())
     with database.as_(OWNER) as owner:
         owner.execute("ALTER TABLE headrace.event ADD COLUMN more text")
         owner.execute("CREATE OR REPLACE FUNCTION headrace.wake_relay() RETURNS trigger"

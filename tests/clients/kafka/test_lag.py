@@ -4,10 +4,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from clients.kafka.group_offsets import Range
+from clients.kafka.lag import Lag, LagReader, Unread, unread
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
-from stream_jobs.kafka.group_offsets import Range
-from stream_jobs.kafka.lag import Lag, LagReader, Unread, unread
 
 
 def test_what_is_unread_begins_where_the_job_or_the_log_does() -> None:

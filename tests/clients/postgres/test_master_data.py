@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from stream_jobs.postgres import master_data, store
-from stream_jobs.postgres.master_data import MasterDataError
-from stream_jobs.postgres.outbox import Outbox
+from clients.postgres import master_data, store
+from clients.postgres.master_data import MasterDataError
+from clients.postgres.outbox import Outbox
 
 pytestmark = pytest.mark.stack
 

@@ -11,9 +11,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from clients.kafka.ends import ANSWER_S, Partitions, offset_of
+from clients.kafka.records import Offsets
 from shared.kafka_access import KafkaAccess
-from stream_jobs.kafka.ends import ANSWER_S, Partitions, offset_of
-from stream_jobs.kafka.records import Offsets
 
 Partition = tuple[str, int]
 

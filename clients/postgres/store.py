@@ -15,7 +15,7 @@ from alembic.config import Config
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import NullPool, create_engine
 
-from stream_jobs.errors import RowRefusedError, StoreAwayError, StoreSlowError
+from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

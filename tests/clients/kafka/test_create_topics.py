@@ -8,11 +8,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
+from clients.kafka.create_topics import ensure_topics, other_configs
 from shared.flow import FLOW
 from shared.kafka_access import KafkaAwayError
 from shared.model import EventType
 from shared.settings import JobSettings, Settings
-from stream_jobs.kafka.create_topics import ensure_topics, other_configs
 from tests.kafka_log import eventually
 
 

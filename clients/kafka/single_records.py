@@ -6,9 +6,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from clients.kafka.records import LogRecord
 from shared.events.envelope import Header, Position
 from shared.kafka_access import KafkaAccess
-from stream_jobs.kafka.records import LogRecord
 
 _TIMEOUT_S = 10.0
 _READ_ON_MAX = 500  # records between two wanted ones: to seek costs more than to read these

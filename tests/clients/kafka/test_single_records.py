@@ -2,10 +2,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from clients.kafka.single_records import Origins
 from local_stack.run.stack import Stack
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess
-from stream_jobs.kafka.single_records import Origins
 
 pytestmark = pytest.mark.stack
 

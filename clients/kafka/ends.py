@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
+from clients.kafka.records import Offsets
 from shared.kafka_access import KafkaAccess
-from stream_jobs.kafka.records import Offsets
 
 ANSWER_S = 5.0
 _NEW_PARTITIONS_S = 30.0

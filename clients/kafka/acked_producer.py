@@ -1,16 +1,32 @@
 """A Kafka producer that says of each record in a batch whether the broker has it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from shared.events.envelope import Header
 from shared.settings import Settings
-from stream_jobs.postgres.outbox import OutboxRow
 
 
 class DeadProducerError(Exception):
     """The client gave up for good; a new producer goes on."""
+
+
+class Row(Protocol):
+    """A record to send; `seq` tells it from the others."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[Header]: ...
 
 
 class AckedProducer:
@@ -34,7 +50,7 @@ class AckedProducer:
         )
         self._answers: dict[int, KafkaError | None] = {}
 
-    def send(self, rows: list[OutboxRow], go_on: Callable[[], bool]) -> dict[int, str]:
+    def send(self, rows: Sequence[Row], go_on: Callable[[], bool]) -> dict[int, str]:
         """The refusals, by seq, when every row has been answered.
 
         `go_on` is asked while answers are missing; on False the rest is dropped unanswered.
@@ -53,7 +69,7 @@ class AckedProducer:
         unanswered = {row.seq: "not acknowledged" for row in rows if row.seq not in self._answers}
         return unanswered | {seq: error.str() for seq, error in errors.items()}
 
-    def _produce(self, row: OutboxRow) -> None:
+    def _produce(self, row: Row) -> None:
         try:
             self._producer.produce(
                 row.topic,

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
+from clients.kafka.group_offsets import Partition, Range
+from clients.kafka.records import Offsets
 from shared.kafka_access import KafkaAccess
-from stream_jobs.kafka.group_offsets import Partition, Range
-from stream_jobs.kafka.records import Offsets
 
 _WITHIN_S = 1.0
 

@@ -1,0 +1,1 @@
+"""Drivers: the only modules that construct clients of Kafka and of PostgreSQL."""

@@ -1,1 +1,0 @@
-"""What the gateway asks Kafka: where topics end, and how many partitions they have."""

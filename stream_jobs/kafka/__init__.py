@@ -1,1 +1,0 @@
-"""Kafka's records, topics, offsets and groups, as the jobs see them."""
