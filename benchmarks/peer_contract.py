@@ -15,8 +15,8 @@ from typing import NoReturn
 import orjson
 
 from benchmarks.job_environment import job_environment
-from clients.kafka.acked_producer import AckedProducer
 from clients.kafka.create_topics import ensure_topics
+from clients.kafka.write import AckedWriter
 from clients.postgres.outbox import OutboxRow
 from shared.flow import load_flow
 from shared.settings import Settings
@@ -80,7 +80,7 @@ def publish_areas(settings: Settings, areas: Iterable[Sequence[str]]) -> None:
     ]
     beat = orjson.dumps({"as_of_ms": time.time_ns() // 1_000_000})
     rows.append(OutboxRow(len(rows), topic, RELAY_HEARTBEAT_KEY.encode(), beat, []))
-    producer = AckedProducer(settings)
+    producer = AckedWriter(settings.kafka)
     for start in range(0, len(rows), _BATCH_ROWS):
         refusals = producer.send(rows[start : start + _BATCH_ROWS], lambda: True)
         if refusals:

@@ -20,7 +20,7 @@ import orjson
 import psycopg
 
 from benchmarks.fold_rate import events
-from clients.kafka.records import LogRecord, Payload
+from clients.kafka.records import Payload, Record
 from clients.postgres import store
 from clients.postgres.outbox import header_rows
 from local_stack.run.stack import Stack
@@ -37,7 +37,7 @@ _TIME = "2026-01-01 00:00:00+00"
 _ids = count(1)
 
 
-def log(number: int, *, poison: bool) -> list[LogRecord]:
+def log(number: int, *, poison: bool) -> list[Record]:
     """Records of an event topic that were never there before."""
     records = []
     for record in events(number, 10_000):
@@ -45,11 +45,11 @@ def log(number: int, *, poison: bool) -> list[LogRecord]:
         broken = poison and at % POISON_EVERY == 0
         value = b'{"value": 21.5, "unit":' if broken else event_value(record._replace(id=f"e{at}"))
         place = Position("event.reading.v1", 0, at)
-        records.append(LogRecord(place, record.entity_id.encode(), value, []))
+        records.append(Record(place, record.entity_id.encode(), value, []))
     return records
 
 
-def persist(url: str, maker: RowMaker, records: list[LogRecord]) -> Written:
+def persist(url: str, maker: RowMaker, records: list[Record]) -> Written:
     writer = EventStore(url)
     try:
         return sum((writer.write(chunk) for chunk in chunks(map(maker.make, records))), Written())

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka import create_topics
-from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.offsets import LogOffsets
 from clients.postgres import master_data, store
+from shared.consumer_groups import of_job
 from shared.errors import AnotherCopyError, StoreAwayError
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAwayError
@@ -116,7 +117,7 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
 def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
     jobs = {job.name: job for job in flow.jobs()}
     ignited_by = {name: job.ignited_by for name, job in jobs.items()}
-    offsets = {name: GroupOffsets(settings, name, ignited_by[name]) for name in names}
+    offsets = {name: LogOffsets(settings.kafka, of_job(name), ignited_by[name]) for name in names}
     try:
         copies = {name: OneCopy(name, offsets[name], settings.checkpoints) for name in names}
         for copy in copies.values():

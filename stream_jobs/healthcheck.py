@@ -8,38 +8,37 @@ import time
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.read_range import RangeReader
+from clients.kafka.records import LogRange
+from shared.consumer_groups import HEALTHCHECK
 from shared.kafka_access import KafkaAccess
 from shared.settings import WRONG_SETTINGS, Settings, explain
 from shared.topology import JOB_STATUS_TOPIC
 
+_ANSWER_S = 5.0
 _RECENT_MS = 15_000  # it speaks every two seconds
-_TIMEOUT_S = 5.0
 # one that waits is well itself: what it waits for is away
 _WELL = ("running", "waiting", "rebuilding")
 
 
 def last_word(kafka: KafkaAccess, job: str) -> dict[str, Any] | None:
     """KafkaException where the broker has no answer."""
-    consumer = Consumer(
-        {
-            **kafka.for_reading("headrace-last-word"),
-            "enable.partition.eof": True,
-            "log_level": 2,
-        }
-    )
-    try:
-        since_ms = time.time_ns() // 1_000_000 - _RECENT_MS
-        begin = [TopicPartition(JOB_STATUS_TOPIC, 0, since_ms)]
-        consumer.assign(consumer.offsets_for_times(begin, _TIMEOUT_S))
-        said: dict[str, Any] | None = None
-        while (message := consumer.poll(_TIMEOUT_S)) is not None and message.error() is None:
-            if message.key() == job.encode():
-                said = orjson.loads(message.value() or b"null")
-        return said
-    finally:
+    since_ms = time.time_ns() // 1_000_000 - _RECENT_MS
+    at = JOB_STATUS_TOPIC, 0
+    with LogOffsets(kafka, HEALTHCHECK, answer_s=_ANSWER_S) as log:
+        start, end = log.since({at: since_ms})[at], log.ends([at])[at]
+    said: dict[str, Any] | None = None
+    if start is not None:
+        consumer = RangeReader(kafka, HEALTHCHECK)
+        for messages in consumer.read([LogRange(*at, start, end)]):
+            for message in messages:
+                if message.key() == job.encode():
+                    said = orjson.loads(message.value() or b"null")
         consumer.close()
+    return said
 
 
 def main(job: str) -> int:

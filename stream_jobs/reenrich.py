@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
 from shared.events import envelope, redelivery
@@ -19,7 +19,7 @@ from shared.topology import again_topic
 
 _ROWS_AT_ONCE = 200
 
-Found = Mapping[Position, tuple[LogRecord, int]]
+Found = Mapping[Position, Record]
 
 _BEGIN = """
     INSERT INTO headrace.reenrich_run (name, entity_id, from_time, to_time, last_row_key, chosen)
@@ -165,15 +165,15 @@ def is_still_there(row: Chosen, found: Found) -> bool:
     of it, and the event came of that."""
     if row.origin not in found:
         return False
-    record, _ = found[row.origin]
+    record = found[row.origin]
     event_id = envelope.text(record.headers, envelope.ID) or str(row.origin)
     is_other = row.payload_sha256 not in (None, sha256(record.value or b"").hexdigest())
     return event_id == row.event_id and not is_other
 
 
 def _headers(row: Chosen, found: Found, revision: int) -> list[Header]:
-    record, arrived_ms = found[row.origin]
-    first = redelivery.First(row.origin, arrived_ms, attempt=1, revision=revision)
+    record = found[row.origin]
+    first = redelivery.First(row.origin, record.time_ms, attempt=1, revision=revision)
     own = [(name, value) for name, value in record.headers if name != envelope.SUBJECT]
     # the entity whose state holds the event as it was: a correction cannot take it from there
     return [*redelivery.headers_of(own, first), (envelope.SUBJECT, row.entity_id.encode())]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
-from clients.kafka.acked_producer import AckedProducer, DeadProducerError
+from clients.kafka.write import AckedWriter, DeadProducerError
 from clients.postgres import store
 from clients.postgres.outbox import Outbox, OutboxRow
 from shared.errors import StoreAwayError
@@ -75,7 +75,8 @@ class Relay:
         self.renew_producer()
 
     def renew_producer(self) -> None:
-        self._producer = AckedProducer(self._settings)
+        options = {"compression.type": self._settings.compression}
+        self._producer = AckedWriter(self._settings.kafka, options)
 
     def work(self) -> None:
         """Until the stop, or until an error ends the connection."""
@@ -116,10 +117,11 @@ class Relay:
             outbox.remove(sorted(removed))  # before the broker hears of them: never twice
         asked_s = time.monotonic()
         try:
-            refusals = self._producer.send(rows, lambda: self._keep_waiting(asked_s))
+            refused = self._producer.send(rows, lambda: self._keep_waiting(asked_s))
         except DeadProducerError:
             self._tell_lost(len(removed), "its producer is dead")
             raise
+        refusals = {rows[number].seq: why for number, why in refused.items()}
         self._kafka_has_answered()
         if lost := removed & refusals.keys():
             self._tell_lost(len(lost), refusals[min(lost)])

@@ -8,7 +8,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 
-class LogRecord(NamedTuple):
+class Record(NamedTuple):
     partition: int
     offset: int
     key: bytes | None
@@ -17,7 +17,7 @@ class LogRecord(NamedTuple):
     timestamp_ms: int = 0
 
 
-def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
+def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[Record]:
     consumer = Consumer(
         {
             **({"bootstrap.servers": kafka} if isinstance(kafka, str) else kafka),
@@ -36,7 +36,7 @@ def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[LogRecord]:
                 error = message.error()
                 if error is None:
                     records.append(
-                        LogRecord(
+                        Record(
                             message.partition(),
                             message.offset(),
                             message.key(),

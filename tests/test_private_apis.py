@@ -390,12 +390,9 @@ USES = (
     Use(
         "librdkafka's own error codes",
         (
-            *("gateway.monitor.probes", "gateway.state.event_tail_reader", "gateway.view.topics"),
-            *("stream_jobs.enrich.master_data_view", "stream_jobs.fold.refolder"),
-            *("stream_jobs.guards.topic_identity", "clients.kafka.follower"),
-            *("clients.kafka.group_offsets", "clients.kafka.single_records"),
-            *("clients.kafka.whole_topic", "stream_jobs.retry.waker"),
-            *("stream_jobs.source.range_reader",),
+            *("gateway.monitor.probes", "gateway.view.topics", "stream_jobs.retry.waker"),
+            *("clients.kafka.follow", "clients.kafka.messages", "clients.kafka.offsets"),
+            *("clients.kafka.read_at", "clients.kafka.read_range", "clients.kafka.topic_ids"),
         ),
         "telling the end of a partition, a timeout and a refused login from other errors",
         "use the code's new name",

@@ -1,6 +1,7 @@
 """What keeps the house easy to find one's way in."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -64,3 +65,14 @@ def test_a_circle_is_found_in_types_and_in_functions() -> None:
     function = ast.parse("def f():\n    from a import one")
     assert circle({"a.one": types, "a.two": ast.parse("import json")}) == []
     assert {*circle({"a.one": types, "a.two": function})} == {"a.one", "a.two"}
+
+
+def test_clients_of_kafka_are_made_in_one_place() -> None:
+    making = re.compile(r"\b(?:Consumer|Producer|AdminClient)\(")
+    makers = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if making.search(path.read_text())
+    }
+    assert makers == {"clients/kafka/connect.py"}

@@ -1,1 +1,1 @@
-"""Kafka's records, topics, offsets and groups, as clients see them."""
+"""Kafka's records, topics, offsets and groups."""

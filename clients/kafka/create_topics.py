@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
+from clients.kafka import connect
 from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
 from shared.topology import JOB_STATUS_TOPIC, Flow
@@ -25,7 +26,7 @@ _REQUEST_TIMEOUT_S = 15.0
 
 def ensure_topics(flow: Flow, settings: Settings, wait_s: float = 30.0) -> list[str]:
     """The names of the topics that were missing and are there now."""
-    admin = AdminClient({**settings.kafka.for_librdkafka(), "log_level": 2})
+    admin = connect.admin(settings.kafka)
     partitions_now = _partitions_by_topic(admin, settings.kafka_bootstrap, wait_s)
     wanted = [_new_topic(topic.name, dict(topic.config), settings) for topic in flow.topics()]
     created = _create(admin, [new for new in wanted if new.topic not in partitions_now])

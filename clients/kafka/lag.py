@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
-from clients.kafka.group_offsets import Partition, Range
-from clients.kafka.records import Offsets
+from clients.kafka.connect import reader
+from clients.kafka.records import Offsets, Partition, Range
 from shared.kafka_access import KafkaAccess
 
 _WITHIN_S = 1.0
@@ -40,18 +40,13 @@ class LagReader:
     as long as they stay the oldest."""
 
     def __init__(self, kafka: KafkaAccess, group: str) -> None:
-        self._consumer = Consumer(
-            {
-                **kafka.for_librdkafka(),
-                "group.id": group,  # never joined: partitions are assigned
-                "enable.auto.commit": False,
-                "queued.min.messages": 1,
-                "queued.max.messages.kbytes": 64,
-                "fetch.message.max.bytes": 1024,  # a batch comes whole, however long it is
-                "fetch.wait.max.ms": 100,
-                "log_level": 2,
-            }
-        )
+        options = {
+            "auto.offset.reset": "largest",  # what is gone is no lag
+            "queued.min.messages": 1,
+            "queued.max.messages.kbytes": 64,
+            "fetch.message.max.bytes": 1024,  # a batch comes whole, however long it is
+        }
+        self._consumer = reader(kafka, group, options)
         self._at_ms: dict[tuple[Partition, int], int] = {}
 
     def lag(self, waiting: Mapping[Partition, Unread]) -> Lag:

@@ -1,15 +1,25 @@
-"""What a record of Kafka's client is to the jobs."""
+"""A message of Kafka's client as a record."""
 
 from typing import Any
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from clients.kafka.records import BAD_HEADERS, Payload
+from clients.kafka.records import BAD_HEADERS, Payload, Record
 from shared.events.envelope import Header, Position
 
 
 def position_of(message: Message) -> Position:
     return Position(message.topic() or "", message.partition() or 0, message.offset() or 0)
+
+
+def is_end(message: Message) -> bool:
+    """Of its partition, where its offset is the next one. KafkaException where it is an error."""
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    raise KafkaException(error)
 
 
 def headers_of(message: Message) -> list[Header] | None:
@@ -20,6 +30,12 @@ def headers_of(message: Message) -> list[Header] | None:
     except SystemError:
         return None
     return [(name, value or b"") for name, value in headers] if headers else []
+
+
+def record_of(message: Message) -> Record:
+    """Without headers where one of them cannot be read."""
+    headers, time_ms = headers_of(message) or [], message.timestamp()[1]
+    return Record(position_of(message), message.key(), message.value(), headers, time_ms)
 
 
 def payload_of(message: Message) -> Payload:

@@ -1,61 +1,180 @@
-"""Where partitions start and end. Blocks, for a bounded time.
+"""Where logs begin and end, and how far a consumer group is.
 
-Asked by a consumer, not by an admin client: librdkafka's admin requests can abort the whole process
-when their broker goes away (`rd_kafka_enq_once_del_source_return: Assertion ... failed`).
+Spark keeps its own offsets; a job publishes its progress as the committed offsets of a group. That
+is what usual tools see, what a rebuild starts from, and a note for other copies of the job
+(`guards/single_copy.py`). It is written after the batch's output is acknowledged, so it never runs
+ahead.
+
+Asked by a consumer, not by an admin client: see `connect.admin`.
 """
 
-import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
+from clients.kafka.connect import Options, asker
+from clients.kafka.records import Offsets, Partition, Range
 from shared.kafka_access import KafkaAccess
 
-Partition = tuple[str, int]
-
-# librdkafka would write its complaints about an absent broker to the terminal
-QUIET = logging.getLogger("librdkafka")
-QUIET.setLevel(logging.CRITICAL)
-
-
-class Range(NamedTuple):
-    start: int
-    end: int
+_ANSWER_S = 5.0
+_NEW_PARTITIONS_S = 30.0
+# where somebody waits for the answer
+ANSWERS_SOON = {"socket.timeout.ms": 2000, "reconnect.backoff.max.ms": 1000}
 
 
-def asking_consumer(
-    kafka: KafkaAccess,
-    on_error: Callable[[KafkaError], None] | None = None,
-    group: str = "headrace-gateway",
-) -> Consumer:
-    """It only asks: on one that reads, too, each question would wait behind a fetch. `on_error` is
-    called from within its `poll`."""
-    return Consumer(
-        {
-            **kafka.for_librdkafka(),
-            "group.id": group,  # has to be there, is never joined
-            # not QUIET: its lines would pile up, because nobody polls this consumer
-            "log_level": 0,
-            "socket.timeout.ms": 2000,
-            "reconnect.backoff.max.ms": 1000,
-            **({"error_cb": on_error} if on_error else {}),
-        }
-    )
+class Committed(NamedTuple):
+    """Of every partition of the group's topics: where it goes on, or where the log begins."""
+
+    offsets: Offsets
+    notes: set[str]
+    # of topics that had offsets before they got more partitions: those that have none
+    added: dict[str, set[int]] = {}  # noqa: RUF012 - never changed
 
 
-def offset_ranges(
-    consumer: Consumer, partitions: Iterable[Partition], deadline_s: float
-) -> dict[Partition, Range]:
-    """KafkaException or TimeoutError where they are not all known within the deadline."""
-    give_up_s = time.monotonic() + deadline_s
-    ranges: dict[Partition, Range] = {}
-    for topic, p in partitions:
-        left_s = give_up_s - time.monotonic()
-        # without an answer in time the call returns None, or raises
-        known = left_s > 0 and consumer.get_watermark_offsets(TopicPartition(topic, p), left_s)
-        if not known:
-            raise TimeoutError(f"{topic}/{p}: no answer within {deadline_s} s")
-        ranges[topic, p] = Range(*known)
-    return ranges
+class LogOffsets:
+    """Every call raises KafkaException where no broker answers in time."""
+
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        group: str,
+        topics: Iterable[str] = (),
+        answer_s: float = _ANSWER_S,
+        options: Options | None = None,
+    ) -> None:
+        """`options`: of librdkafka."""
+        self.topics = tuple(topics)
+        self._answer_s = answer_s
+        self._answers: list[KafkaError | None] = []
+        own = {"on_commit": lambda error, _places: self._answers.append(error)}
+        self._consumer = asker(kafka, group, {**own, **(options or {})})
+        self._known: list[Partition] = []
+        self._look_again_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def metadata(self) -> Mapping[str, TopicMetadata]:
+        """Of all topics that this client may know."""
+        topics: Mapping[str, TopicMetadata] = self._consumer.list_topics(
+            timeout=self._answer_s
+        ).topics
+        return topics
+
+    def partitions(self, topics: Iterable[str] | None = None) -> list[Partition]:
+        """Of those topics that exist; its own ones are looked up now and then."""
+        if topics is not None:
+            return self._partitions(topics)
+        if time.monotonic() >= self._look_again_s or not self._known:
+            self._known = self._partitions(self.topics)
+            self._look_again_s = time.monotonic() + _NEW_PARTITIONS_S
+        return self._known
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Of those that exist."""
+        known = self.metadata()
+        return {topic: len(known[topic].partitions) for topic in topics if topic in known}
+
+    def begins(self, places: Collection[Partition] | None = None) -> dict[Partition, int]:
+        return self._found(places, OFFSET_BEGINNING)
+
+    def ends(self, places: Collection[Partition] | None = None) -> dict[Partition, int]:
+        return self._found(places, OFFSET_END)
+
+    def ranges(self, places: Collection[Partition] | None = None) -> dict[Partition, Range]:
+        places = self.partitions(self.topics) if places is None else places
+        begins, ends = self.begins(places), self.ends(places)
+        return {at: Range(begins[at], end) for at, end in ends.items()}
+
+    def since(self, times_ms: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        """The first record that is as new; None: there is none."""
+        places = [TopicPartition(*at, time_ms) for at, time_ms in times_ms.items()]
+        found = self._offsets_for(places)
+        return {at: offset if offset >= 0 else None for at, offset in found.items()}
+
+    def committed(self) -> Committed:
+        found = Committed({}, set(), {})
+        known: set[str] = set()
+        places = self._committed(self.partitions(self.topics))
+        begins = self.begins([(at.topic, at.partition) for at in places if at.offset < 0])
+        for place in places:
+            if place.offset >= 0:
+                known.add(place.topic)
+                found.notes.add(place.metadata or "")
+            else:
+                found.added.setdefault(place.topic, set()).add(place.partition)
+            goes_on_at = begins.get((place.topic, place.partition), place.offset)
+            found.offsets.setdefault(place.topic, {})[place.partition] = goes_on_at
+        added = {topic: its for topic, its in found.added.items() if topic in known}
+        return found._replace(added=added)
+
+    def positions(self, places: Collection[Partition] | None = None) -> dict[Partition, int]:
+        """What is committed; where nothing is, 0."""
+        found = self._committed(self.partitions() if places is None else places)
+        return {(place.topic, place.partition): max(0, int(place.offset)) for place in found}
+
+    def commit(self, offsets: Offsets, note: str) -> None:
+        """Returns when the broker has confirmed it."""
+        self._answers.clear()
+        self._consumer.commit(
+            offsets=[
+                TopicPartition(topic, partition, offset, note)
+                for topic, partitions in offsets.items()
+                for partition, offset in partitions.items()
+            ],
+            asynchronous=True,
+        )
+        deadline = time.monotonic() + self._answer_s
+        while not self._answers:
+            if time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            self._consumer.poll(0.05)
+        if self._answers[0] is not None:
+            raise KafkaException(self._answers[0])
+
+    def hear_errors(self) -> None:
+        """Calls the `error_cb` of the options."""
+        self._consumer.poll(0)
+
+    def _partitions(self, topics: Iterable[str]) -> list[Partition]:
+        known = self.metadata()
+        return [(topic, p) for topic in topics if topic in known for p in known[topic].partitions]
+
+    def _found(self, places: Collection[Partition] | None, which: int) -> dict[Partition, int]:
+        # in the place of a time: the oldest or the newest; one request a broker answers for all
+        places = self.partitions() if places is None else places
+        return self._offsets_for([TopicPartition(*at, which) for at in places])
+
+    def _offsets_for(self, places: list[TopicPartition]) -> dict[Partition, int]:
+        found = self._consumer.offsets_for_times(places, self._answer_s) if places else []
+        return {(place.topic, place.partition): _offset(place) for place in found}
+
+    def _committed(self, places: Collection[Partition]) -> list[TopicPartition]:
+        asked = [TopicPartition(*at) for at in places]
+        found: list[TopicPartition] = (
+            self._consumer.committed(asked, self._answer_s) if asked else []
+        )
+        for place in found:
+            _offset(place)
+        return found
+
+
+def _offset(place: TopicPartition) -> int:
+    if place.error is not None:
+        raise KafkaException(place.error)
+    return int(place.offset)

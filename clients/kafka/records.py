@@ -1,12 +1,23 @@
-"""Records of Kafka, as the jobs read and write them. Pure."""
+"""Records of Kafka, as they are read and written, and their places. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from shared.events.envelope import Header, Position
 
+Partition = tuple[str, int]  # of a topic
 Offsets = dict[str, dict[int, int]]  # topic -> partition -> offset
 BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
+
+
+class Record(NamedTuple):
+    """As the log has it; anyone may have written it."""
+
+    position: Position
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header] = []  # noqa: RUF012 - never changed
+    time_ms: int = 0
 
 
 class Payload(NamedTuple):
@@ -22,17 +33,37 @@ class Payload(NamedTuple):
     lacks: str = ""  # why it cannot be told what it is
 
 
-class LogRecord(NamedTuple):
-    """A record as the log has it; anyone may have written it."""
-
-    position: Position
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
-
-
 class Outgoing(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
     headers: list[Header]
+
+
+class Range(NamedTuple):
+    """Of a log, or what is read of it."""
+
+    start: int
+    end: int
+
+
+class LogRange(NamedTuple):
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        return self.end - self.start
+
+
+def by_topic(offsets: Mapping[Partition, int]) -> Offsets:
+    found: Offsets = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[partition] = offset
+    return found
+
+
+def by_partition(offsets: Offsets) -> dict[Partition, int]:
+    return {(topic, p): offset for topic, its in offsets.items() for p, offset in its.items()}

@@ -10,14 +10,13 @@ from clients.postgres import store
 from desk.letters.dry_run import Snapshots
 from desk.letters.service import snapshots_of
 from desk.letters.store import LetterBook
-from desk.letters.topics import LetterLog
+from desk.letters.topics import LetterLog, letter_of
 from gateway.view.reader import StateView
 from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import load_flow
 from shared.folding import snapshot
 from shared.kafka_access import KafkaAwayError
-from shared.published import dead_letters
 from shared.settings import Settings
 from shared.topology import Flow
 from stream_jobs.supervision.status import StatusReporter
@@ -81,7 +80,7 @@ def read_on(flow: Flow, log: LetterLog, book: LetterBook, timeout_s: float) -> i
     """How many records it has read."""
     records, places = log.read_on(timeout_s)
     if records:
-        book.index([dead_letters.read(flow, *record) for record in records], places)
+        book.index([letter_of(flow, record) for record in records], places)
     return len(records)
 
 

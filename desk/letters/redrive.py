@@ -13,11 +13,10 @@ from desk.letters.redrive_store import RedriveBook
 from desk.letters.resend import Change, Message, Refused, Rows, Way, way_back
 from desk.letters.selection import Selection
 from desk.letters.store import LetterBook, Row, place_of
-from desk.letters.topics import LetterLog
+from desk.letters.topics import LetterLog, letter_of
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAwayError
-from shared.published import dead_letters
 from shared.settings import Settings
 from shared.topology import Flow
 from stream_jobs.persist.rows import DeadLetter, EventRow
@@ -92,7 +91,7 @@ class Redriver:
         refusals: dict[str, str] = {}
         for row in rows:
             record = records.get(places[row["id"]])
-            letter = None if record is None else dead_letters.read(self._flow, *record)
+            letter = None if record is None else letter_of(self._flow, record)
             try:
                 if letter is None or letter.id != row["id"]:
                     raise Refused(f"its bytes are no longer at {places[row['id']]}")

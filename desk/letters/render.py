@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
+from clients.kafka.records import Record
 from desk.letters.store import Known, place_of
-from desk.letters.topics import Record
 from shared.timestamps import to_rfc3339
 
 _HEX_BYTES_MAX = 4096

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Header, Position
 from shared.events.redelivery import First
@@ -139,7 +139,7 @@ def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> Way:
     topics = {row.topic for row in (*flow.event_types, *flow.with_state)}
     if letter.origin.topic not in topics:
         raise Refused(f"the flow has no topic {letter.origin.topic}: put it back, or discard this")
-    record = LogRecord(letter.origin, letter.key, letter.value, list(letter.headers))
+    record = Record(letter.origin, letter.key, letter.value, list(letter.headers))
     return Rows(RowMaker.of(flow).make(record))
 
 

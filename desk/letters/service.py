@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from clients.kafka.records import Record
 from clients.postgres import store
 from desk.letters import render
 from desk.letters.dry_run import Snapshots, Trial, try_again
@@ -12,12 +13,11 @@ from desk.letters.redrive_store import RedriveBook
 from desk.letters.resend import Change
 from desk.letters.selection import Selection
 from desk.letters.store import Known, LetterBook, place_of
-from desk.letters.topics import LetterLog, Record
+from desk.letters.topics import LetterLog, letter_of
 from gateway.view.reader import StateView
 from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
 from shared.model import Fields
-from shared.published import dead_letters
 from shared.published.dead_letters import Letter
 from shared.settings import Settings
 from stream_jobs.enrich.master_data_view import MasterView
@@ -102,7 +102,7 @@ class Desk:
 
     def _letter(self, known: Known) -> Letter:
         record = self._record(known)
-        letter = None if record is None else dead_letters.read(self._flow, *record)
+        letter = None if record is None else letter_of(self._flow, record)
         if letter is None or letter.id != known.row["id"]:
             raise NoLetterError(f"the letter's bytes are no longer at {place_of(known.row)}")
         return letter

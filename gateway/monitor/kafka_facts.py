@@ -15,7 +15,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Int64, Schema, String
 
-from clients.kafka.offsets import Partition
+from clients.kafka.records import Partition
 from shared.kafka_access import KafkaAccess
 
 _ANSWER_S = 3.0  # the gateway's end waits for it

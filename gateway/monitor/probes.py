@@ -7,7 +7,8 @@ from typing import NamedTuple
 import psycopg
 from confluent_kafka import KafkaError, KafkaException
 
-from clients.kafka.offsets import asking_consumer, offset_ranges
+from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
+from shared.consumer_groups import GATEWAY
 from shared.kafka_access import KafkaAccess
 
 # Kafka's own topic, by which the jobs know where they go on
@@ -45,17 +46,18 @@ class KafkaProbe:
         self._topics = topics
         self._looked_at = {*topics, JOBS_POSITIONS}
         self._lanes = lanes
-        self._consumer = asking_consumer(kafka, self._note)
+        options = {**ANSWERS_SOON, "error_cb": self._note}
+        self._log = LogOffsets(kafka, GATEWAY, lanes, _KAFKA_ANSWER_S, options)
 
     def look(self) -> KafkaSeen:
         begun_s = time.monotonic()
         try:
-            topics = self._consumer.list_topics(timeout=_KAFKA_ANSWER_S).topics
+            topics = self._log.metadata()
             lanes = [(t, p) for t in self._lanes if t in topics for p in topics[t].partitions]
-            ranges = offset_ranges(self._consumer, lanes, _KAFKA_ANSWER_S)
-        except (KafkaException, TimeoutError):
+            ranges = self._log.ranges(lanes)
+        except KafkaException:
             self._refusal = ""
-            self._consumer.poll(0)
+            self._log.hear_errors()
             output = self._refusal or "Kafka does not answer"
             return KafkaSeen(Seen(False, _ms_since(begun_s), output))
         missing = tuple(topic for topic in self._topics if topic not in topics)

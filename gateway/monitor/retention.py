@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
-
-from clients.kafka.offsets import Partition, Range, asking_consumer, offset_ranges
+from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
+from clients.kafka.records import Partition, Range, by_partition
 from gateway.monitor.kafka_facts import KafkaFacts
+from shared.consumer_groups import of_job
 from shared.kafka_access import KafkaAccess
 
 WARN_AT, FAIL_AT = 0.5, 0.9  # of what the topic keeps
@@ -71,7 +71,7 @@ class RetentionLook:
         self._jobs = jobs
 
     def look(self, facts: KafkaFacts, partitions: Mapping[str, Iterable[int]]) -> list[Unread]:
-        """KafkaException or TimeoutError where Kafka does not answer in time."""
+        """KafkaException where Kafka does not answer in time."""
         found: list[Unread] = []
         for job, topics in self._jobs.items():
             kept = {topic: keeps(facts.configs.get(topic, {})) for topic in topics}
@@ -89,39 +89,25 @@ class RetentionLook:
         self, job: str, its: Mapping[Partition, Keeps], facts: KafkaFacts
     ) -> Iterable[Unread]:
         # a client for a moment: as many as there are jobs would cost memory all the time
-        consumer = asking_consumer(self._kafka, group=f"headrace-{job}")
-        try:
-            places = [TopicPartition(*at) for at in its]
-            done = {
-                (at.topic, at.partition): at.offset if at.offset >= 0 else None
-                for at in consumer.committed(places, timeout=_ANSWER_S)
-            }
-            logs = offset_ranges(consumer, its, _ANSWER_S)
-            older = {part: _not_older(consumer, its, logs, part) for part in (WARN_AT, FAIL_AT)}
-        finally:
-            consumer.close()
+        topics = {topic for topic, _ in its}
+        with LogOffsets(self._kafka, of_job(job), topics, _ANSWER_S, ANSWERS_SOON) as log:
+            logs = log.ranges(its)
+            done = by_partition(log.committed().offsets)  # where nothing is, the log's beginning
+            older = {part: _not_older(log, its, logs, part) for part in (WARN_AT, FAIL_AT)}
         for at, kept in its.items():
             firsts = {part: first[at] for part, first in older.items() if at in first}
             size = facts.log_bytes.get(at)
-            yield Unread(job, *at, share(done[at], logs[at], firsts, size, kept))
+            yield Unread(job, *at, share(done.get(at), logs[at], firsts, size, kept))
 
 
 def _not_older(
-    consumer: Consumer, its: Mapping[Partition, Keeps], logs: Mapping[Partition, Range], part: float
+    log: LogOffsets, its: Mapping[Partition, Keeps], logs: Mapping[Partition, Range], part: float
 ) -> dict[Partition, int]:
     """The first record that has not been there for this part of its time."""
     now_ms = time.time_ns() // 1_000_000
-    asked = [
-        TopicPartition(*at, int(now_ms - part * kept.ms))
-        for at, kept in its.items()
-        if kept.ms is not None
-    ]
-    found = {}
-    for at in consumer.offsets_for_times(asked, _ANSWER_S) if asked else []:
-        if at.error is None:  # below zero: no record is as new
-            place = at.topic, at.partition
-            found[place] = at.offset if at.offset >= 0 else logs[place].end
-    return found
+    since = {at: int(now_ms - part * kept.ms) for at, kept in its.items() if kept.ms is not None}
+    found = log.since(since)
+    return {at: logs[at].end if first is None else first for at, first in found.items()}
 
 
 def _limit(told: str | None) -> int | None:

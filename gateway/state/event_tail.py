@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from clients.kafka.offsets import Partition
+from clients.kafka.records import Partition
 from shared.events.envelope import Position
 
 _OVERHEAD_BYTES = 350  # of a record, beside its bytes

@@ -8,21 +8,24 @@ there. Only then are the events before those offsets forgotten.
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from clients.kafka.offsets import QUIET, Partition, asking_consumer, offset_ranges
+from clients.kafka.connect import reader
+from clients.kafka.messages import is_end, position_of
+from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
+from clients.kafka.records import Partition
 from gateway.state.event_tail import Tail, TailRecord
 from gateway.view.reader import StateView
-from shared.events.envelope import Position
+from shared.consumer_groups import VIEW, of_job
 from shared.kafka_access import KafkaAccess
 
 log = logging.getLogger(__name__)
 
-FOLD_GROUP = "headrace-fold"
+_OPTIONS = {"fetch.wait.max.ms": 50, "queued.max.messages.kbytes": 8192}
 _LET_GO_AFTER_S = 60.0  # without a question
 _AGAIN_AFTER_S = 1.0
 _LOOK_EVERY_S = 0.2
@@ -86,7 +89,7 @@ class TailFollower:
                 self._follow()
             except NotFresh as not_fresh:
                 self._why_not = str(not_fresh)
-            except (KafkaException, TimeoutError) as error:
+            except KafkaException as error:
                 self._why_not = f"Kafka does not answer: {error}"
             except Exception:
                 self._why_not = "a fault in reading its events"
@@ -102,12 +105,11 @@ class TailFollower:
 
     def _follow(self) -> None:
         view = StateView(self._state_dir)
-        asking, reading = asking_consumer(self._kafka, group=FOLD_GROUP), self._reading()
+        log = LogOffsets(self._kafka, of_job("fold"), self._event_topics, _ANSWER_S, ANSWERS_SOON)
+        reading = reader(self._kafka, VIEW, _OPTIONS)
         try:
-            events, states = (
-                _partitions(asking, topics) for topics in (self._event_topics, self._state_topics)
-            )
-            look = self._look(asking, events, states)
+            events, states = log.partitions(), log.partitions(self._state_topics)
+            look = self._look(log, events, states)
             reading.assign([TopicPartition(*at, offset) for at, offset in look.folded.items()])
             self._read_to_the_end(reading, events)
             while not self._has_come_to(view, look):
@@ -119,24 +121,19 @@ class TailFollower:
                 self._read(reading)
                 if pending is None and time.monotonic() >= due_s:
                     due_s = time.monotonic() + _LOOK_EVERY_S
-                    pending = self._look(asking, events, states)
+                    pending = self._look(log, events, states)
                 if pending is not None and self._has_come_to(view, pending):
                     self.tail.forget_before(pending.folded)
                     pending = None
         finally:
             reading.close()
-            asking.close()
+            log.close()
             view.close()
 
-    def _look(self, asking: Consumer, events: list[Partition], states: list[Partition]) -> _Look:
-        places = [TopicPartition(*at) for at in events]
-        committed = asking.committed(places, timeout=_ANSWER_S)
-        ranges = offset_ranges(asking, states, _ANSWER_S)
+    def _look(self, log: LogOffsets, events: list[Partition], states: list[Partition]) -> _Look:
+        found = _Look(log.positions(events), log.ends(states))
         self._heard_at_s = time.monotonic()
-        return _Look(
-            {(at.topic, at.partition): max(at.offset, 0) for at in committed},
-            {at: its.end for at, its in ranges.items()},
-        )
+        return found
 
     def _has_come_to(self, view: StateView, look: _Look) -> bool:
         if not self._is_wanted():
@@ -157,40 +154,12 @@ class TailFollower:
         """Those that were read to their ends."""
         at_end: set[Partition] = set()
         for message in reading.consume(_RECORDS_AT_ONCE, 0.02):
-            topic, partition, offset = message.topic(), message.partition(), message.offset()
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            if topic is None or partition is None or offset is None:
-                continue
-            if error is not None:
-                at_end.add((topic, partition))
+            position = position_of(message)
+            if is_end(message):
+                at_end.add(position[:2])
             elif (key := message.key()) is not None:
-                position = Position(topic, partition, offset)
                 record = TailRecord(position, message.value() or b"", message.timestamp()[1])
                 self.tail.put(key, record)
         if self.tail.bytes > self._bytes_max:
             raise NotFresh("fold is far behind: more events wait for it than are kept here")
         return at_end
-
-    def _reading(self) -> Consumer:
-        return Consumer(
-            {
-                **self._kafka.for_reading("headrace-view"),
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-                "queued.max.messages.kbytes": 8192,
-            },
-            logger=QUIET,
-        )
-
-
-def _partitions(asking: Consumer, topics: Collection[str]) -> list[Partition]:
-    known: Mapping[str, object] = asking.list_topics(timeout=_ANSWER_S).topics
-    return [
-        (topic, partition)
-        for topic in topics
-        if topic in known
-        for partition in known[topic].partitions  # type: ignore[attr-defined]
-    ]

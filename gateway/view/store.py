@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from clients.kafka.offsets import Partition
+from clients.kafka.records import Partition
 
 _FORMAT = 2
 _SCHEMA = """

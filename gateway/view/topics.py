@@ -1,24 +1,27 @@
 """The topics of the view, as Kafka has them: who they are, where they end, what comes next."""
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from clients.kafka.offsets import QUIET, Partition, Range, asking_consumer, offset_ranges
+from clients.kafka.connect import admin, reader
+from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
+from clients.kafka.records import Partition, by_topic
+from clients.kafka.topic_ids import topic_ids
+from shared.consumer_groups import GATEWAY, VIEW
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess, KafkaAwayError
 
 _ANSWER_S = 2.0
 _BATCH_RECORDS = 5000
+_OPTIONS = {
+    "reconnect.backoff.max.ms": 1000,
+    "fetch.error.backoff.ms": 100,
+    "fetch.wait.max.ms": 500,
+    "queued.max.messages.kbytes": 64 * 1024,
+}
 
 
 class TopicFacts(NamedTuple):
@@ -30,75 +33,45 @@ class TopicFacts(NamedTuple):
 class ViewSource:
     def __init__(self, kafka: KafkaAccess, on_damage: Callable[[], None]) -> None:
         self._kafka = kafka
-        self._common: dict[str, Any] = {
-            **kafka.for_librdkafka(),
-            "logger": QUIET,
-            "reconnect.backoff.max.ms": 1000,
-        }
         self._on_damage = on_damage
         self._connect()
 
     def _connect(self) -> None:
-        # only an admin client tells a topic's id; that it may abort its process (see kafka_offsets)
-        # costs a restart of the view's writer, nothing else
-        self._admin = AdminClient(self._common)
-        self._asking = asking_consumer(self._kafka)
-        self._consumer = Consumer(
-            {
-                **self._kafka.for_reading("headrace-view"),  # offsets stand in the view
-                **self._common,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "check.crcs": True,
-                "fetch.error.backoff.ms": 100,
-            }
-        )
+        # that it may abort its process costs a restart of the view's writer, nothing else
+        self._admin = admin(self._kafka)
+        self._log = LogOffsets(self._kafka, GATEWAY, answer_s=_ANSWER_S, options=ANSWERS_SOON)
+        # its offsets stand in the view
+        self._consumer = reader(self._kafka, VIEW, _OPTIONS)
 
     def facts(self, topics: Collection[str]) -> dict[str, TopicFacts]:
         """Of those topics that exist."""
-        found: dict[str, tuple[str, list[int]]] = {}
-        asked = self._admin.describe_topics(
-            TopicCollection(list(topics)), request_timeout=_ANSWER_S
-        )
-        for topic, answer in asked.items():
-            try:
-                description = answer.result(_ANSWER_S + 1)
-            except TimeoutError as error:
-                raise KafkaAwayError(str(error)) from None
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise KafkaAwayError(str(error)) from None
-                continue
-            found[topic] = (str(description.topic_id), [p.id for p in description.partitions])
-        partitions = [(topic, p) for topic, (_, ids) in found.items() for p in ids]
-        ranges = self._ranges(partitions)
+        with self._asking():
+            found = topic_ids(self._admin, topics, _ANSWER_S)
+            places = [(topic, p) for topic, its in found.items() for p in its.partitions]
+            starts, ends = (by_topic(of(places)) for of in (self._log.begins, self._log.ends))
         return {
-            topic: TopicFacts(
-                topic_id,
-                {p: ranges[topic, p].start for p in ids},
-                {p: ranges[topic, p].end for p in ids},
-            )
-            for topic, (topic_id, ids) in found.items()
+            topic: TopicFacts(its.id, starts.get(topic, {}), ends.get(topic, {}))
+            for topic, its in found.items()
         }
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        return {at: found.end for at, found in self._ranges(partitions).items()}
+        with self._asking():
+            return self._log.ends(partitions)
 
-    def _ranges(self, partitions: Collection[Partition]) -> dict[Partition, Range]:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
         try:
-            return offset_ranges(self._asking, partitions, _ANSWER_S)
+            yield
         except KafkaException as error:
             if error.args[0].code() in _DAMAGE:
                 self._on_damage()
-            raise KafkaAwayError(str(error)) from None
-        except TimeoutError as error:
             raise KafkaAwayError(str(error)) from None
 
     def follow(self, positions: Mapping[Partition, int]) -> None:
         # librdkafka holds on to the leader epochs of a topic: with clients that have known an
         # earlier topic of the same name, the new one is never read
         self._consumer.close()
-        self._asking.close()
+        self._log.close()
         self._connect()
         self._consumer.assign(
             [TopicPartition(topic, p, offset) for (topic, p), offset in positions.items()]

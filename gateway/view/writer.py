@@ -15,7 +15,7 @@ from collections.abc import Collection
 import orjson
 from confluent_kafka import Message
 
-from clients.kafka.offsets import Partition
+from clients.kafka.records import Partition
 from gateway.node.parent_process import die_with_parent, leave_with_parent, only_writer
 from gateway.view.store import Changes, DamagedError, Row, ViewStore, is_damaged, remove, view_path
 from gateway.view.topics import TopicFacts, ViewSource, place_of, reached_end

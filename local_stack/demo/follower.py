@@ -5,10 +5,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
-from local_stack.machine.settings_check import kafka_client
+from clients.kafka.connect import reader
+from clients.kafka.offsets import LogOffsets
+from local_stack.machine.settings_check import kafka_at
 from local_stack.terminal.errors import LOOK, StackError
+from shared.consumer_groups import DEMO
 from shared.events.envelope import ID, REASON
 from shared.topology import Flow
 
@@ -40,15 +43,9 @@ class Follower:
         self._completions = {event_type.completion_topic for event_type in flow.event_types}
         self._parked = {lane for job in jobs for lane in job.parks_in}
         self._waiting = {lane for job in jobs for lane in job.waits_in}
-        self._reader = Consumer(
-            {
-                **kafka_client(bootstrap),
-                "group.id": "headrace-demo",  # required; nothing is subscribed or committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "log_level": 0,
-            }
-        )
+        kafka = kafka_at(bootstrap)
+        self._log = LogOffsets(kafka, DEMO, self.topics, _ANSWER_S)
+        self._reader = reader(kafka, DEMO)
 
     @property
     def topics(self) -> Collection[str]:
@@ -57,20 +54,13 @@ class Follower:
     def begin(self) -> None:
         """What is written from now on counts."""
         try:
-            known = self._reader.list_topics(timeout=_ANSWER_S).topics
-            places = [
-                TopicPartition(topic, partition)
-                for topic in self.topics & known.keys()
-                for partition in known[topic].partitions
-            ]
-            for place in places:
-                _, place.offset = self._reader.get_watermark_offsets(place, _ANSWER_S)
+            ends = self._log.ends()
         except KafkaException as error:
             reason = error.args[0].str()
             raise StackError(
                 f"Kafka at {self._bootstrap} does not answer: {reason}", LOOK
             ) from error
-        self._reader.assign(places)
+        self._reader.assign([TopicPartition(*at, end) for at, end in ends.items()])
 
     def read(self) -> list[Message]:
         """A broker that is away for a while is no error: the client connects again by itself."""
@@ -94,6 +84,7 @@ class Follower:
             self.seen.waiting[payload_id] = told.get(REASON, "no reason")
 
     def close(self) -> None:
+        self._log.close()
         self._reader.close()
 
 

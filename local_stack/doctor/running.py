@@ -17,11 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     TopicMetadata,
 )
 
+from clients.kafka.connect import admin
 from clients.kafka.create_topics import other_configs
 from clients.postgres.store import connect
 from local_stack.doctor.findings import Finding, green, red, yellow
 from local_stack.machine.paths import CHECKOUT
-from local_stack.machine.settings_check import chosen_flow, kafka_client, settings
+from local_stack.machine.settings_check import chosen_flow, kafka_at, settings
 from local_stack.run.folder_flow import flow_reference
 from local_stack.servers.addresses import OWN_SERVER
 from local_stack.terminal.errors import StackError
@@ -108,12 +109,11 @@ def _live_postmaster(folder: Path) -> int | None:
 
 def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
     try:
-        client = kafka_client(bootstrap)
+        client = admin(kafka_at(bootstrap))
     except StackError:  # told already
         return []
-    admin = AdminClient({**client, "log_level": 0})
     try:
-        topics = admin.list_topics(timeout=ANSWER_S)
+        topics = client.list_topics(timeout=ANSWER_S)
     except KafkaException as error:
         reason = error.args[0].str()
         return [red("Kafka", f"{bootstrap} does not answer: {reason}", fix)]
@@ -129,11 +129,11 @@ def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
     if missing:
         return [reached, red("topics", f"missing: {', '.join(missing)}", UP_MENDS_IT)]
     there = green("topics", f"all {len(wanted)} there")
-    return [reached, there, _replicas(admin, topics, wanted), *_topic_settings(admin, flow)]
+    return [reached, there, _replicas(client, topics, wanted), *_topic_settings(client, flow)]
 
 
-def _replicas(admin: AdminClient, topics: ClusterMetadata, wanted: list[str]) -> Finding:
-    configs = _configs(admin, wanted)
+def _replicas(client: AdminClient, topics: ClusterMetadata, wanted: list[str]) -> Finding:
+    configs = _configs(client, wanted)
     looked_at = [*wanted, *({OFFSETS} & topics.topics.keys())]
     copies = [_copies(name, topics.topics[name], configs.get(name, {})) for name in looked_at]
     found = list(troubles(copies, settings().replication))
@@ -156,10 +156,10 @@ def _copies(name: str, topic: TopicMetadata, config: dict[str, str]) -> Copies:
     )
 
 
-def _configs(admin: AdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
+def _configs(client: AdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
     """Of those topics whose configuration may be seen."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-    asked = admin.describe_configs(resources, request_timeout=ANSWER_S)
+    asked = client.describe_configs(resources, request_timeout=ANSWER_S)
     found = {}
     for resource, answer in asked.items():
         with suppress(KafkaException):
@@ -168,10 +168,10 @@ def _configs(admin: AdminClient, topics: list[str]) -> dict[str, dict[str, str]]
     return found
 
 
-def _topic_settings(admin: AdminClient, flow: Flow) -> list[Finding]:
+def _topic_settings(client: AdminClient, flow: Flow) -> list[Finding]:
     """Who chose another value may know why: `up` leaves it as it is."""
     try:
-        others = other_configs(admin, flow)
+        others = other_configs(client, flow)
     except KafkaException as error:
         others = [f"they cannot be read: {error.args[0].str()}"]
     fix = "set it with kafka-configs.sh, unless you chose it"

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic_settings import SettingsError
 
 from local_stack.terminal.errors import StackError
 from shared.flow import load_flow
+from shared.kafka_access import KafkaAccess
 from shared.settings import GatewaySettings, JobSettings, Settings, explain
 from shared.topology import Flow
 
@@ -77,9 +78,9 @@ def chosen_flow() -> Flow:
         raise StackError(explain(error), "docs/your-own-domain.md shows how one is made") from error
 
 
-def kafka_client(bootstrap: str) -> dict[str, Any]:
-    """librdkafka's configuration for that Kafka, with the login that the settings give."""
-    return _read(lambda: Settings(kafka_bootstrap=bootstrap)).kafka.for_librdkafka()
+def kafka_at(bootstrap: str) -> KafkaAccess:
+    """With the login that the settings give."""
+    return _read(lambda: Settings(kafka_bootstrap=bootstrap)).kafka
 
 
 def _read(kind: Callable[[], Read]) -> Read:

@@ -7,16 +7,16 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from clients.kafka.single_records import Origins
+from clients.kafka.read_at import RecordsAt
 from clients.postgres.grants import JOBS
 from local_stack.machine.settings_check import chosen_flow
 from local_stack.run.reach import database, kafka_bootstrap
 from local_stack.terminal.errors import LOOK, StackError
+from shared.consumer_groups import OPERATOR
 from shared.settings import Settings
 from shared.timestamps import to_rfc3339
 from stream_jobs.reenrich import Chosen, Reenrich, Run, RunExistsError, is_still_there, send_all
 
-_GROUP = "headrace-tail"  # which the operator may ask for
 _GONE_SHOWN_MAX = 20
 
 
@@ -43,10 +43,10 @@ def send(run: Run, tell: Callable[[Run], None], state_dir: Path | None) -> dict[
 
 
 @contextmanager
-def _reaching(state_dir: Path | None) -> Iterator[tuple[Reenrich, Origins]]:
+def _reaching(state_dir: Path | None) -> Iterator[tuple[Reenrich, RecordsAt]]:
     bootstrap = kafka_bootstrap(state_dir)
     topics = [endpoint.topic for endpoint in chosen_flow().endpoints]
-    origins = Origins(Settings(kafka_bootstrap=bootstrap).kafka, _GROUP)
+    origins = RecordsAt(Settings(kafka_bootstrap=bootstrap).kafka, OPERATOR)
     try:
         with database(state_dir, "reenrich", JOBS) as connection:
             yield Reenrich(connection, topics), origins

@@ -4,17 +4,16 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from clients.kafka.whole_topic import WholeTopics
+from clients.kafka.read_range import WholeTopics
 from local_stack.machine.settings_check import chosen_flow
 from local_stack.terminal.errors import LOOK, StackError
+from shared.consumer_groups import OPERATOR
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
 from shared.folding.applier import Applier, entity_fingerprint
 from shared.folding.rehearsal import Rehearsal
 from shared.folding.snapshot import decode_with_fold
 from shared.settings import JobSettings
-
-_GROUP = "headrace-tail"  # which the operator may ask for
 
 
 def rehearse(bootstrap: str, name: str) -> tuple[Rehearsal, str]:
@@ -40,17 +39,13 @@ def rehearse(bootstrap: str, name: str) -> tuple[Rehearsal, str]:
 
 
 def _read_states(settings: JobSettings, rehearsal: Rehearsal, topic: str) -> None:
-    states = WholeTopics(settings.kafka, _GROUP, [topic])
-    try:
-        for _, key, value in states.read():
-            entity_id = (key or b"").decode(errors="replace")
-            try:
-                found = (None, "") if value is None else decode_with_fold(value)
-            except (ValueError, KeyError, TypeError):
-                continue  # nobody's snapshot
-            rehearsal.live(entity_id, *found)
-    finally:
-        states.close()
+    for record in WholeTopics(settings.kafka, OPERATOR, [topic]).read():
+        entity_id = (record.key or b"").decode(errors="replace")
+        try:
+            found = (None, "") if record.value is None else decode_with_fold(record.value)
+        except (ValueError, KeyError, TypeError):
+            continue  # nobody's snapshot
+        rehearsal.live(entity_id, *found)
 
 
 def _read_events(
@@ -59,13 +54,9 @@ def _read_events(
     topics: list[str],
     events: EventReader,
 ) -> None:
-    log = WholeTopics(settings.kafka, _GROUP, topics)
-    try:
-        for position, key, value in log.read():
-            try:
-                record = events.read(position, key, value or b"")
-            except NoEvent:
-                continue  # fold parked it
-            take(record)
-    finally:
-        log.close()
+    for record in WholeTopics(settings.kafka, OPERATOR, topics).read():
+        try:
+            event = events.read(record.position, record.key, record.value or b"")
+        except NoEvent:
+            continue  # fold parked it
+        take(event)

@@ -1,17 +1,21 @@
 """What the spool of this machine's gateway has set aside, and its way into Kafka after all."""
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException
 
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Outgoing
+from clients.kafka.write import AckedWriter, for_at_most
 from gateway.spool.frame import Frame, brought, pack
 from gateway.spool.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, kept_at, sync_folder
 from local_stack.terminal.errors import LOOK, StackError
+from shared.consumer_groups import OPERATOR
 from shared.events.envelope import ID, text
 from shared.settings import Settings
 from shared.timestamps import to_rfc3339
@@ -68,14 +72,15 @@ def replay(settings: Settings, state_dir: Path, file: str | None) -> Replayed:
     folder = state_dir / "spool" / FOLDER
     with _alone(folder):
         chosen = _chosen(state_dir, file)
-        producer = _producer(settings)
+        writer = _writer(settings)
         sent, refused, unreadable = 0, list[Refusal](), list[str]()
         left = iter([one for kept in chosen for one in _one_by_one(kept, folder)])
         while some := list(islice(left, _AT_ONCE)):
             frames = [(kept, frame) for kept in some for frame in kept.frames()]
             readable = {kept.path for kept, _ in frames}
             unreadable += [kept.path.name for kept in some if kept.path not in readable]
-            refusals = _send(producer, [frame for _, frame in frames])
+            records = [_outgoing(frame) for _, frame in frames]
+            refusals = writer.send(records, for_at_most(_ANSWER_DEADLINE_S))
             for number, (kept, frame) in enumerate(frames):
                 if why := refusals.get(number):
                     place = kept.path.name, frame.topic, _entity(frame), _event_id(frame)
@@ -112,54 +117,21 @@ def _one_by_one(kept: Kept, folder: Path) -> list[Kept]:
     return [kept_at(part) for part in dict.fromkeys(parts)]
 
 
-def _producer(settings: Settings) -> Producer:
-    producer = Producer(
-        {
-            **settings.kafka.for_librdkafka(),
-            "acks": "all",
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",  # as the gateway chooses
-            "message.timeout.ms": _ANSWER_DEADLINE_S * 1000,
-            # how large a record may be is for the topic to say
-            "message.max.bytes": 64 * 1024 * 1024,
-            "topic.metadata.propagation.max.ms": 5_000,
-            "log_level": 2,
-        }
-    )
+def _writer(settings: Settings) -> AckedWriter:
     try:
-        producer.list_topics(timeout=_CONNECT_DEADLINE_S)
+        with LogOffsets(settings.kafka, OPERATOR, answer_s=_CONNECT_DEADLINE_S) as log:
+            log.metadata()
     except KafkaException as error:
         why = error.args[0].str()
         raise StackError(
             f"Kafka at {settings.kafka_bootstrap} does not answer: {why}; nothing was sent", LOOK
         ) from error
-    return producer
+    return AckedWriter(settings.kafka)
 
 
-def _send(producer: Producer, frames: Sequence[Frame]) -> dict[int, str]:
-    """The refusals, by number, when each has been answered."""
-    refusals = dict.fromkeys(range(len(frames)), "not acknowledged")
-    for number, frame in enumerate(frames):
-        record = brought(frame)
-
-        def answered(error: KafkaError | None, _: Message, number: int = number) -> None:
-            if error is None:
-                del refusals[number]
-            else:
-                refusals[number] = error.str()
-
-        try:
-            producer.produce(
-                frame.topic,
-                record.value,
-                record.key,
-                headers=list(record.headers),
-                on_delivery=answered,
-            )
-        except (KafkaException, BufferError) as error:
-            refusals[number] = str(error)
-    producer.flush(2 * _ANSWER_DEADLINE_S)
-    return refusals
+def _outgoing(frame: Frame) -> Outgoing:
+    record = brought(frame)
+    return Outgoing(frame.topic, record.key, record.value, list(record.headers))
 
 
 def _entity(frame: Frame) -> str:

@@ -1,12 +1,9 @@
 """Writes credentials to their topic, and reads those that stand there."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
+from clients.kafka.records import Outgoing
+from clients.kafka.write import AckedWriter, for_at_most
 from gateway.auth.credentials import Credential, from_record, to_record
-from local_stack.machine.settings_check import kafka_client
+from local_stack.machine.settings_check import kafka_at
 from local_stack.run.tail_topic import all_records
 from local_stack.terminal.errors import LOOK, StackError
 from shared.timestamps import to_rfc3339
@@ -19,39 +16,22 @@ COLUMNS = ("key_id", "kind", "role", "tenant", "device", "made", "not_after")
 def write(bootstrap: str, key_id: str, credential: Credential | None) -> None:
     """None revokes it."""
     value = None if credential is None else to_record(credential)
-    outcome: list[KafkaError | None] = []
-    producer = Producer(
-        {
-            **kafka_client(bootstrap),
-            "acks": "all",
-            "enable.idempotence": True,
-            # one key, one partition, whoever writes
-            "partitioner": "murmur2_random",
-            "message.timeout.ms": int(_ACK_S * 1000),
-            "log_level": 0,
-        }
-    )
-
-    def note(error: KafkaError | None, _: Message) -> None:
-        outcome.append(error)
-
-    with _told(bootstrap):
-        producer.produce(CREDENTIAL_TOPIC, value, key_id, on_delivery=note)
-        producer.flush(_ACK_S + 1)
-        if not outcome or outcome[0] is not None:
-            raise KafkaException(outcome[0] if outcome else KafkaError(KafkaError._TIMED_OUT))
+    record = Outgoing(CREDENTIAL_TOPIC, key_id.encode(), value, [])
+    kafka = kafka_at(bootstrap)
+    refusals = AckedWriter(kafka).send([record], for_at_most(_ACK_S))
+    if refusals:
+        raise StackError(f"Kafka at {bootstrap} did not take it: {refusals[0]}", LOOK)
 
 
 def read(bootstrap: str) -> dict[str, Credential | None]:
     """By key id; None where the record is no credential and lets nobody in."""
     found: dict[str, Credential | None] = {}
     for record in all_records(bootstrap, CREDENTIAL_TOPIC):
-        key, value = record.key(), record.value()
-        key_id = str(key.decode(errors="replace") if isinstance(key, bytes) else key)
-        if value is None:
+        key_id = "None" if record.key is None else record.key.decode(errors="replace")
+        if record.value is None:
             found.pop(key_id, None)
         else:
-            found[key_id] = _credential(value if isinstance(value, bytes) else value.encode())
+            found[key_id] = _credential(record.value)
     return found
 
 
@@ -75,12 +55,3 @@ def _credential(value: bytes) -> Credential | None:
         return from_record(value)
     except ValueError:
         return None
-
-
-@contextmanager
-def _told(bootstrap: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        reason = error.args[0].str()
-        raise StackError(f"Kafka at {bootstrap} did not take it: {reason}", LOOK) from error

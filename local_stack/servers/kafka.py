@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
+from clients.kafka.connect import admin
 from local_stack.machine.downloads import Downloads
 from local_stack.machine.java import Java
 from local_stack.machine.logs import log_path
 from local_stack.machine.ports import accepts
 from local_stack.machine.processes import Service, run_to_the_end
-from local_stack.machine.settings_check import kafka_client
+from local_stack.machine.settings_check import kafka_at
 from local_stack.terminal.errors import StackError
 
 # One broker: one replica of everything. Topics come from the flow table, never by accident.
@@ -98,10 +98,8 @@ def prepare_kafka(
 
 
 def kafka_answers(bootstrap: str) -> bool:
-    # librdkafka writes its complaints about a broker that is still starting to the terminal.
-    client = AdminClient({**kafka_client(bootstrap), "log_level": 0})
     try:
-        return bool(client.list_topics(timeout=2).brokers)
+        return bool(admin(kafka_at(bootstrap)).list_topics(timeout=2).brokers)
     except KafkaException:
         return False
 

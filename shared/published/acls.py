@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from shared import consumer_groups as groups
 from shared.published.ledger import lanes_of_payloads
 from shared.topology import (
     CREDENTIAL_TOPIC,
@@ -26,7 +27,7 @@ Operation = Literal[
     "IDEMPOTENT_WRITE",
 ]
 CLUSTER = "kafka-cluster"
-_DESK_GROUPS = ("headrace-desk", "headrace-master-view")
+_DESK_GROUPS = (groups.DESK, groups.MASTER_VIEW)
 
 
 class Acl(NamedTuple):
@@ -63,8 +64,8 @@ def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     # and whether a topic can lose what is acknowledged, or deletes what a job has yet to read
     yield from _on_topics("gateway", "DESCRIBE_CONFIGS", every)
     yield Acl("gateway", "DESCRIBE", "cluster", CLUSTER)  # the sizes of logs
-    jobs = [f"headrace-{job.name}" for job in flow.jobs()]
-    yield from _asks("gateway", "headrace-gateway", "headrace-view", *jobs)
+    jobs = [groups.of_job(job.name) for job in flow.jobs()]
+    yield from _asks("gateway", groups.GATEWAY, groups.VIEW, *jobs)
 
 
 def _jobs(flow: Flow) -> Iterable[Acl]:
@@ -75,9 +76,9 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
         yield from _on_topics(job.name, "READ", read)
         yield from _write(job.name, (*emits, JOB_STATUS_TOPIC))
         # publishes its progress as the offsets of this group
-        yield Acl(job.name, "READ", "group", f"headrace-{job.name}")
+        yield Acl(job.name, "READ", "group", groups.of_job(job.name))
         if job.looks_up:
-            yield from _asks(job.name, "headrace-master-view")
+            yield from _asks(job.name, groups.MASTER_VIEW)
         yield from _gates(job, flow)
         yield from _last_word(job.name)
 
@@ -87,10 +88,10 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
     if not flow.master_tables:
         return
     if job.name == "enrich":
-        yield from _asks("enrich", "headrace-gates", "headrace-retry")
+        yield from _asks("enrich", groups.GATES, groups.of_job("retry"))
     elif job.name == "retry":
-        yield from _asks("retry", "headrace-gates", "headrace-enrich")
-        yield Acl("retry", "READ", "group", "headrace-wake")
+        yield from _asks("retry", groups.GATES, groups.of_job("enrich"))
+        yield Acl("retry", "READ", "group", groups.of_job("wake"))
         enrich = next(row for row in flow.jobs() if row.name == "enrich")
         yield from _on_topics("retry", "DESCRIBE", enrich.ignited_by)
         # Kafka lets who may delete a topic delete records: what is done with goes
@@ -115,7 +116,7 @@ def _ledger(flow: Flow) -> Iterable[Acl]:
     logs = [*(e.topic for e in flow.endpoints), *(t.topic for t in flow.event_types)]
     yield from _on_topics("relay", "DESCRIBE", logs)
     jobs = [job.name for job in flow.jobs() if job.name not in ("aggregate", "retry")]
-    yield from _asks("relay", "headrace-ledger", *(f"headrace-{job}" for job in jobs))
+    yield from _asks("relay", groups.LEDGER, *map(groups.of_job, jobs))
 
 
 def _topics(every: list[str]) -> Iterable[Acl]:
@@ -128,8 +129,7 @@ def _operator(every: list[str]) -> Iterable[Acl]:
     yield from _on_topics("operator", "READ", every)
     yield from _on_topics("operator", "DESCRIBE_CONFIGS", every)
     yield from _write("operator", [CREDENTIAL_TOPIC])
-    groups = ("headrace-tail", "headrace-demo", *_DESK_GROUPS)
-    yield from _asks("operator", *groups)
+    yield from _asks("operator", groups.OPERATOR, groups.DEMO, *_DESK_GROUPS)
 
 
 def _desk(flow: Flow) -> Iterable[Acl]:
@@ -143,7 +143,7 @@ def _desk(flow: Flow) -> Iterable[Acl]:
 def _last_word(application: str) -> Iterable[Acl]:
     """The health check of its container."""
     yield Acl(application, "READ", "topic", JOB_STATUS_TOPIC)
-    yield from _asks(application, "headrace-last-word")
+    yield from _asks(application, groups.HEALTHCHECK)
 
 
 def _write(application: str, topics: Iterable[str]) -> Iterable[Acl]:
@@ -151,9 +151,9 @@ def _write(application: str, topics: Iterable[str]) -> Iterable[Acl]:
     yield Acl(application, "IDEMPOTENT_WRITE", "cluster", CLUSTER)
 
 
-def _asks(application: str, *groups: str) -> Iterable[Acl]:
+def _asks(application: str, *its: str) -> Iterable[Acl]:
     """Consumers that are told what to read look for their group all the same."""
-    return [Acl(application, "DESCRIBE", "group", group) for group in groups]
+    return [Acl(application, "DESCRIBE", "group", group) for group in its]
 
 
 def _on_topics(application: str, operation: Operation, topics: Iterable[str]) -> Iterable[Acl]:

@@ -14,9 +14,10 @@ import orjson
 from pyspark.sql import DataFrame, GroupedData, Row, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from clients.kafka.group_offsets import GroupOffsets
-from clients.kafka.publishing import publish
+from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Outgoing
+from clients.kafka.write import publish
+from shared.consumer_groups import of_job
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.stub import fitted
@@ -187,7 +188,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
         # whatever it needs stands on the compacted topics of its members
         if _versions_before(settings, flow):
             say("rebuilding", f"{why}: adds up the snapshots of all members again")
-            publish(settings, emptied(settings, flow))
+            publish(settings.kafka, emptied(settings, flow))
         checkpoint_identity.begin(checkpoint, identity)
     pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions, _BUCKETS))
     snapshots = read_logs(
@@ -208,8 +209,6 @@ def _versions_before(settings: JobSettings, flow: Flow) -> int:
     """No aggregate has a higher version yet: each was a record of its own, counted from such a
     number. Where the checkpoint is lost, what is added up anew must not look older to readers
     than what they have."""
-    offsets = GroupOffsets(settings, STAGE)
-    try:
-        return offsets.ever_written([aggregate.topic for aggregate in flow.aggregates])
-    finally:
-        offsets.close()
+    topics = [aggregate.topic for aggregate in flow.aggregates]
+    with LogOffsets(settings.kafka, of_job(STAGE), topics) as log:
+        return sum(log.ends().values())

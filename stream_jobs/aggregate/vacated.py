@@ -3,8 +3,9 @@ left while the job's checkpoint was lost. Adding up members again would never co
 
 from collections.abc import Iterator
 
+from clients.kafka.read_range import WholeTopics
 from clients.kafka.records import Outgoing
-from clients.kafka.whole_topic import WholeTopics
+from shared.consumer_groups import of_job
 from shared.folding import snapshot
 from shared.folding.applier import fold_fingerprint
 from shared.model import Aggregate, Fields
@@ -13,7 +14,7 @@ from shared.topology import Flow
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Latest, Members, Part
 
-_GROUP = "headrace-aggregate"
+_GROUP = of_job("aggregate")
 
 
 def emptied(settings: JobSettings, flow: Flow) -> Iterator[Outgoing]:
@@ -31,38 +32,30 @@ def emptied(settings: JobSettings, flow: Flow) -> Iterator[Outgoing]:
 
 def _ids_with_members(settings: JobSettings, aggregate: Aggregate, topic: str) -> set[str]:
     members: Members = {}
-    snapshots = WholeTopics(settings.kafka, _GROUP, [topic])
-    try:
-        for _, key, value in snapshots.read():
-            try:
-                member = sums.member_state(key, value)
-            except ValueError:
-                continue  # nobody's snapshot
-            try:
-                sums.take(aggregate, members, member)
-            except Exception:  # a share is a user's code; the job parks it, with the reason
-                sums.leave(members, member)
-            if (latest := members.get(member.id)) is not None:  # of which only the id is needed
-                members[member.id] = Latest(latest.version, latest.of, Part(None, {}))
-    finally:
-        snapshots.close()
+    for record in WholeTopics(settings.kafka, _GROUP, [topic]).read():
+        try:
+            member = sums.member_state(record.key, record.value)
+        except ValueError:
+            continue  # nobody's snapshot
+        try:
+            sums.take(aggregate, members, member)
+        except Exception:  # a share is a user's code; the job parks it, with the reason
+            sums.leave(members, member)
+        if (latest := members.get(member.id)) is not None:  # of which only the id is needed
+            members[member.id] = Latest(latest.version, latest.of, Part(None, {}))
     return {latest.of for latest in members.values() if latest.of is not None}
 
 
 def _published(settings: JobSettings, aggregate: Aggregate) -> dict[str, tuple[Fields, int]]:
     found: dict[str, tuple[Fields, int]] = {}
-    totals = WholeTopics(settings.kafka, _GROUP, [aggregate.topic])
-    try:
-        for _, key, value in totals.read():
-            if key is None or value is None:
-                continue
-            try:
-                facts = snapshot.read_facts(value)
-                known = found.get(aggregate_id := key.decode())
-            except ValueError:
-                continue
-            if known is None or facts.version >= known[1]:
-                found[aggregate_id] = facts.state, facts.version
-    finally:
-        totals.close()
+    for record in WholeTopics(settings.kafka, _GROUP, [aggregate.topic]).read():
+        if record.key is None or record.value is None:
+            continue
+        try:
+            facts = snapshot.read_facts(record.value)
+            known = found.get(aggregate_id := record.key.decode())
+        except ValueError:
+            continue
+        if known is None or facts.version >= known[1]:
+            found[aggregate_id] = facts.state, facts.version
     return found

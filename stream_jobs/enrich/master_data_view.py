@@ -4,18 +4,15 @@ It loads whole before the first look-up, then takes in changes between batches w
 """
 
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import orjson
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import KafkaException, Message
 
+from clients.kafka.follow import LogFollower
+from shared.consumer_groups import MASTER_VIEW
 from shared.errors import StaleMasterDataError
 from shared.kafka_access import KafkaAccess
 from shared.model import Fields
@@ -23,8 +20,6 @@ from shared.timestamps import is_time_ms
 from shared.topology import RELAY_HEARTBEAT_KEY, master_topic
 
 _LOAD_DEADLINE_S = 60.0
-_ANSWER_S = 5.0
-_CHUNK_RECORDS = 10_000
 
 
 class MasterView:
@@ -34,15 +29,7 @@ class MasterView:
         # values stay bytes until they are asked for: a million parsed rows would not fit
         self._rows: dict[str, dict[str, bytes]] = {table: {} for table in tables}
         self._as_of_ms = dict.fromkeys(tables, 0)
-        config = {
-            **kafka.for_reading("headrace-master-view"),
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 100,
-            "log_level": 2,
-        }
-        # one that only asks: on one that reads, too, each question would wait behind a fetch
-        self._consumer, self._asking = Consumer(config), Consumer(config)
-        self._next: dict[tuple[str, int], int] = {}
+        self._log = LogFollower(kafka, MASTER_VIEW, self._table_by_topic)
         if tables:
             self._load()
 
@@ -53,8 +40,9 @@ class MasterView:
 
     def refresh(self) -> None:
         """Takes in what has come since; raises where what is known has grown too old."""
-        while self._take(timeout_s=0):
-            pass
+        with suppress(KafkaException):  # what is known is good until it is too old
+            while self._take_in(self._log.take()):
+                pass
         for table, as_of_ms in self._as_of_ms.items():
             age_s = time.time() - as_of_ms / 1000
             if age_s > self._age_max_s:
@@ -67,54 +55,24 @@ class MasterView:
     def catch_up(self) -> None:
         """Takes in all that was written until now: whoever waits for a row is told but once that it
         has come, and must not look at less than that."""
-        places = [TopicPartition(*at, OFFSET_END) for at in self._next]
-        ends = self._asking.offsets_for_times(places, _ANSWER_S) if places else []
-        deadline = time.monotonic() + _LOAD_DEADLINE_S
-        while any(self._next[end.topic, end.partition] < end.offset for end in ends):
-            if time.monotonic() > deadline:
-                raise StaleMasterDataError(f"master data did not load in {_LOAD_DEADLINE_S:.0f} s")
-            self._take(timeout_s=0.02)  # which is waited whole where little comes
-
-    def _load(self) -> None:
-        deadline = time.monotonic() + _LOAD_DEADLINE_S
-        missing = self._assign()
-        while missing:
-            if time.monotonic() > deadline:
-                raise StaleMasterDataError(f"master data did not load in {_LOAD_DEADLINE_S:.0f} s")
-            self._take(timeout_s=0.2, missing=missing)
-
-    def _assign(self) -> set[tuple[str, int]]:
         try:
-            known = self._consumer.list_topics(timeout=10).topics
+            self._take_in(self._log.to_the_end(_LOAD_DEADLINE_S))
         except KafkaException as error:
             raise StaleMasterDataError(f"Kafka is away: {error.args[0].str()}") from error
-        partitions = [
-            TopicPartition(topic, partition, OFFSET_BEGINNING)
-            for topic in self._table_by_topic
-            if topic in known
-            for partition in known[topic].partitions
-        ]
-        absent = [topic for topic in self._table_by_topic if topic not in known]
-        if absent:
-            raise StaleMasterDataError(f"topic {absent[0]} is missing: make the flow's topics")
-        self._consumer.assign(partitions)
-        self._next = {(place.topic, place.partition): 0 for place in partitions}
-        return {(place.topic, place.partition) for place in partitions}
 
-    def _take(self, timeout_s: float, missing: set[tuple[str, int]] | None = None) -> int:
-        messages = self._consumer.consume(_CHUNK_RECORDS, timeout_s)
-        for message in messages:
-            topic = str(message.topic())
-            error = message.error()
-            at = topic, message.partition() or 0
-            if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    self._next[at] = message.offset() or 0  # what it skipped is compacted away
-                    if missing is not None:
-                        missing.discard(at)
-                continue
-            self._next[at] = (message.offset() or 0) + 1
-            table = self._table_by_topic[topic]
+    def _load(self) -> None:
+        try:
+            self._log.go_on_from({})
+        except KafkaException as error:
+            raise StaleMasterDataError(f"Kafka is away: {error.args[0].str()}") from error
+        if absent := self._table_by_topic.keys() - {topic for topic, _ in self._log.next}:
+            raise StaleMasterDataError(f"topic {min(absent)} is missing: make the flow's topics")
+        self.catch_up()
+
+    def _take_in(self, messages: Iterable[Message]) -> int:
+        count = 0
+        for count, message in enumerate(messages, 1):  # noqa: B007
+            table = self._table_by_topic[str(message.topic())]
             key, value = (message.key() or b"").decode(errors="replace"), message.value()
             if key == RELAY_HEARTBEAT_KEY:
                 if (as_of_ms := confirmed_ms(value)) is not None:
@@ -123,7 +81,7 @@ class MasterView:
                 self._rows[table].pop(key, None)
             else:
                 self._rows[table][key] = value
-        return len(messages)
+        return count
 
 
 def confirmed_ms(heartbeat: bytes | None) -> int | None:

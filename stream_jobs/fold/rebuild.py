@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from clients.kafka.group_offsets import GroupOffsets
-from clients.kafka.publishing import publish
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.read_range import WholeTopics
 from clients.kafka.records import Offsets, Outgoing
-from clients.kafka.whole_topic import WholeTopics
+from clients.kafka.write import publish
+from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord, event_headers, event_value
 from shared.folding import refolding, snapshot
 from shared.folding.applier import entity_fingerprint
@@ -68,11 +69,8 @@ def start(settings: JobSettings, flow: Flow, say: Say) -> Start | None:
     why = checkpoint_identity.why_not(checkpoint, identity)
     if why is None:
         return None
-    group = GroupOffsets(settings, STAGE, flow.fold_reads)
-    try:
+    with LogOffsets(settings.kafka, of_job(STAGE), flow.fold_reads) as group:
         offsets, ranges = group.committed().offsets, group.ranges()
-    finally:
-        group.close()
     published = _read_published(settings, flow, why, say)
     made_anew = set()
     for (topic, partition), its in ranges.items():
@@ -86,11 +84,11 @@ def start(settings: JobSettings, flow: Flow, say: Say) -> Start | None:
         said += f", with all events of {', '.join(again)}" if again else ""
         said += f"; {', '.join(sorted(made_anew))} ends before what they know" if made_anew else ""
         say("rebuilding", said)
-        count = publish(settings, _events(flow, published.emissions))
+        count = publish(settings.kafka, _events(flow, published.emissions))
         _log.info("fold published %d emissions again", count)
     snapshots = published.ends if published.records else {}
     found = Start(None if again else offsets, snapshots, frozenset(made_anew))
-    publish(settings, _requests(published.asking, found.starts))
+    publish(settings.kafka, _requests(published.asking, found.starts))
     checkpoint_identity.begin(checkpoint, identity)
     return found
 
@@ -105,35 +103,32 @@ def _read_published(settings: JobSettings, flow: Flow, why: str, say: Say) -> Pu
     asking: dict[tuple[str, str], snapshot.Snapshot] = {}
     positions: dict[str, int] = {}
     count, told_s = 0, time.monotonic()
-    topics = WholeTopics(settings.kafka, f"headrace-{STAGE}", entities.keys())
-    try:
-        for position, key, value in topics.read():
-            count += 1
-            if time.monotonic() - told_s > _TELL_EVERY_S:
-                told_s = time.monotonic()
-                say("rebuilding", f"{why}: {count} of {topics.records} snapshot records are read")
-            place = position.topic, key or b""
-            emissions.pop(place, None)
-            foreign.discard(place)
-            whose = entities[position.topic].name, (key or b"").decode(errors="replace")
-            asking.pop(whose, None)
-            if value is None:
-                continue
-            try:
-                found, fold = snapshot.decode_with_fold(value)
-            except (ValueError, KeyError, TypeError):
-                continue  # nobody's snapshot: the handler passes it over, too
-            seen.add(position.topic)
-            for log, offset in found.positions.items():
-                positions[log] = max(offset, positions.get(log, -1))
-            if found.emissions:
-                emissions[place] = found.emissions
-            if fold != folds[position.topic]:
-                foreign.add(place)
-            elif found.asked:
-                asking[whose] = found
-    finally:
-        topics.close()
+    topics = WholeTopics(settings.kafka, of_job(STAGE), entities.keys())
+    for position, key, value, *_ in topics.read():
+        count += 1
+        if time.monotonic() - told_s > _TELL_EVERY_S:
+            told_s = time.monotonic()
+            say("rebuilding", f"{why}: {count} of {topics.records} snapshot records are read")
+        place = position.topic, key or b""
+        emissions.pop(place, None)
+        foreign.discard(place)
+        whose = entities[position.topic].name, (key or b"").decode(errors="replace")
+        asking.pop(whose, None)
+        if value is None:
+            continue
+        try:
+            found, fold = snapshot.decode_with_fold(value)
+        except (ValueError, KeyError, TypeError):
+            continue  # nobody's snapshot: the handler passes it over, too
+        seen.add(position.topic)
+        for log, offset in found.positions.items():
+            positions[log] = max(offset, positions.get(log, -1))
+        if found.emissions:
+            emissions[place] = found.emissions
+        if fold != folds[position.topic]:
+            foreign.add(place)
+        elif found.asked:
+            asking[whose] = found
     return Published(
         ends=topics.ends,
         records=count,

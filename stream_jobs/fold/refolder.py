@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-from clients.kafka.publishing import publish
+from clients.kafka.follow import LogFollower
+from clients.kafka.read_range import WholeTopics
 from clients.kafka.records import Outgoing
-from clients.kafka.whole_topic import WholeTopics
+from clients.kafka.write import publish
+from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
 from shared.folding import refolding
@@ -26,8 +26,7 @@ from shared.settings import JobSettings
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
 
 _log = logging.getLogger(__name__)
-_GROUP = "headrace-fold"  # which fold may ask for
-_TIMEOUT_S = 5.0
+_GROUP = of_job("fold")  # which fold may ask for
 _AGAIN_AFTER_S = 2.0
 _ENTITIES_AT_ONCE = 500  # all their events are in memory
 _begun = threading.Lock()
@@ -60,31 +59,13 @@ class Requests:
 
     def __init__(self, settings: JobSettings) -> None:
         self._open: dict[bytes, bytes] = {}
-        self._consumer = Consumer(
-            {
-                **settings.kafka.for_reading(_GROUP),
-                "auto.offset.reset": "earliest",
-                "log_level": 0,
-            }
-        )
-        self._is_assigned = False
+        self._log = LogFollower(settings.kafka, _GROUP, [REFOLD_TOPIC])
 
     def asked(self) -> dict[bytes, Request]:
         """What is open, as soon as no more comes."""
-        if not self._is_assigned:
-            topics = self._consumer.list_topics(REFOLD_TOPIC, timeout=_TIMEOUT_S).topics
-            partitions = topics[REFOLD_TOPIC].partitions
-            self._consumer.assign(
-                [TopicPartition(REFOLD_TOPIC, number, 0) for number in partitions]
-            )
-            self._is_assigned = bool(partitions)
-        while messages := self._consumer.consume(1_000, 0.2):
+        self._log.go_on_from({})
+        while messages := list(self._log.take(1_000, 0.2)):
             for message in messages:
-                error = message.error()
-                if error is not None:
-                    if error.code() != KafkaError._PARTITION_EOF:
-                        raise KafkaException(error)
-                    continue
                 self._note(message.key(), message.value())
         return dict(self._read())
 
@@ -106,7 +87,7 @@ class Requests:
             self._open.pop(key, None)
 
     def close(self) -> None:
-        self._consumer.close()
+        self._log.close()
 
 
 class Refolder:
@@ -124,7 +105,7 @@ class Refolder:
         for begin in range(0, len(requests), _ENTITIES_AT_ONCE):
             began_s = time.monotonic()
             some = requests[begin : begin + _ENTITIES_AT_ONCE]
-            publish(self._settings, self._answers(some))
+            publish(self._settings.kafka, self._answers(some))
             took_s = time.monotonic() - began_s
             _log.info("%d entities were folded anew in %.1f s", len(some), took_s)
 
@@ -148,19 +129,17 @@ class Refolder:
                 ends[at] = max(offset, ends.get(at, -1))
         topics = {topic for topic, _ in ends}.intersection(self._events.type_by_topic)
         found: dict[tuple[str, str], list[EventRecord]] = defaultdict(list)
-        reading = WholeTopics(self._settings.kafka, _GROUP, topics, ends)
-        try:
-            for position, key, value in reading.read():
-                log = f"{position.topic}/{position.partition}"
-                for request in by_id.get(key or b"", ()):
-                    if position.offset > request.positions.get(log, -1):
-                        continue
-                    try:
-                        record = self._events.read(position, key, value or b"")
-                    except NoEvent:
-                        continue  # fold parked it
-                    if record.type in self._entities[request.entity].reads:
-                        found[request.entity, request.id].append(record)
-        finally:
-            reading.close()
+        for position, key, value, *_ in WholeTopics(
+            self._settings.kafka, _GROUP, topics, ends
+        ).read():
+            log = f"{position.topic}/{position.partition}"
+            for request in by_id.get(key or b"", ()):
+                if position.offset > request.positions.get(log, -1):
+                    continue
+                try:
+                    record = self._events.read(position, key, value or b"")
+                except NoEvent:
+                    continue  # fold parked it
+                if record.type in self._entities[request.entity].reads:
+                    found[request.entity, request.id].append(record)
         return found

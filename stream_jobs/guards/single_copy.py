@@ -17,7 +17,7 @@ from uuid import uuid4
 import orjson
 from confluent_kafka import KafkaException
 
-from clients.kafka.group_offsets import Committed
+from clients.kafka.offsets import Committed
 from clients.kafka.records import Offsets
 from shared.errors import AnotherCopyError
 from stream_jobs.guards.lease import Lease, now_s

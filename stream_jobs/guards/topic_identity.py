@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
-from clients.kafka.group_offsets import Partition, Range
-from clients.kafka.records import Offsets
+from clients.kafka import connect
+from clients.kafka import topic_ids as ids
+from clients.kafka.records import Offsets, Partition, Range
 from shared.errors import OtherLogError
 from shared.settings import Settings
 from stream_jobs.guards.checkpoints import ahead_at, begins_at, further, offsets_of, seal, unseal
@@ -97,19 +96,7 @@ class SameLog:
 
 
 def topic_ids(settings: Settings, topics: Sequence[str]) -> dict[str, str]:
-    """Of those that exist. KafkaException where the broker does not answer.
-
-    Only an admin client tells them; one that aborts its process (see group_offsets) does it here
-    before anything has begun."""
-    admin = AdminClient({**settings.kafka.for_librdkafka(), "log_level": 2})
-    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
-    found = {}
-    for topic, answer in asked.items():
-        try:
-            found[topic] = str(answer.result(_ANSWER_S + 1).topic_id)
-        except TimeoutError:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise
-    return found
+    """Of those that exist. KafkaException where the broker does not answer. A client that aborts
+    its process does it here, before anything has begun."""
+    found = ids.topic_ids(connect.admin(settings.kafka), topics, _ANSWER_S)
+    return {topic: its.id for topic, its in found.items()}

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka.messages import headers_of, position_of
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from clients.postgres import store
 from shared.errors import InterruptedByStopError, StoreAwayError
 from shared.flow import load_flow
@@ -78,7 +78,7 @@ def _persist_lock(url: str) -> PersistLock:
 def _rows(read: Iterator[list[Message]], maker: RowMaker) -> Iterator[Row]:
     for messages in read:
         for message in messages:
-            record = LogRecord(
+            record = Record(
                 position_of(message), message.key(), message.value(), headers_of(message) or []
             )
             yield maker.make(record)

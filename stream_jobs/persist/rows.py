@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.events.event_reader import EventReader, NoEvent
@@ -24,7 +24,7 @@ _SHA256 = re.compile(rb"[0-9a-f]{64}")
 
 
 class EventRow(NamedTuple):
-    record: LogRecord
+    record: Record
     event_id: str
     type: str
     entity_id: str
@@ -40,7 +40,7 @@ class EventRow(NamedTuple):
 
 
 class StateRow(NamedTuple):
-    record: LogRecord
+    record: Record
     entity: str
     id: str
     version: int
@@ -52,13 +52,13 @@ class StateRow(NamedTuple):
 class GoneRow(NamedTuple):
     """A null on a state topic: what stood before it is over."""
 
-    record: LogRecord
+    record: Record
     entity: str
     id: str
 
 
 class DeadLetter(NamedTuple):
-    record: LogRecord
+    record: Record
     reason: str
     detail: str
     known_by: tuple[str, ...] = ()  # none: by its place and its bytes
@@ -95,7 +95,7 @@ class RowMaker:
             ingest_topics=frozenset(e.topic for e in flow.endpoints),
         )
 
-    def make(self, record: LogRecord) -> Row:
+    def make(self, record: Record) -> Row:
         topic = record.position.topic
         try:
             if topic in self.entity_by_topic:
@@ -105,7 +105,7 @@ class RowMaker:
             reason, detail = unfit.args
             return DeadLetter(record, reason, detail, ledger_place=self._payload_of(record))
 
-    def _event_row(self, record: LogRecord) -> EventRow:
+    def _event_row(self, record: Record) -> EventRow:
         event = self.events.read(record.position, record.key, _json_value(record))
         _indexable(event.id, "the event's id")
         _indexable(event.entity_id, "the entity's id")
@@ -129,7 +129,7 @@ class RowMaker:
             revision=event.revision,
         )
 
-    def _payload_of(self, record: LogRecord) -> Position | None:
+    def _payload_of(self, record: Record) -> Position | None:
         """Of an event that can be no row; None where the record is no event of a payload."""
         try:
             origin = envelope.read_event(record.position, record.value or b"").origin
@@ -151,7 +151,7 @@ def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLett
     return DeadLetter(row.record, "key_reuse", detail, known_by)
 
 
-def _state_row(record: LogRecord, entity: str) -> StateRow | GoneRow:
+def _state_row(record: Record, entity: str) -> StateRow | GoneRow:
     key = _key(record)
     try:
         entity_id = key.decode()
@@ -175,13 +175,13 @@ def _state_row(record: LogRecord, entity: str) -> StateRow | GoneRow:
     )
 
 
-def _key(record: LogRecord) -> bytes:
+def _key(record: Record) -> bytes:
     if record.key is None:
         raise _UnfitError("no_key", "the key is the entity's id, this record has none")
     return record.key
 
 
-def _json_value(record: LogRecord) -> bytes:
+def _json_value(record: Record) -> bytes:
     if record.value is None:
         raise _UnfitError("no_value", "the value is null")
     try:

@@ -18,9 +18,10 @@ from confluent_kafka import Message
 from pyspark.sql import Column, DataFrame, GroupedData, Row, SparkSession, functions
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from clients.kafka.group_offsets import GroupOffsets
 from clients.kafka.messages import payload_of
+from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, Outgoing, Payload
+from shared.consumer_groups import of_job
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.redelivery import First, headers_of
@@ -371,7 +372,7 @@ def start(settings: JobSettings) -> Offsets | None:
     if why is None:
         return None
     job = next(job for job in load_flow(settings.flow).jobs() if job.name == STAGE)
-    group = GroupOffsets(settings, STAGE, job.ignited_by)
+    group = LogOffsets(settings.kafka, of_job(STAGE), job.ignited_by)
     try:
         passed, ranges = group.committed().offsets, group.ranges()
     finally:

@@ -9,10 +9,12 @@ gate is open by then, or is done (R3, R5 of `waiting.protocol`).
 import logging
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
 
-from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.connect import admin
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Partition, by_partition
+from shared.consumer_groups import of_job
 from shared.settings import JobSettings
 from shared.topology import retry_topic
 from stream_jobs.waiting.gate_view import first_needed
@@ -26,23 +28,16 @@ class LaneTrim:
         self._settings = settings
         self._kept_ms = kept_ms
         self._topic = retry_topic("enrich")
-        self._lane = GroupOffsets(settings, "retry", [self._topic])
-        config = {**settings.kafka.for_reading("headrace-gates"), "log_level": 2}
-        self._asking = Consumer(config)
-        self._admin = AdminClient({**settings.kafka.for_librdkafka(), "log_level": 2})
+        self._lane = LogOffsets(settings.kafka, of_job("retry"), [self._topic])
+        self._admin = admin(settings.kafka)
 
     def trim(self) -> None:
         """What cannot be removed now is removed another time."""
-        ends = {}
-        for partition, end in self._done().items():
-            begins, _ = self._asking.get_watermark_offsets(
-                TopicPartition(self._topic, partition), _ANSWER_S
-            )
-            if end > begins:
-                ends[partition] = end
-        if not ends:
+        begins = self._lane.begins()
+        done = {at: end for at, end in self._done().items() if end > begins[at]}
+        if not done:
             return
-        places = [TopicPartition(self._topic, partition, end) for partition, end in ends.items()]
+        places = [TopicPartition(*at, end) for at, end in done.items()]
         for future in self._admin.delete_records(places, request_timeout=_ANSWER_S).values():
             try:
                 future.result()
@@ -51,15 +46,14 @@ class LaneTrim:
                 _log.warning("%s keeps what is done with: %s", self._topic, reason)
                 return
 
-    def _done(self) -> dict[int, int]:
-        passed = self._lane.committed().offsets.get(self._topic, {})  # first
+    def _done(self) -> dict[Partition, int]:
+        passed = by_partition(self._lane.committed().offsets)  # first
         needed = first_needed(self._settings.kafka)
         old_ms = time.time_ns() // 1_000_000 - self._kept_ms
-        places = [TopicPartition(self._topic, partition, old_ms) for partition in passed]
-        found = self._asking.offsets_for_times(places, _ANSWER_S) if places else []
-        # -1: nothing is younger
-        kept_from = {at.partition: at.offset for at in found if at.offset >= 0}
-        return {
-            partition: min(at, needed.get(partition, at), kept_from.get(partition, at))
-            for partition, at in passed.items()
-        }
+        kept_from = self._lane.since(dict.fromkeys(passed, old_ms))
+        found = {}
+        for (topic, partition), done in passed.items():
+            young = kept_from[topic, partition]
+            kept = done if young is None else young
+            found[topic, partition] = min(done, needed.get(partition, done), kept)
+        return found

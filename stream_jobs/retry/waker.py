@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
-from clients.kafka.follower import LogFollower
-from clients.kafka.group_offsets import GroupOffsets
-from clients.kafka.records import Offsets
+from clients.kafka.connect import writer
+from clients.kafka.follow import LogFollower
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Offsets, by_partition
+from shared.consumer_groups import of_job
 from shared.settings import JobSettings
-from shared.topology import RECORD_BYTES_MAX, RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
+from shared.topology import RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
 from stream_jobs.enrich.master_data_view import confirmed_ms
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.lane_trim import LaneTrim
@@ -43,20 +45,16 @@ class Waker(Beside):
     def __init__(self, settings: JobSettings, flow: Flow) -> None:
         self._settings = settings
         masters = [master_topic(table) for table in flow.master_tables]
-        self._master = LogFollower(settings.kafka, "headrace-wake", masters)
-        self._read = GroupOffsets(settings, "wake", masters)
+        self._master = LogFollower(settings.kafka, of_job("wake"), masters)
+        self._read = LogOffsets(settings.kafka, of_job("wake"), masters)
         self._lane = LaneView(settings)
         self._trims = LaneTrim(settings, flow.ingest_retention_days * _DAY_MS)
         self._trim_at_s = 0.0
-        self._producer = Producer(
-            {
-                **settings.kafka.for_librdkafka(),
-                "acks": "all",  # a wake that is written twice does no harm
-                "message.timeout.ms": int(_ANSWER_S * 1000),
-                "message.max.bytes": RECORD_BYTES_MAX,
-                "log_level": 2,
-            }
-        )
+        options = {
+            "enable.idempotence": False,  # a wake that is written twice does no harm
+            "message.timeout.ms": int(_ANSWER_S * 1000),
+        }
+        self._producer = writer(settings.kafka, options)
         self._as_of_ms: dict[str, int] = {}  # by topic, since this process follows it
         self._masters = masters
         self._rows: dict[str, None] = {}  # which have come, and have woken nobody yet
@@ -104,13 +102,7 @@ class Waker(Beside):
 
     def _follow(self) -> None:
         if not self._follows:
-            self._master.go_on_from(
-                {
-                    (topic, partition): offset
-                    for topic, partitions in self._read.committed().offsets.items()
-                    for partition, offset in partitions.items()
-                }
-            )
+            self._master.go_on_from(by_partition(self._read.committed().offsets))
             self._follows = True
         self._master.go_on_from({})
         for message in self._master.to_the_end(_READ_WITHIN_S):

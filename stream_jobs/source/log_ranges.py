@@ -1,27 +1,13 @@
 """Which records of which partitions belong to a batch, and to each of its tasks. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from clients.kafka.records import Offsets
+from clients.kafka.records import LogRange, Offsets
 from shared.errors import LogCutError
-
-# without a record, where some are known to be there
-STALLED_S = 60
 
 # so few are done sooner than a second task is started
 _WORTH_A_TASK = 500
-
-
-class LogRange(NamedTuple):
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    @property
-    def records(self) -> int:
-        return self.end - self.start
 
 
 def as_json(offsets: Offsets) -> dict[str, Any]:

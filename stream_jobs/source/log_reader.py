@@ -8,6 +8,7 @@ import pickle
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,11 @@ from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from clients.kafka.ends import LogEnds
-from clients.kafka.records import Offsets
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.read_range import STALLED_S, RangeReader
+from clients.kafka.read_tail import TailReader
+from clients.kafka.records import LogRange, Offsets, by_topic
+from shared.consumer_groups import of_job
 from shared.kafka_access import KafkaAccess
 from stream_jobs.guards.checkpoints import (
     ahead_at,
@@ -28,16 +32,12 @@ from stream_jobs.guards.checkpoints import (
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.core_sharing import Turn, turn_of
 from stream_jobs.source.log_ranges import (
-    STALLED_S,
-    LogRange,
     as_json,
     from_json,
     left_of,
     planned,
     shared_out,
 )
-from stream_jobs.source.range_reader import range_reader
-from stream_jobs.source.tail_reader import tail_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class LogReader(DataSourceStreamReader):
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._ends: LogEnds | None = None
+        self._log: LogOffsets | None = None
         self._turn: Turn | None = None
         self._looked_s = -math.inf
         self._away_since_s = 0.0
@@ -88,7 +88,7 @@ class LogReader(DataSourceStreamReader):
         because the log has lost its oldest records meanwhile."""
         begun = begins_at(self._source.checkpoint)
         if begun is None:
-            begun = self._source.begins_at or self._log_ends().begins()
+            begun = self._source.begins_at or by_topic(self._offsets().begins())
             remember_begin(self._source.checkpoint, begun)
         return as_json(begun)
 
@@ -135,7 +135,7 @@ class LogReader(DataSourceStreamReader):
 
     def _planned(self, start: Offsets) -> Offsets:
         done = further(start, ahead_at(self._source.checkpoint))
-        end = planned(done, self._log_ends().ends(), self._source.records_max)
+        end = planned(done, by_topic(self._offsets().ends()), self._source.records_max)
         return start if end == done else end
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
@@ -155,11 +155,11 @@ class LogReader(DataSourceStreamReader):
         assert isinstance(partition, Task)
         yield from work_on(self._source, partition)
 
-    def _log_ends(self) -> LogEnds:
-        if self._ends is None:
-            group = f"headrace-{self._source.job}"
-            self._ends = LogEnds(self._source.kafka, group, self._source.topics)
-        return self._ends
+    def _offsets(self) -> LogOffsets:
+        if self._log is None:
+            group = of_job(self._source.job)
+            self._log = LogOffsets(self._source.kafka, group, self._source.topics)
+        return self._log
 
 
 class RangesReader(DataSourceReader):
@@ -179,14 +179,25 @@ class RangesReader(DataSourceReader):
 
 def work_on(source: Source, task: Task) -> "Iterator[pa.RecordBatch]":
     work = pickle.loads(source.work)
-    yield from work(range_reader(source.kafka, source.job).read(task.ranges))
+    alone = partial(check_lease, source.job)
+    yield from work(_range_reader(source.kafka, source.job).read(task.ranges, alone))
     if task.stays_from is None:
         return
     _is_done(source, task.stays_from)
-    tail = tail_reader(source.kafka, source.job)
-    for records, up_to in tail.rounds(task.stays_from, source.stays_s):
+    tail = _tail_reader(source.kafka, source.job)
+    for records, up_to in tail.rounds(task.stays_from, source.stays_s, alone):
         yield from work(iter([records]))
         _is_done(source, up_to)
+
+
+@cache  # a process keeps one, with its connections
+def _range_reader(kafka: KafkaAccess, job: str) -> RangeReader:
+    return RangeReader(kafka, of_job(job))
+
+
+@cache
+def _tail_reader(kafka: KafkaAccess, job: str) -> TailReader:
+    return TailReader(kafka, of_job(job))
 
 
 def _is_done(source: Source, up_to: Offsets) -> None:

@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from clients.kafka.ends import LogEnds
-from clients.kafka.records import Offsets
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Offsets, by_topic
+from shared.consumer_groups import of_job
 from shared.settings import JobSettings
 from stream_jobs.source.log_ranges import ranges, shared_out
 from stream_jobs.source.log_reader import LogReader, RangesReader, Source, Task
@@ -65,11 +66,8 @@ def read_logs_up_to(
 ) -> DataFrame:
     """Of all that stands on these topics before these offsets."""
     source = _source(settings, job, ends, work)
-    log_ends = LogEnds(settings.kafka, f"headrace-{job}", ends)
-    try:
-        its = ranges(log_ends.begins(), ends)
-    finally:
-        log_ends.close()
+    with LogOffsets(settings.kafka, of_job(job), ends) as log:
+        its = ranges(by_topic(log.begins()), ends)
     tasks = [Task(own) for own in shared_out(its, source.tasks_max)]
     logs = _register(spark, f"logs_of_{job}_so_far", ddl, RangesReader(source, tasks))
     return spark.read.format(logs).load()

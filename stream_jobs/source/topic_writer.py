@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from clients.kafka.connect import writer
+from clients.kafka.read_range import STALLED_S
 from clients.kafka.records import Outgoing
 from shared.errors import StalledError
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topology import RECORD_BYTES_MAX
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.log_ranges import STALLED_S
 
 _WAIT_S = 0.5
 
@@ -26,14 +27,10 @@ class TopicWriter:
     def __init__(self, job: str, kafka: KafkaAccess, compression: str) -> None:
         self._job = job
         self._refused: list[KafkaError] = []
-        self._config = {
-            **kafka.for_librdkafka(),
-            "acks": "all",
-            "enable.idempotence": True,
+        self._kafka = kafka
+        self._options = {
             # a record that is refused ends the producer, and is not passed by later ones
             "enable.gapless.guarantee": True,
-            # as the gateway's client chooses: one entity, one partition, whoever writes
-            "partitioner": "murmur2_random",
             "compression.type": compression,
             "batch.size": 256 * 1024,
             # full batches; the end of a task waits for none
@@ -43,12 +40,12 @@ class TopicWriter:
             # never: a record given up here could be overtaken by a later one of its key
             "message.timeout.ms": 0,
             "delivery.report.only.error": True,
-            "log_level": 2,
+            "on_delivery": self._note,
         }
         self._producer = self._new()
 
     def _new(self) -> Producer:
-        return Producer({**self._config, "on_delivery": self._note})
+        return writer(self._kafka, self._options)
 
     def _note(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -4,8 +4,8 @@ import time
 from typing import Any, Protocol
 
 import orjson
-from confluent_kafka import Producer
 
+from clients.kafka.connect import writer
 from shared.settings import Settings
 from shared.topology import JOB_STATUS_TOPIC
 from stream_jobs.guards.breaker import Breaker
@@ -26,15 +26,12 @@ class Status(Protocol):
 class StatusReporter:
     def __init__(self, settings: Settings, job: str) -> None:
         self._job = job
-        self._producer = Producer(
-            {
-                **settings.kafka.for_librdkafka(),
-                "partitioner": "murmur2_random",
-                "message.timeout.ms": 5_000,  # older news is no news
-                "queue.buffering.max.messages": 1_000,
-                "log_level": 0,
-            }
-        )
+        options = {
+            "enable.idempotence": False,
+            "message.timeout.ms": 5_000,  # older news is no news
+            "queue.buffering.max.messages": 1_000,
+        }
+        self._producer = writer(settings.kafka, options)
 
     def report(self, state: str, detail: str = "", **numbers: Any) -> None:
         said = {

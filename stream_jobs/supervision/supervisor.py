@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from clients.kafka.group_offsets import GroupOffsets
 from clients.kafka.lag import LagReader, unread
+from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets
 from clients.postgres import store
 from shared.errors import AnotherCopyError, OtherLogError
@@ -50,7 +50,7 @@ class JobRun:
         build: Build,
         spark: SparkSession,
         settings: JobSettings,
-        offsets: GroupOffsets,
+        offsets: LogOffsets,
         copy: OneCopy,
         beside: Beside,
         uses: Collection[str] = (),

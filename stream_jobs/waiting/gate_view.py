@@ -7,9 +7,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from clients.kafka.follower import CommittedOffsets, LogFollower
-from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.follow import LogFollower
 from clients.kafka.lag import unread
+from clients.kafka.offsets import LogOffsets
+from shared.consumer_groups import GATES, of_job
 from shared.events.envelope import Position
 from shared.ids import tenant_of
 from shared.kafka_access import KafkaAccess
@@ -31,8 +32,8 @@ class GateView:
 
     def __init__(self, kafka: KafkaAccess) -> None:
         self._lane, self._gate = retry_topic("enrich"), gate_topic("enrich")
-        self._passed = CommittedOffsets(kafka, "retry", [self._lane])
-        self._log = LogFollower(kafka, "headrace-gates", [self._lane, self._gate])
+        self._passed = LogOffsets(kafka, of_job("retry"), [self._lane])
+        self._log = LogFollower(kafka, GATES, [self._lane, self._gate])
         self._gates = Gates()
         self._batch = ""
         self._heard_s = 0.0
@@ -46,7 +47,7 @@ class GateView:
         return self._gates
 
     def refresh(self) -> Gates:
-        passed = self._passed.read()  # first (see Gates)
+        passed = self._passed.positions()  # first (see Gates)
         self._gates.hear_passed({partition: at for (_, partition), at in passed.items()})
         self._log.go_on_from(passed)
         for message in self._log.to_the_end():
@@ -70,8 +71,8 @@ class LaneView:
     """What waits, for those who look after it: the gates tell it of each entity."""
 
     def __init__(self, settings: JobSettings) -> None:
-        self._lane = GroupOffsets(settings, "retry", [retry_topic("enrich")])
-        self._log = LogFollower(settings.kafka, "headrace-gates", [gate_topic("enrich")])
+        self._lane = LogOffsets(settings.kafka, of_job("retry"), [retry_topic("enrich")])
+        self._log = LogFollower(settings.kafka, GATES, [gate_topic("enrich")])
         self._caps = Caps.of(settings)
         self._open: dict[bytes, Told] = {}
 
@@ -136,7 +137,7 @@ class LaneView:
 
 def first_needed(kafka: KafkaAccess) -> dict[int, int]:
     """By partition of the lane, where its first record stands that is not done with."""
-    log = LogFollower(kafka, "headrace-gates", [gate_topic("enrich")])
+    log = LogFollower(kafka, GATES, [gate_topic("enrich")])
     log.go_on_from({})
     latest = {message.key(): message.value() for message in log.to_the_end()}
     log.close()
@@ -153,14 +154,14 @@ class RipenessView:
     def __init__(self, kafka: KafkaAccess, flow: Flow) -> None:
         lane = [retry_topic("enrich")]
         enrich = next(job for job in flow.jobs() if job.name == "enrich")
-        self._enriched = CommittedOffsets(kafka, "enrich", enrich.ignited_by)
-        self._passed = CommittedOffsets(kafka, "retry", lane)
-        self._lane = LogFollower(kafka, "headrace-gates", lane)
+        self._enriched = LogOffsets(kafka, of_job("enrich"), enrich.ignited_by)
+        self._passed = LogOffsets(kafka, of_job("retry"), lane)
+        self._lane = LogFollower(kafka, GATES, lane)
         self._ripeness = Ripeness()
 
     def refresh(self) -> None:
-        passed = {partition: at for (_, partition), at in self._passed.read().items()}
-        enriched = self._enriched.read()  # before the ends (see Ripeness)
+        passed = {partition: at for (_, partition), at in self._passed.positions().items()}
+        enriched = self._enriched.positions()  # before the ends (see Ripeness)
         ends = {partition: end for (_, partition), end in self._lane.ends().items()}
         self._ripeness.hear(Look(enriched, ends), passed)
 

@@ -12,7 +12,7 @@ from local_stack import cli
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position
 from tests.end_to_end.conftest import Running
-from tests.kafka_log import LogRecord, read_topic
+from tests.kafka_log import Record, read_topic
 
 pytestmark = pytest.mark.stack
 
@@ -27,7 +27,7 @@ def _send_again(running: Running, device: str, value: bytes, headers: list[Heade
         connection.execute(statement, row)
 
 
-def _letters(running: Running, event_id: str) -> list[LogRecord]:
+def _letters(running: Running, event_id: str) -> list[Record]:
     records = read_topic(running.stack.kafka_bootstrap, "dlq.enrich.v1")
     return [record for record in records if record.headers["ce_id"].decode() == event_id]
 

@@ -21,7 +21,7 @@ from shared.flow import load_flow
 from shared.model import Endpoint
 from tests.end_to_end.conftest import Running
 from tests.end_to_end.hard_input import Randomness, Sent, dialect, hard_bodies, large_bodies
-from tests.kafka_log import LogRecord, read_topic
+from tests.kafka_log import Record, read_topic
 
 pytestmark = pytest.mark.stack
 
@@ -60,7 +60,7 @@ def test_hard_input_stops_nobody_and_is_accounted_for(running: Running, endpoint
         assert record.headers["ce_id"].decode() == event_id
         assert record.value == what.body, what.kind
 
-    def ended() -> dict[str, list[tuple[str, LogRecord]]]:
+    def ended() -> dict[str, list[tuple[str, Record]]]:
         found = defaultdict(list)
         for topic in _ends(endpoint):
             for record in _topic(running, topic):
@@ -113,7 +113,7 @@ def _post(running: Running, endpoint: Endpoint, device: str, what: Sent) -> http
     return running.http.post(path, content=content, headers=what.headers)
 
 
-def _topic(running: Running, topic: str) -> list[LogRecord]:
+def _topic(running: Running, topic: str) -> list[Record]:
     return read_topic(running.stack.kafka_bootstrap, topic)
 
 
@@ -128,7 +128,7 @@ def _completed(running: Running, endpoint: Endpoint) -> list[str]:
     return [orjson.loads(record.value or b"{}")["event_id"] for record in records]
 
 
-def _check_end(what: Sent, receipt: dict[str, Any], topic: str, record: LogRecord) -> None:
+def _check_end(what: Sent, receipt: dict[str, Any], topic: str, record: Record) -> None:
     place = [receipt["topic"], receipt["partition"], receipt["offset"]]
     if topic.startswith("event."):
         assert what.reason is None, (what, topic)

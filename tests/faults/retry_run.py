@@ -28,7 +28,7 @@ from shared.events import envelope
 from shared.flow import FLOW
 from shared.settings import JobSettings
 from tests.job_process import JobProcess
-from tests.kafka_log import LogRecord, eventually, last_values, read_topic
+from tests.kafka_log import Record, eventually, last_values, read_topic
 from tests.lane_state import keys_of
 
 INGEST, LANE, GATE = "ingest.telemetry.v1", "retry.enrich.v1", "gate.enrich.v1"
@@ -114,9 +114,9 @@ class Waiting:
                 yield f"its row never came, so it was tried once, not {tries}: {event_id}"
 
 
-def _ids(records: list[LogRecord]) -> dict[str, list[LogRecord]]:
+def _ids(records: list[Record]) -> dict[str, list[Record]]:
     """In the order of each device's payloads."""
-    found: defaultdict[str, list[LogRecord]] = defaultdict(list)
+    found: defaultdict[str, list[Record]] = defaultdict(list)
     for record in records:
         found[record.headers[envelope.ID].decode()].append(record)
     return dict(sorted(found.items()))

@@ -228,7 +228,7 @@ def test_beside_a_stack_with_another_flow_the_topics_of_this_one_are_not_asked_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics={}))
-    monkeypatch.setattr(running, "AdminClient", lambda _settings: empty)
+    monkeypatch.setattr(running, "admin", lambda _kafka: empty)
     write_status(tmp_path, {"flow": "doors:FLOW", "kafka_bootstrap": "127.0.0.1:1", "services": {}})
     lock = InstanceLock(tmp_path)
     assert lock.acquire() is None
@@ -249,7 +249,7 @@ def test_beside_a_stack_with_another_flow_the_topics_of_this_one_are_not_asked_f
 def test_a_topic_that_is_configured_otherwise_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {topic.name: None for topic in FLOW.topics()}
     admin = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics=there))
-    monkeypatch.setattr(running, "AdminClient", lambda _config: admin)
+    monkeypatch.setattr(running, "admin", lambda _kafka: admin)
     told = "dlq.enrich.v1 has retention.ms=604800000, not -1"
     monkeypatch.setattr(running, "other_configs", lambda _admin, _flow: [told])
     monkeypatch.setattr(running, "_replicas", lambda *_: running.green("replicas", "1 of each"))

@@ -102,7 +102,9 @@ def exceptions() -> set[type[BaseException]]:
         new = {*to_visit.pop().__subclasses__()} - found
         found |= new
         to_visit += new
-    return {one for one in found if one.__module__.split(".")[0] in ("shared", "clients", "stream_jobs")}
+    return {
+        one for one in found if one.__module__.split(".")[0] in ("shared", "clients", "stream_jobs")
+    }
 
 
 def test_each_exception_that_a_job_can_raise_is_in_the_tree() -> None:

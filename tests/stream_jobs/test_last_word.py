@@ -48,6 +48,6 @@ def test_without_kafka_it_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
-    monkeypatch.setattr(healthcheck, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(healthcheck, "_ANSWER_S", 0.2)
     assert healthcheck.main("fold") == 1
     assert capsys.readouterr().out.startswith("Kafka: ")

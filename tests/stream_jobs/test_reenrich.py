@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from clients.postgres import store
 from clients.postgres.outbox import Outbox, OutboxRow
 from shared.events import envelope, redelivery
@@ -17,9 +17,9 @@ TOPIC = "ingest.telemetry.v1"
 RUN = Run("mended", "device-1", 1_000, 2_000)
 
 
-def _payload(place: Position) -> LogRecord:
+def _payload(place: Position) -> Record:
     headers = [(envelope.ID, b"e%d" % place.offset), ("traceparent", b"00-x")]
-    return LogRecord(place, b"device-1", b'{"value": %d}' % place.offset, headers)
+    return Record(place, b"device-1", b'{"value": %d}' % place.offset, headers)
 
 
 def _all(places: Collection[Position]) -> Found:

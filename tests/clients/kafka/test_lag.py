@@ -4,8 +4,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clients.kafka.group_offsets import Range
 from clients.kafka.lag import Lag, LagReader, Unread, unread
+from clients.kafka.records import Range
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
 

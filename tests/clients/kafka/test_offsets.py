@@ -1,39 +1,61 @@
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from clients.kafka.offsets import Range, offset_ranges
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Outgoing
+from clients.kafka.write import AckedWriter, for_at_most, publish
+from local_stack.run.stack import Stack
+from shared.kafka_access import KafkaAccess
+from tests.kafka_log import eventually
 
-
-class Answers:
-    """A consumer that takes its time, and answers None when it was given less."""
-
-    def __init__(self, takes_s: float) -> None:
-        self.takes_s = takes_s
-
-    def get_watermark_offsets(self, _place: Any, timeout_s: float) -> tuple[int, int] | None:
-        time.sleep(min(self.takes_s, timeout_s))
-        return (0, 3) if timeout_s > self.takes_s else None
+TOPIC = "test.offsets.v1"
 
 
-def test_ranges_are_those_of_each_partition() -> None:
-    consumer: Any = Answers(0)
-    ranges = offset_ranges(consumer, [("a", 0), ("a", 1)], 1.0)
-    assert ranges == {("a", 0): Range(0, 3), ("a", 1): Range(0, 3)}
+@pytest.mark.stack
+def test_where_logs_begin_and_end_and_how_far_a_group_is(parts: Stack) -> None:
+    kafka = KafkaAccess(parts.kafka_bootstrap)
+    admin = AdminClient(kafka.for_librdkafka())
+    admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(30)
+    with LogOffsets(kafka, "headrace-test-offsets", [TOPIC, "none.v1"]) as log:
+        eventually(lambda: len(log.partitions()) == 2)
+        records = [Outgoing(TOPIC, b"k%d" % number, b"v", []) for number in range(100)]
+        assert publish(kafka, records) == 100
+        ranges = log.ranges()
+        assert {at.start for at in ranges.values()} == {0}
+        assert sum(at.end for at in ranges.values()) == 100
+        assert log.ends() == {at: its.end for at, its in ranges.items()}
+        assert log.since({(TOPIC, 0): 0, (TOPIC, 1): 2**41}) == {(TOPIC, 0): 0, (TOPIC, 1): None}
+        assert log.positions() == {(TOPIC, 0): 0, (TOPIC, 1): 0}
+        assert log.committed().offsets == {TOPIC: {0: 0, 1: 0}}
+        log.commit({TOPIC: {0: 7}}, "a note")
+        committed = log.committed()
+        assert committed.offsets == {TOPIC: {0: 7, 1: 0}}
+        assert committed.notes == {"a note"}
+        assert committed.added == {TOPIC: {1}}
+        assert log.partition_counts([TOPIC, "none.v1"]) == {TOPIC: 2}
 
 
-def test_the_deadline_is_that_of_all_partitions_together() -> None:
-    begun_s = time.monotonic()
-    consumer: Any = Answers(0.05)
-    with pytest.raises(TimeoutError):
-        offset_ranges(consumer, [("a", p) for p in range(100)], 0.2)
-    assert time.monotonic() - begun_s < 0.5
+def test_a_broker_that_is_away_is_an_error_within_the_time_given() -> None:
+    log = LogOffsets(KafkaAccess("127.0.0.1:1"), "headrace-test", [TOPIC], answer_s=0.1)
+    for ask in (log.metadata, log.committed, log.ends, log.ranges):
+        with pytest.raises(KafkaException):
+            ask()
+    log.close()
+
+
+def test_records_without_an_answer_are_refused_in_words() -> None:
+    records = [Outgoing(TOPIC, b"k", b"v", []) for _ in range(3)]
+    refusals = AckedWriter(KafkaAccess("127.0.0.1:1")).send(records, for_at_most(0.2))
+    assert refusals == dict.fromkeys(range(3), "not acknowledged")
 
 
 def test_no_admin_client_lives_in_the_gateways_own_process() -> None:
     # an admin request whose broker goes away can abort its process
     folder = Path(__file__).parents[3] / "gateway"
-    users = {p.name for p in folder.rglob("*.py") if "confluent_kafka.admin" in p.read_text()}
+    sources = {path: path.read_text() for path in folder.rglob("*.py")}
+    users = {path.name for path, text in sources.items() if "import admin" in text}
     assert users == {"topics.py"}
+    assert not any("confluent_kafka.admin" in text for text in sources.values())

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.state.event_tail_reader import FOLD_GROUP
 from local_stack.run.stack import Stack
+from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from shared.folding import snapshot
@@ -39,7 +39,7 @@ class Jobs:
         assert now is not None
         value = snapshot.encode(now, entity_fingerprint(DEVICE))
         self._write(DEVICE.topic, value, records[0].entity_id)
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": FOLD_GROUP})
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": of_job("fold")})
         last = records[-1].position
         consumer.commit(
             offsets=[TopicPartition(last.topic, last.partition, last.offset + 1)],

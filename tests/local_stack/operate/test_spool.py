@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 from typer.testing import CliRunner, Result
 
+from clients.kafka.records import Outgoing
 from gateway.log.outcome import Record
 from gateway.spool.frame import Frame, pack
 from gateway.spool.set_aside import DAMAGED, MISSING, TORN, SetAside
@@ -27,24 +27,22 @@ def _frame(number: int) -> Frame:
     return Frame(TOPIC, Record(b"device-%d" % number, b"value %d" % number, headers), AT_MS)
 
 
-class FakeProducer:
+class FakeWriter:
     def __init__(self) -> None:
-        self.refuses: dict[bytes, KafkaError] = {}
-        self.taken: list[bytes] = []
+        self.refuses: dict[bytes, str] = {}
+        self.taken: list[bytes | None] = []
         self.headers: list[Any] = []
 
-    def produce(
-        self, topic: str, value: bytes, key: bytes, headers: Any, on_delivery: Callable[..., None]
-    ) -> None:
-        assert topic == TOPIC
-        error = self.refuses.get(key)
-        if error is None:
-            self.taken.append(value)
-            self.headers.append(headers)
-        on_delivery(error, None)
-
-    def flush(self, _: float) -> int:
-        return 0
+    def send(self, records: list[Outgoing], _: Callable[[], bool]) -> dict[int, str]:
+        refusals = {}
+        for number, record in enumerate(records):
+            assert record.topic == TOPIC
+            if why := self.refuses.get(record.key or b""):
+                refusals[number] = why
+            else:
+                self.taken.append(record.value)
+                self.headers.append(record.headers)
+        return refusals
 
 
 @pytest.fixture
@@ -53,10 +51,10 @@ def aside(tmp_path: Path) -> SetAside:
 
 
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
-    producer = FakeProducer()
-    monkeypatch.setattr(spool, "_producer", lambda _: producer)
-    return producer
+def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeWriter:
+    writer = FakeWriter()
+    monkeypatch.setattr(spool, "_writer", lambda _: writer)
+    return writer
 
 
 def _run(folder: Path, *arguments: str) -> Result:
@@ -90,7 +88,7 @@ def test_of_no_spool_nothing_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_what_is_whole_is_sent_once_and_what_is_damaged_stays(
-    tmp_path: Path, aside: SetAside, kafka: FakeProducer
+    tmp_path: Path, aside: SetAside, kafka: FakeWriter
 ) -> None:
     """Damaged bytes may be a client's, and look like a frame of another device."""
     for number in range(3):
@@ -107,11 +105,11 @@ def test_what_is_whole_is_sent_once_and_what_is_damaged_stays(
 
 
 def test_what_is_refused_stays_and_is_told_by_name(
-    tmp_path: Path, aside: SetAside, kafka: FakeProducer
+    tmp_path: Path, aside: SetAside, kafka: FakeWriter
 ) -> None:
     for number in range(3):
         aside.keep("record_too_large", TOPIC, pack(_frame(number)))
-    kafka.refuses = {b"device-1": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)}
+    kafka.refuses = {b"device-1": "Broker: Message size too large"}
     run = _run(tmp_path, "replay")
     assert isinstance(run.exception, StackError)
     (refused,) = json.loads(run.output)["refused"]
@@ -124,7 +122,7 @@ def test_what_is_refused_stays_and_is_told_by_name(
 
 
 def test_one_file_can_be_chosen_and_another_name_is_refused(
-    tmp_path: Path, aside: SetAside, kafka: FakeProducer
+    tmp_path: Path, aside: SetAside, kafka: FakeWriter
 ) -> None:
     for number in range(2):
         aside.keep("record_too_large", TOPIC, pack(_frame(number)))
@@ -139,13 +137,13 @@ def test_one_file_can_be_chosen_and_another_name_is_refused(
 
 @pytest.mark.parametrize("by_name", [False, True])
 def test_a_file_with_many_and_a_torn_end_is_taken_apart(
-    tmp_path: Path, aside: SetAside, kafka: FakeProducer, by_name: bool
+    tmp_path: Path, aside: SetAside, kafka: FakeWriter, by_name: bool
 ) -> None:
     """As they were, once."""
     old = tmp_path / "spool" / "set-aside" / "refused.frames"
     old.write_bytes(b"".join(pack(_frame(number)) for number in range(3)) + pack(_frame(9))[:-1])
     aside.keep("record_too_large", TOPIC, pack(_frame(5)))
-    kafka.refuses = {b"device-1": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)}
+    kafka.refuses = {b"device-1": "Broker: Message size too large"}
     run = _run(tmp_path, "replay", *(["--file", "refused.frames"] if by_name else []))
     assert isinstance(run.exception, StackError)
     other = [] if by_name else [b"value 5"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.stub import fitted
@@ -58,7 +58,7 @@ def test_a_key_that_is_too_large_to_be_one_is_left_out() -> None:
         lambda: fold._dead_letter(PLACE, b"k", LARGEST, "no_event", "why")[1:],
         lambda: aggregate._dead_letter(PLACE, b"k", LARGEST, "no_snapshot", "why")[1:],
         lambda: _as_parked(
-            DeadLetter(LogRecord(PLACE, b"k", LARGEST, [("h", b"1")]), "no_event", "why")
+            DeadLetter(Record(PLACE, b"k", LARGEST, [("h", b"1")]), "no_event", "why")
         ),
     ],
     ids=["fold", "aggregate", "persist"],

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from typing_extensions import TypedDict
 
-from clients.kafka.records import LogRecord, Outgoing, Payload
+from clients.kafka.records import Outgoing, Payload, Record
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, to_record
 from gateway.ingest.record import Item, common_headers, read_head, record_of
@@ -172,7 +172,7 @@ def test_a_snapshot_of_an_aggregate(has_members: bool) -> None:
 def test_the_headers_of_a_completion() -> None:
     out = enriched()
     place = Position("event.reading.v1", 0, 3)
-    row = RowMaker.of(FLOW).make(LogRecord(place, out.key, out.value, out.headers))
+    row = RowMaker.of(FLOW).make(Record(place, out.key, out.value, out.headers))
     assert isinstance(row, EventRow)
     completion = only(row.completion_topic)
     stored_at = (envelope.TIME, b"2026-01-01T00:00:00.000Z")

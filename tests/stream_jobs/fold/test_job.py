@@ -6,7 +6,7 @@ import orjson
 import pytest
 from pyspark.sql import Row
 
-from clients.kafka.records import LogRecord, Outgoing
+from clients.kafka.records import Outgoing, Record
 from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from shared.folding import refolding, snapshot
@@ -164,7 +164,7 @@ def test_what_the_ring_knows_is_told_by_its_place_in_the_ingest_log() -> None:
 def test_what_a_change_emits_stands_in_its_topic_with_the_usual_envelope() -> None:
     _, alarm = _fold(Kept(), [_written(event_record(3, value=90.0))])
     headers = list(alarm.headers)
-    record = LogRecord(Position(alarm.topic, 0, 0), alarm.key, alarm.value, headers)
+    record = Record(Position(alarm.topic, 0, 0), alarm.key, alarm.value, headers)
     row = RowMaker.of(FLOW).make(record)
     assert isinstance(row, EventRow)
     assert (row.type, row.entity_id) == ("alarm_raised", "device-0001")

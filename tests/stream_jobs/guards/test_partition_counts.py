@@ -6,8 +6,9 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.offsets import LogOffsets
 from local_stack.run.stack import Stack
+from shared.consumer_groups import of_job
 from shared.errors import OtherLogError
 from shared.settings import JobSettings
 from stream_jobs.guards.partition_counts import PartitionCounts
@@ -82,7 +83,7 @@ def test_a_real_topic_that_is_widened_is_known_by_the_offsets_that_were_committe
     settings = JobSettings(kafka_bootstrap=parts.kafka_bootstrap, state_dir=tmp_path)
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
     admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(20)
-    group = GroupOffsets(settings, "test-widened", [topic])
+    group = LogOffsets(settings.kafka, of_job("test-widened"), [topic])
     eventually(lambda: group.partition_counts([topic]) == {topic: 4})
     copy = OneCopy("test-widened", group, tmp_path / "one")
     eventually(lambda: _holds(copy))

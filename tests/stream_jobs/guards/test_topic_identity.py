@@ -7,8 +7,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clients.kafka.group_offsets import GroupOffsets, Range
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Range
 from local_stack.run.stack import Stack
+from shared.consumer_groups import of_job
 from shared.errors import OtherLogError
 from shared.settings import JobSettings
 from stream_jobs.guards.checkpoints import remember_ahead, remember_begin
@@ -124,14 +126,14 @@ def test_what_a_real_broker_tells_of_a_topic_that_is_deleted_and_made_anew(
     make_with(5)
     log = SameLog("fold", tmp_path / "fold")
     log.remember(topic_ids(settings, [topic]))
-    group = GroupOffsets(settings, "test-made-anew", [topic])
+    group = LogOffsets(settings.kafka, of_job("test-made-anew"), [topic])
     log.check(topic_ids(settings, [topic]), group.ranges())
     admin.delete_topics([topic])[topic].result(20)
     eventually(lambda: topic_ids(settings, [topic]) == {})
     with pytest.raises(OtherLogError, match=r"TOPIC_GONE"):
         log.check({}, {})
     make_with(9)
-    group = GroupOffsets(settings, "test-made-anew", [topic])
+    group = LogOffsets(settings.kafka, of_job("test-made-anew"), [topic])
     with pytest.raises(OtherLogError, match=r"TOPIC_RECREATED") as raised:
         log.check(topic_ids(settings, [topic]), group.ranges())
     assert raised.value.begin_at == {topic: {0: 0}}

@@ -10,9 +10,10 @@ from confluent_kafka import OFFSET_END, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from clients.kafka.create_topics import ensure_topics
-from clients.kafka.group_offsets import GroupOffsets
-from clients.kafka.records import LogRecord
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Record
 from clients.postgres import store
+from shared.consumer_groups import of_job
 from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import load_flow
@@ -104,14 +105,14 @@ class Pipeline:
         self._has_done("persist", self.readings, self._events)
 
     def _has_done(self, job: str, topic: str, end: int) -> None:
-        offsets = GroupOffsets(self.settings, job)
+        offsets = LogOffsets(self.settings.kafka, of_job(job))
         offsets.commit({topic: {0: end}}, "")
         offsets.close()
 
     def row(self, place: int, event_id: str | None = None, payload: str = "1") -> EventRow:
         origin = Position(self.payloads, 0, place)
         return EventRow(
-            LogRecord(Position(self.readings, 0, 1_000 + place), b"d", b"{}", []),
+            Record(Position(self.readings, 0, 1_000 + place), b"d", b"{}", []),
             event_id or f"e{place}",
             "reading",
             "d",

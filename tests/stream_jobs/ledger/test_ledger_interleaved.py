@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from clients.postgres import store
 from shared.events.envelope import Position
 from shared.flow import FLOW
@@ -124,7 +124,7 @@ class World:
     def _persist(self, at: int) -> None:
         event = self.events[at]
         origin = Position(PAYLOADS, 0, event.place)
-        record = LogRecord(Position(EVENTS, 0, at), b"d", b"{}", [])
+        record = Record(Position(EVENTS, 0, at), b"d", b"{}", [])
         times = 1_000, 2_000
         self.store.write([EventRow(
             record, f"e{event.id}", "reading", "d", *times, str(origin), None, "{}",

@@ -4,7 +4,7 @@ from typing import Any
 import orjson
 import pytest
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from shared.events.envelope import Position
 from shared.events.event_reader import EventReader
 from shared.flow import FLOW
@@ -22,7 +22,7 @@ _PLACE = Position("event.reading.v1", 0, 5)
 _TRACE = ("traceparent", b"00-1-2-01")
 
 
-def _event(**changes: Any) -> LogRecord:
+def _event(**changes: Any) -> Record:
     fields = {
         "entity_id": "device-0001",
         "id": "e1",
@@ -33,22 +33,22 @@ def _event(**changes: Any) -> LogRecord:
         "data": {"value": 1},
         **changes,
     }
-    return LogRecord(_PLACE, b"device-0001", orjson.dumps(fields), [_TRACE])
+    return Record(_PLACE, b"device-0001", orjson.dumps(fields), [_TRACE])
 
 
-def _deep_event() -> LogRecord:
+def _deep_event() -> Record:
     """JSON can be read to a greater depth than it is written to."""
     event = _event(data={"deep": "here"})
     deep = b"[" * 400 + b"]" * 400
     return event._replace(value=(event.value or b"").replace(b'"here"', deep))
 
 
-def _raw_event(value: bytes | None) -> LogRecord:
-    return LogRecord(_PLACE, b"device-0001", value, [])
+def _raw_event(value: bytes | None) -> Record:
+    return Record(_PLACE, b"device-0001", value, [])
 
 
-def _state(value: bytes | None) -> LogRecord:
-    return LogRecord(Position("state.device.v1", 0, 5), b"device-0001", value, [])
+def _state(value: bytes | None) -> Record:
+    return Record(Position("state.device.v1", 0, 5), b"device-0001", value, [])
 
 
 def test_an_event_becomes_a_row_and_its_completion() -> None:
@@ -169,7 +169,7 @@ def test_a_row_has_the_shape_of_today() -> None:
         (_state(b"{}")._replace(key=None), "no_key"),
     ],
 )
-def test_what_can_be_no_row_is_parked_with_the_reason(record: LogRecord, reason: str) -> None:
+def test_what_can_be_no_row_is_parked_with_the_reason(record: Record, reason: str) -> None:
     letter = _MAKER.make(record)
     assert isinstance(letter, DeadLetter)
     assert letter.reason == reason
@@ -215,7 +215,7 @@ def test_the_ledger_is_told_of_the_payload_or_of_an_event_that_came_from_none() 
     ],
 )
 def test_an_event_that_can_be_no_row_leaves_its_payload_parked(
-    record: LogRecord, place: Position | None
+    record: Record, place: Position | None
 ) -> None:
     letter = _MAKER.make(record)
     assert isinstance(letter, DeadLetter)

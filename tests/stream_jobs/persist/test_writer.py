@@ -8,7 +8,7 @@ import orjson
 import psycopg
 import pytest
 
-from clients.kafka.records import LogRecord
+from clients.kafka.records import Record
 from clients.postgres import store
 from clients.postgres.outbox import Outbox, OutboxRow
 from shared.errors import StoreAwayError, StoreSlowError
@@ -27,7 +27,7 @@ def _event(
     event_id: str | None = None,
     payload_sha256: str | None = None,
 ) -> EventRow:
-    record = LogRecord(
+    record = Record(
         Position("event.reading.v1", 0, number), b"d", data.encode(), [("ce_id", b"e%d" % number)]
     )
     event_id = event_id or f"e{number}"
@@ -49,7 +49,7 @@ def _event(
 
 
 def _state(version: int, entity_id: str = "d", state: str = "{}") -> StateRow:
-    record = LogRecord(Position("state.device.v1", 0, version), b"d", state.encode(), [])
+    record = Record(Position("state.device.v1", 0, version), b"d", state.encode(), [])
     return StateRow(record, "device", entity_id, version, None, state)
 
 
@@ -178,7 +178,7 @@ def test_what_persist_lets_pass_the_store_takes(
         place = Position("event.reading.v1", 0, number)
         headers = [("x", b"\xff\0"), ("ä", b""), ("traceparent", b"\xff")]
         key = "ä".encode() * 1_000
-        records.append(LogRecord(place, key, orjson.dumps(event), headers))
+        records.append(Record(place, key, orjson.dumps(event), headers))
     rows = [maker.make(record) for record in records]
     assert writer.write(rows) == Written(events=len(records))
     assert {row[0]["deep"] is not None for row in connection.execute(
@@ -190,7 +190,7 @@ def test_what_persist_lets_pass_the_store_takes(
 def test_a_dead_letter_keeps_the_bytes_it_came_with(
     writer: EventStore, connection: store.Connection
 ) -> None:
-    record = LogRecord(Position("event.reading.v1", 1, 2), None, b"\x00\xff", [("x", b"\xff\x00")])
+    record = Record(Position("event.reading.v1", 1, 2), None, b"\x00\xff", [("x", b"\xff\x00")])
     letter = DeadLetter(record, "no_json", "odd \0 detail")
     assert writer.write([letter]) == Written(parked=1)
     (row,) = Outbox(connection).pending(10)
@@ -240,7 +240,7 @@ def test_another_payload_under_a_used_id_is_parked_once(
 @pytest.mark.stack
 def test_a_second_writing_of_a_parked_event_is_no_second_letter(writer: EventStore) -> None:
     other = _event(2, '{"value": 2}', "e1", _OTHER)
-    elsewhere = LogRecord(Position("event.reading.v1", 0, 9), b"d", b"{}", other.record.headers)
+    elsewhere = Record(Position("event.reading.v1", 0, 9), b"d", b"{}", other.record.headers)
     assert writer.write([_event(1, payload_sha256=_ONE), other]) == Written(events=1, parked=1)
     assert writer.write([other._replace(record=elsewhere)]) == Written()
 
@@ -420,7 +420,7 @@ def test_a_null_forgets_what_stood_before_it_and_nothing_else(
     writer: EventStore, connection: store.Connection
 ) -> None:
     def gone(offset: int) -> GoneRow:
-        record = LogRecord(Position("state.device.v1", 0, offset), b"d", None, [])
+        record = Record(Position("state.device.v1", 0, offset), b"d", None, [])
         return GoneRow(record, "device", "d")
 
     query = "SELECT version, deleted FROM headrace.entity_state WHERE id = 'd'"

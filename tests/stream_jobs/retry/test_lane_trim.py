@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from clients.kafka.create_topics import ensure_topics
-from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.offsets import LogOffsets
 from local_stack.run.stack import Stack
+from shared.consumer_groups import of_job
 from shared.flow import FLOW
 from shared.settings import JobSettings
 from stream_jobs.retry.lane_trim import LaneTrim
@@ -26,8 +27,12 @@ def test_what_is_done_goes_and_neither_what_waits_nor_what_is_young(
         kafka_bootstrap=empty_kafka.kafka_bootstrap, state_dir=tmp_path, partitions=1
     )
     ensure_topics(FLOW, settings)
-    lane = GroupOffsets(settings, "retry", [LANE])
-    eventually(lambda: _have_leaders(GroupOffsets(settings, "t", [t.name for t in FLOW.topics()])))
+    lane = LogOffsets(settings.kafka, of_job("retry"), [LANE])
+    eventually(
+        lambda: _have_leaders(
+            LogOffsets(settings.kafka, of_job("t"), [t.name for t in FLOW.topics()])
+        )
+    )
 
     def begins() -> int:
         return lane.ranges()[LANE, 0].start

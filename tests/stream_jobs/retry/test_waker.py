@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from clients.kafka.create_topics import ensure_topics
-from clients.kafka.follower import LogFollower
-from clients.kafka.group_offsets import GroupOffsets
+from clients.kafka.follow import LogFollower
+from clients.kafka.offsets import LogOffsets
 from local_stack.run.stack import Stack
+from shared.consumer_groups import of_job
 from shared.flow import FLOW
 from shared.settings import JobSettings
 from stream_jobs.retry import job as retry
@@ -32,12 +33,12 @@ WAITS = gate_value(Told(1, 1, "ingest.telemetry.v1/0/5", "missing_device", "devi
 def settings(empty_kafka: Stack, tmp_path: Path) -> JobSettings:
     settings = JobSettings(kafka_bootstrap=empty_kafka.kafka_bootstrap, state_dir=tmp_path)
     ensure_topics(FLOW, settings)
-    places = GroupOffsets(settings, "retry", [topic.name for topic in FLOW.topics()])
+    places = LogOffsets(settings.kafka, of_job("retry"), [topic.name for topic in FLOW.topics()])
     eventually(lambda: _have_leaders(places))
     return settings
 
 
-def _have_leaders(places: GroupOffsets) -> bool:
+def _have_leaders(places: LogOffsets) -> bool:
     with suppress(KafkaException):
         return bool(places.ranges())
     return False

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,20 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import cloudpickle
 
-from clients.kafka.ends import LogEnds
+from clients.kafka import read_range, read_tail
 from clients.kafka.messages import payload_of
-from clients.kafka.records import Offsets, Outgoing
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.read_range import RangeReader
+from clients.kafka.read_tail import TailReader
+from clients.kafka.records import LogRange, Offsets, Outgoing
 from local_stack.run.stack import Stack
 from shared.errors import LeaseEndedError, LogCutError, StalledError
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from stream_jobs.guards.checkpoints import ahead_at, remember_ahead
-from stream_jobs.guards.lease import Lease, now_s
-from stream_jobs.source import core_sharing, range_reader, tail_reader
-from stream_jobs.source.log_ranges import LogRange
+from stream_jobs.guards.lease import Lease, check_lease, now_s
+from stream_jobs.source import core_sharing
 from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
-from stream_jobs.source.range_reader import RangeReader
-from stream_jobs.source.tail_reader import TailReader
 from stream_jobs.source.topic_writer import WriterOf
 
 pytestmark = pytest.mark.stack
@@ -118,7 +119,8 @@ def test_a_job_that_may_not_go_on_stops_waiting_for_a_broker(
     lease = Lease(tmp_path, "test")
     lease.extend(0.0)  # of long ago
     with pytest.raises(LeaseEndedError):
-        list(RangeReader(nowhere, "test").read([LogRange("a", 0, 0, 1)]))
+        alone = partial(check_lease, "test")
+        list(RangeReader(nowhere, "test").read([LogRange("a", 0, 0, 1)], alone))
     writer = WriterOf("test", nowhere, "none")()
     with pytest.raises(LeaseEndedError), writer.or_nothing():
         writer.send(Outgoing("a", None, b"", []))
@@ -127,20 +129,20 @@ def test_a_job_that_may_not_go_on_stops_waiting_for_a_broker(
 
 def test_all_is_written_when_it_is_flushed_and_nothing_more_of_what_failed(parts: Stack) -> None:
     topic = _topic(parts, "test.written.v1", 1)
-    ends = LogEnds(_kafka(parts), "test", [topic])
+    ends = LogOffsets(_kafka(parts), "test", [topic])
     writer = WriterOf("test", _kafka(parts), "lz4")()
     for _ in range(2):
         with writer.or_nothing():
             for number in range(1_000):
                 writer.send(Outgoing(topic, b"key", b"%d" % number, [("name", b"value")]))
             writer.flush()
-    assert ends.ends() == {topic: {0: 2_000}}
+    assert ends.ends() == {(topic, 0): 2_000}
     with pytest.raises(KeyError), writer.or_nothing():
         writer.send(Outgoing(topic, b"key", b"never", []))
         raise KeyError
     writer.flush()
     time.sleep(0.1)  # longer than a record waits for others
-    assert ends.ends() == {topic: {0: 2_000}}
+    assert ends.ends() == {(topic, 0): 2_000}
     messages = RangeReader(_kafka(parts), "test").read([LogRange(topic, 0, 998, 1_002)])
     payloads = [payload_of(message) for chunk in messages for message in chunk]
     assert [payload.value for payload in payloads] == [b"998", b"999", b"0", b"1"]
@@ -160,7 +162,7 @@ def test_a_record_that_its_topic_refuses_fails_the_task(parts: Stack) -> None:
 
 def test_no_record_passes_one_that_was_refused(parts: Stack) -> None:
     topic = _topic(parts, "test.gapless.v1", 1, **{"max.message.bytes": "1000"})
-    ends = LogEnds(_kafka(parts), "test", [topic])
+    ends = LogOffsets(_kafka(parts), "test", [topic])
     writer = WriterOf("test", _kafka(parts), "none")()
 
     def one_after_the_other(*values: bytes) -> None:
@@ -173,17 +175,17 @@ def test_no_record_passes_one_that_was_refused(parts: Stack) -> None:
         writer.flush()  # whatever a new producer has to ask first is known then
         one_after_the_other(b"x" * 2_000, b"third", b"fourth")
         writer.flush()
-    assert ends.ends() == {topic: {0: 1}}
+    assert ends.ends() == {(topic, 0): 1}
     with writer.or_nothing():
         one_after_the_other(b"second")
         writer.flush()
-    assert ends.ends() == {topic: {0: 2}}
+    assert ends.ends() == {(topic, 0): 2}
 
 
 def test_what_a_log_does_not_have_any_more_is_not_waited_for(
     parts: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(range_reader, "STALLED_S", 1)
+    monkeypatch.setattr(read_range, "STALLED_S", 1)
     topic = _topic(parts, "test.cut.v1", 1)
     _write(parts, topic, 20)
     reader = RangeReader(_kafka(parts), "test")
@@ -323,11 +325,11 @@ def test_who_stays_at_a_log_reads_what_comes_until_its_time_is_over(parts: Stack
 def test_who_cannot_keep_up_stays_no_longer(parts: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = _topic(parts, "test.tail-behind.v1", 1)
     _write(parts, topic, 100)
-    monkeypatch.setattr(tail_reader, "_AT_ONCE", 10)
+    monkeypatch.setattr(read_tail, "_AT_ONCE", 10)
     rounds = TailReader(_kafka(parts), "test").rounds({topic: {0: 0}}, stays_s=3600.0)
     assert _offsets_of(rounds) == (list(range(30)), {topic: {0: 30}})
-    monkeypatch.setattr(tail_reader, "_AT_ONCE", 1_000)
-    monkeypatch.setattr(tail_reader, "_SLOW_S", 0.0)
+    monkeypatch.setattr(read_tail, "_AT_ONCE", 1_000)
+    monkeypatch.setattr(read_tail, "_SLOW_S", 0.0)
     read = 0
     for messages, _ in TailReader(_kafka(parts), "test").rounds({topic: {0: 0}}, stays_s=3600.0):
         read += len(messages)
@@ -353,7 +355,8 @@ def test_who_stays_at_a_log_ends_with_its_lease(
     lease.extend(now_s())
     lease.end()
     with pytest.raises(LeaseEndedError):
-        list(TailReader(KafkaAccess("127.0.0.1:1"), "test").rounds({"a": {0: 0}}, stays_s=60.0))
+        tail = TailReader(KafkaAccess("127.0.0.1:1"), "test")
+        list(tail.rounds({"a": {0: 0}}, 60.0, partial(check_lease, "test")))
 
 
 def test_what_was_done_ahead_of_its_batch_is_in_no_later_one(parts: Stack, tmp_path: Path) -> None:

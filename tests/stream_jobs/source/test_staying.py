@@ -22,7 +22,7 @@ from shared.topology import (
     retry_topic,
 )
 from tests.job_process import JobProcess
-from tests.kafka_log import LogRecord, eventually, last_values, read_topic
+from tests.kafka_log import Record, eventually, last_values, read_topic
 
 pytestmark = pytest.mark.stack
 
@@ -64,7 +64,7 @@ class Topics:
             and len(self.read(LETTERS)) >= waves
         )
 
-    def read(self, topic: str) -> list[LogRecord]:
+    def read(self, topic: str) -> list[Record]:
         return read_topic(self._kafka, topic)
 
     def events(self) -> dict[str, list[int]]:

@@ -150,7 +150,7 @@ PATCHES: dict[str, Callable[[Any], None]] = {
         before("persist, not committed", m.EventStore, "_upsert_states"),
         after("persist, committed", m.EventStore, "_write_together"),
     ),
-    "clients.kafka.group_offsets": lambda m: before("progress untold", m.GroupOffsets, "commit"),
+    "clients.kafka.offsets": lambda m: before("progress untold", m.LogOffsets, "commit"),
     "clients.postgres.outbox": lambda m: before("relay, sent and not removed", m.Outbox, "remove"),
 }
 

@@ -2,7 +2,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clients.kafka.single_records import Origins
+from clients.kafka.read_at import RecordsAt
 from local_stack.run.stack import Stack
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess
@@ -28,15 +28,15 @@ def test_single_records_are_read_where_they_came_and_those_that_are_gone_are_not
     there = [Position(TOPIC, p, offset) for p in (0, 1) for offset in (10, 11, 14, 700, 999)]
     absent = [Position(TOPIC, 0, 9), Position(TOPIC, 1, 1_000), Position(TOPIC, 7, 0)]
     elsewhere = [Position("ingest.nowhere.v1", 0, 0)]
-    origins = Origins(KafkaAccess(bootstrap=parts.kafka_bootstrap), "headrace-tail")
+    origins = RecordsAt(KafkaAccess(bootstrap=parts.kafka_bootstrap), "headrace-tail")
     try:
         for _ in range(2):
             found = origins.read([*there, *absent, *elsewhere])
             assert found.keys() == set(there)
-            for place, (record, arrived_ms) in found.items():
+            for place, record in found.items():
                 number = place.offset * 2 + place.partition
                 assert (record.position, record.value) == (place, b"v%d" % number)
                 assert record.headers == [("n", b"%d" % number), ("none", b"")]
-                assert arrived_ms > 0
+                assert record.time_ms > 0
     finally:
         origins.close()

@@ -1,14 +1,13 @@
-"""What comes at the ends of Kafka's logs, read by a worker process that stays at them."""
+"""What comes at the ends of logs, read as it comes."""
 
 import time
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
+from clients.kafka.connect import reader
 from clients.kafka.records import Offsets
 from shared.kafka_access import KafkaAccess
-from stream_jobs.guards.lease import check_lease
 
 _AT_ONCE = 2_000
 # for others to come, so that few rounds have many
@@ -20,24 +19,16 @@ _SLOW_ROUNDS_MAX = 3
 
 
 class TailReader:
-    """One of a process, which keeps its connections; it reads for one task at a time."""
+    """Keeps its connections; it reads for one task at a time."""
 
-    def __init__(self, kafka: KafkaAccess, job: str) -> None:
-        self._job = job
-        self._consumer = Consumer(
-            {
-                **kafka.for_reading(f"headrace-{job}"),
-                # what is not there any more must not be passed over
-                "auto.offset.reset": "error",
-                "check.crcs": True,  # the broker does not
-                "fetch.wait.max.ms": 100,
-                "queued.max.messages.kbytes": 8 * 1024,
-                "log_level": 2,
-            }
-        )
+    def __init__(self, kafka: KafkaAccess, group: str) -> None:
+        options = {"enable.partition.eof": False, "queued.max.messages.kbytes": 8 * 1024}
+        self._consumer = reader(kafka, group, options)
 
-    def rounds(self, begin: Offsets, stays_s: float) -> Iterator[tuple[list[Message], Offsets]]:
-        """Each with how far it goes. The next one begins when whoever asks has done with it."""
+    def rounds(
+        self, begin: Offsets, stays_s: float, while_waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[list[Message], Offsets]]:
+        """Each with how far it goes. The next one begins when the caller is done with it."""
         at = {topic: dict(partitions) for topic, partitions in begin.items()}
         self._consumer.assign(
             [
@@ -51,7 +42,7 @@ class TailReader:
             while time.monotonic() < until_s and slow_rounds < _SLOW_ROUNDS_MAX:
                 found = self._consume(1, _WAITS_S)
                 if not found:
-                    check_lease(self._job)
+                    while_waiting()
                     continue
                 found += self._consume(_AT_ONCE - 1, _GATHERS_S)
                 for message in found:
@@ -74,8 +65,3 @@ class TailReader:
                 raise KafkaException(error)
             # else of the connection: the client goes on trying
         return found
-
-
-@cache
-def tail_reader(kafka: KafkaAccess, job: str) -> TailReader:
-    return TailReader(kafka, job)

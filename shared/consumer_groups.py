@@ -1,0 +1,16 @@
+"""The names of consumer groups. Kafka grants rights by them; none of them ever has a member."""
+
+GATEWAY = "headrace-gateway"
+VIEW = "headrace-view"
+DESK = "headrace-desk"
+MASTER_VIEW = "headrace-master-view"
+GATES = "headrace-gates"
+LEDGER = "headrace-ledger"
+OPERATOR = "headrace-tail"
+DEMO = "headrace-demo"
+HEALTHCHECK = "headrace-last-word"
+
+
+def of_job(job: str) -> str:
+    """Its committed offsets are the job's progress."""
+    return f"headrace-{job}"
