@@ -7,6 +7,28 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
+from tests.servers import (
+    another_kafka,
+    connection,
+    empty_kafka,
+    job_settings,
+    migrated,
+    parts,
+    postgres_url,
+    spark_environment,
+)
+
+__all__ = [  # fixtures
+    "another_kafka",
+    "connection",
+    "empty_kafka",
+    "job_settings",
+    "migrated",
+    "parts",
+    "postgres_url",
+    "spark_environment",
+]
+
 # a busy machine is no finding
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

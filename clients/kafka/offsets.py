@@ -27,6 +27,8 @@ from shared.kafka_access import KafkaAccess
 
 _ANSWER_S = 5.0
 _NEW_PARTITIONS_S = 30.0
+_LEADER_S = 0.1
+_WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 # where somebody waits for the answer
 ANSWERS_SOON = {"socket.timeout.ms": 2000, "reconnect.backoff.max.ms": 1000}
 
@@ -161,8 +163,13 @@ class LogOffsets:
         return self._offsets_for([TopicPartition(*at, which) for at in places])
 
     def _offsets_for(self, places: list[TopicPartition]) -> dict[Partition, int]:
-        found = self._consumer.offsets_for_times(places, self._answer_s) if places else []
-        return {(place.topic, place.partition): _offset(place) for place in found}
+        """A partition that has just been made, or is moving, has no leader for a moment."""
+        give_up_s = time.monotonic() + self._answer_s
+        while True:
+            found = self._consumer.offsets_for_times(places, self._answer_s) if places else []
+            if not any(_has_no_leader(place) for place in found) or time.monotonic() > give_up_s:
+                return {(place.topic, place.partition): _offset(place) for place in found}
+            time.sleep(_LEADER_S)
 
     def _committed(self, places: Collection[Partition]) -> list[TopicPartition]:
         asked = [TopicPartition(*at) for at in places]
@@ -172,6 +179,10 @@ class LogOffsets:
         for place in found:
             _offset(place)
         return found
+
+
+def _has_no_leader(place: TopicPartition) -> bool:
+    return place.error is not None and place.error.code() in _WITHOUT_LEADER
 
 
 def _offset(place: TopicPartition) -> int:

@@ -1,13 +1,12 @@
 """The last records of a topic, so that the reason of a dead letter can be seen."""
 
-import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from clients.kafka.messages import record_of
 from clients.kafka.offsets import LogOffsets
@@ -21,7 +20,6 @@ from shared.errors import JobError
 from shared.kafka_access import KafkaAccess
 
 TIMEOUT_S = 10.0
-_WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 def last_records(bootstrap: str, topic: str, count: int) -> list[Record]:
@@ -85,21 +83,13 @@ def _asking(bootstrap: str) -> Iterator[KafkaAccess]:
 
 
 def _logs(kafka: KafkaAccess, topic: str) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition. A topic that has just been made has no leader for a
-    moment."""
-    end_s = time.monotonic() + TIMEOUT_S
+    """First and next offset of each partition."""
     with LogOffsets(kafka, OPERATOR, [topic], TIMEOUT_S) as log:
         known = log.metadata()
         if topic not in known:
             names = ", ".join(sorted(name for name in known if not name.startswith("__"))) or "none"
             raise StackError(f"there is no topic named {printable(topic)}", f"topics: {names}")
-        while True:
-            try:
-                return {partition: its for (_, partition), its in log.ranges().items()}
-            except KafkaException as error:
-                if error.args[0].code() not in _WITHOUT_LEADER or time.monotonic() > end_s:
-                    raise
-                time.sleep(0.1)
+        return {partition: its for (_, partition), its in log.ranges().items()}
 
 
 def _read(kafka: KafkaAccess, topic: str, logs: Mapping[int, tuple[int, int]]) -> list[Record]:

@@ -10,7 +10,7 @@ from clients.postgres import store
 from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER, ROLES
 from local_stack.machine.paths import CHECKOUT
 from local_stack.run.stack import Stack
-from tests.stream_jobs.conftest import in_database_of
+from tests.servers import in_database_of
 
 pytestmark = pytest.mark.stack
 

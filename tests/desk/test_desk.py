@@ -1,5 +1,4 @@
-"""The desk for dead letters on a real broker and PostgreSQL. Its own tests are in tests/desk; this
-one stands here because it shares the parts of this folder's tests."""
+"""The desk for dead letters on a real broker and PostgreSQL."""
 
 import asyncio
 import re
@@ -28,7 +27,7 @@ from shared.folding.applier import Applier
 from shared.published.ledger import Verdict
 from tests.builders import event_record
 from tests.desk import dom
-from tests.stream_jobs.desk_room import Room
+from tests.desk.desk_room import Room
 
 pytestmark = pytest.mark.stack
 ANY = Selection()

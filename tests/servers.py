@@ -15,9 +15,6 @@ from clients.postgres import store
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
 from tests.kafka_log import eventually
-from tests.stream_jobs.desk_room import desk_log, desk_settings, room
-
-__all__ = ["desk_log", "desk_settings", "room"]  # fixtures
 
 _numbers = count(1)
 

@@ -9,8 +9,8 @@ import pytest
 from desk.letters.selection import Selection
 from tests.desk import browser
 from tests.desk.browser import CONTROL, ENTER, SPACE, TAB, Browser
+from tests.desk.desk_room import Room
 from tests.gateway.support import serving
-from tests.stream_jobs.desk_room import Room
 
 pytestmark = [
     pytest.mark.stack,
