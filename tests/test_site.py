@@ -16,7 +16,7 @@ from local_stack.verbs.site import sphinx
 
 DOCUMENTS = sorted(
     path.relative_to(CHECKOUT)
-    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "benchmarks/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "benchmarks/*.md", "tests/*/*.md")
     for path in CHECKOUT.glob(pattern)
 )
 FROM_ELSEWHERE = re.compile(r"(https?:)?//")

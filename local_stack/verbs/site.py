@@ -32,14 +32,5 @@ def site(
 def sphinx(source: Path, folder: Path, *options: str) -> list[str]:
     """The command that builds the pages of a folder, all of them anew."""
     strict = ["--fail-on-warning", "--fresh-env", "--write-all", "--quiet"]
-    configured = ["--conf-dir", str(CHECKOUT / "docs" / "site")]
-    return [
-        sys.executable,
-        "-m",
-        "sphinx",
-        *strict,
-        *configured,
-        *options,
-        str(source),
-        str(folder),
-    ]
+    where = ["--conf-dir", str(CHECKOUT / "docs" / "site"), str(source), str(folder)]
+    return [sys.executable, "-m", "sphinx", *strict, *options, *where]
