@@ -1,7 +1,7 @@
 """The flow as AsyncAPI 3.0: each topic a channel, and per job what it reads and writes."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.published.schemas import Message, messages
 from shared.topology import (
@@ -34,7 +34,9 @@ def document(flow: Flow, version: str, file_of: dict[str, str]) -> dict[str, Any
             topic.name: _channel(topic, known[topic.name], file_of.get(topic.name))
             for topic in flow.topics()
         },
-        "operations": dict(_operations(flow)),
+        "operations": {
+            f"{of.who}.{of.action}.{of.topic}": _operation(of) for of in operations(flow)
+        },
     }
 
 
@@ -69,7 +71,15 @@ def _setting(name: str, value: str) -> Any:
     return int(value) if name in _NUMBERS else value
 
 
-def _operations(flow: Flow) -> Iterator[tuple[str, dict[str, Any]]]:
+class Operation(NamedTuple):
+    who: str
+    action: str
+    topic: str
+    why: str
+
+
+def operations(flow: Flow) -> Iterator[Operation]:
+    """Who reads and who writes each topic; consumers outside are not known here."""
     ingest = [endpoint.topic for endpoint in flow.endpoints]
     state = [row.topic for row in flow.with_state]
     yield from _each("gateway", "send", ingest, "takes payloads by POST")
@@ -91,16 +101,14 @@ def _operations(flow: Flow) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _each("relay", "send", [JOB_STATUS_TOPIC], "tells how it is")
 
 
-def _each(
-    who: str, action: str, topics: Iterable[str], why: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    for topic in topics:
-        yield (
-            f"{who}.{action}.{topic}",
-            {
-                "action": action,
-                "channel": {"$ref": f"#/channels/{topic}"},
-                "summary": f"{who} {why}",
-                "tags": [{"name": who}],
-            },
-        )
+def _each(who: str, action: str, topics: Iterable[str], why: str) -> Iterator[Operation]:
+    return (Operation(who, action, topic, why) for topic in topics)
+
+
+def _operation(of: Operation) -> dict[str, Any]:
+    return {
+        "action": of.action,
+        "channel": {"$ref": f"#/channels/{of.topic}"},
+        "summary": f"{of.who} {of.why}",
+        "tags": [{"name": of.who}],
+    }

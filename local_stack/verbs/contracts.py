@@ -8,7 +8,6 @@ from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say
 
 FOLDER = CHECKOUT / "contracts"
-SETTINGS = CHECKOUT / "docs" / "configuration.md"
 
 
 def contracts(
@@ -24,8 +23,9 @@ def contracts(
 ) -> None:
     """Write the flow's contracts as files: AsyncAPI, OpenAPI, a JSON Schema for each topic.
 
-    In the checkout's own folder, the table of all settings is written, too (docs/configuration.md).
-    A flow of your own (HEADRACE_FLOW) needs a folder of its own.
+    In the checkout's own folder, the table of all settings (docs/configuration.md) and the picture
+    of the flow (docs/flow.svg) are written, too. A flow of your own (HEADRACE_FLOW) needs a folder
+    of its own.
 
     Example: ./headrace contracts --check
     """
@@ -33,6 +33,7 @@ def contracts(
 
     from local_stack.contracts import folder, settings
     from local_stack.contracts.documents import documents
+    from local_stack.contracts.flow_picture import PICTURE, picture
     from local_stack.machine.settings_check import chosen_flow
     from shared.settings import Settings
 
@@ -52,10 +53,9 @@ def contracts(
         ) from error
     broken = folder.broken(where, wanted, {endpoint.topic for endpoint in flow.endpoints})
     stale = folder.stale(where, wanted)
-    page = settings.page() if out is None else None
-    if page is not None and not (SETTINGS.exists() and SETTINGS.read_text() == page):
-        stale.append(settings.PAGE)
-    beside = "" if page is None else f" and {settings.PAGE}"
+    pages = {settings.PAGE: settings.page(), PICTURE: picture(flow)} if out is None else {}
+    stale += [name for name, text in pages.items() if _read(CHECKOUT / name) != text]
+    beside = "".join(f" and {name}" for name in pages)
     if broken and not breaking:
         raise StackError(
             f"this breaks those who rely on it: {'; '.join(broken)}",
@@ -70,7 +70,11 @@ def contracts(
         say(f"All {len(wanted)} files in {where}{beside} are up to date.")
         return
     folder.write(where, wanted)
-    if page is not None:
-        SETTINGS.write_text(page)
+    for name, text in pages.items():
+        (CHECKOUT / name).write_text(text)
     changed = f", {len(stale)} of them changed" if stale else ", none changed"
     say(f"{len(wanted)} files in {where}{beside}{changed}.")
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""

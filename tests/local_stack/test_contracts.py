@@ -13,6 +13,7 @@ from local_stack import cli
 from local_stack.contracts import folder, settings
 from local_stack.contracts.breaking import GONE, NO_LONGER_SURE, NOW_REQUIRED, RETYPED, breaks
 from local_stack.contracts.documents import ASYNCAPI, OPENAPI, documents
+from local_stack.contracts.flow_picture import PICTURE, picture
 from local_stack.terminal.errors import StackError
 from local_stack.verbs.contracts import FOLDER
 from shared.flow import FLOW
@@ -60,6 +61,11 @@ def test_the_committed_files_are_those_of_the_flow() -> None:
     assert not folder.stale(FOLDER, wanted), "run ./headrace contracts and commit what it writes"
 
 
+def test_the_committed_picture_is_that_of_the_flow() -> None:
+    drawn = (FOLDER.parent / PICTURE).read_text()
+    assert drawn == picture(FLOW), "run ./headrace contracts and commit what it writes"
+
+
 def test_check_tells_what_is_stale_and_what_mends_it(written: Path) -> None:
     to = ["--out", str(written)]
     assert ask(*to, "--check").exit_code == 0
@@ -72,15 +78,17 @@ def test_check_tells_what_is_stale_and_what_mends_it(written: Path) -> None:
     assert ask(*to, "--check").exit_code == 0
 
 
-def test_the_table_of_settings_is_written_beside_the_files_of_the_checkout(
+def test_the_table_of_settings_and_the_picture_are_written_beside_the_files_of_the_checkout(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = tmp_path / "page.md"
     monkeypatch.setattr("local_stack.verbs.contracts.FOLDER", written)
-    monkeypatch.setattr("local_stack.verbs.contracts.SETTINGS", page)
-    assert settings.PAGE in refused("--check").what
-    assert "1 of them changed" in ask().output
+    monkeypatch.setattr("local_stack.verbs.contracts.CHECKOUT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    page, drawing = tmp_path / settings.PAGE, tmp_path / PICTURE
+    assert f"{settings.PAGE}, {PICTURE}" in refused("--check").what
+    assert "2 of them changed" in ask().output
     assert page.read_text() == settings.page()
+    assert drawing.read_text() == picture(FLOW)
     assert ask("--check").exit_code == 0
     page.write_text("| `HEADRACE_PARTITIONS` | `5` |")
     assert settings.PAGE in refused("--check").what
