@@ -33,11 +33,11 @@ class LaneTrim:
 
     def trim(self) -> None:
         """What cannot be removed now is removed another time."""
-        begins = self._lane.begins()
-        done = {at: end for at, end in self._done().items() if end > begins[at]}
-        if not done:
+        done = self._done()
+        begins = self._lane.begins(done.keys())
+        places = [TopicPartition(*at, end) for at, end in done.items() if end > begins[at]]
+        if not places:
             return
-        places = [TopicPartition(*at, end) for at, end in done.items()]
         for future in self._admin.delete_records(places, request_timeout=_ANSWER_S).values():
             try:
                 future.result()
