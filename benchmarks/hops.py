@@ -53,7 +53,7 @@ PYTHON = (
                      "stateful_processor_util.py:_handle_data_rows")),
     ("applier", ("applier.py:", "snapshot.py:", "emissions.py:")),
     ("pack for the shuffle", ("packing.py:pack_by_bucket", "packing.py:unpack")),
-    ("read from Kafka", ("range_reader.py:", "tail_reader.py:", "messages.py:")),
+    ("read from Kafka", ("read_range.py:", "read_tail.py:", "messages.py:")),
     ("write to Kafka", ("topic_writer.py:",)),
     ("Arrow to Python", ("serializers.py:load_stream",)),
     ("Arrow from Python", ("serializers.py:dump_stream", "serializers.py:_create_batch",

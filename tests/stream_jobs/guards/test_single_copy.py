@@ -15,6 +15,7 @@ from clients.kafka.create_topics import ensure_topics
 from clients.kafka.offsets import Committed, LogOffsets
 from clients.kafka.records import Offsets
 from local_stack.run.stack import Stack
+from shared.consumer_groups import of_job
 from shared.errors import AnotherCopyError, LeaseEndedError, StoreAwayError
 from shared.settings import JobSettings
 from stream_jobs.guards import lease, single_copy
@@ -308,7 +309,7 @@ def test_a_frozen_copy_that_wakes_while_another_works_stops_before_it_writes(
         assert "ANOTHER_COPY: fold already runs on" in folds[0].log.read_text()
         eventually(lambda: len(_versions(settings[0])) >= 3_000, within_s=240)
         assert len(_versions(settings[0])) == 3_000  # each of the second's, none of the first's
-        claim = claim_from(*LogOffsets(settings[0], "fold", DEVICES.flow.folded_topics)
+        claim = claim_from(*LogOffsets(settings[0].kafka, of_job("fold"), DEVICES.flow.folded_topics)
                            .committed().notes)  # fmt: skip
         assert claim is not None and claim.epoch == 2
     finally:
