@@ -24,6 +24,7 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 INDEX = (ROOT / "docs" / "README.md").read_text()
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 DEVICES = (ROOT / "docs" / "devices.md").read_text()
 CONSUMERS = (ROOT / "docs" / "consumers.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
@@ -39,6 +40,7 @@ DOCUMENTS = {
     "ARCHITECTURE": ARCHITECTURE,
     "CHANGELOG": CHANGELOG,
     "INDEX": INDEX,
+    "GLOSSARY": GLOSSARY,
     "DEVICES": DEVICES,
     "CONSUMERS": CONSUMERS,
     "CONFIGURATION": CONFIGURATION,
