@@ -294,7 +294,7 @@ def test_records_that_still_wait_do_not_keep_it_from_stopping() -> None:
         _last().answer = None
         _last().stop_hangs = True
         waiting = asyncio.create_task(_append(log))
-        await asyncio.sleep(0)
+        await _until(lambda: bool(_last().batches))
         await log.stop()
         assert not log.is_healthy()
         with pytest.raises(OutcomeUnknown):
