@@ -309,8 +309,8 @@ def test_a_frozen_copy_that_wakes_while_another_works_stops_before_it_writes(
         assert "ANOTHER_COPY: fold already runs on" in folds[0].log.read_text()
         eventually(lambda: len(_versions(settings[0])) >= 3_000, within_s=240)
         assert len(_versions(settings[0])) == 3_000  # each of the second's, none of the first's
-        claim = claim_from(*LogOffsets(settings[0].kafka, of_job("fold"), DEVICES.flow.folded_topics)
-                           .committed().notes)  # fmt: skip
+        kafka, topics = settings[0].kafka, DEVICES.flow.folded_topics
+        claim = claim_from(*LogOffsets(kafka, of_job("fold"), topics).committed().notes)
         assert claim is not None and claim.epoch == 2
     finally:
         for fold in folds:
