@@ -43,8 +43,8 @@ NAVIGATION = {
     "You run it": ["docs/operations", "docs/configuration", "docs/security"],
     "You write a domain": ["docs/your-own-domain"],
     "You change Headrace": [
-        *("CONTRIBUTING", "ARCHITECTURE", "docs/where-files-went", "benchmarks/README"),
-        *("tests/faults/README", "tests/desk/README"),
+        *("CONTRIBUTING", "ARCHITECTURE", "docs/glossary", "docs/where-files-went"),
+        *("benchmarks/README", "tests/faults/README", "tests/desk/README"),
     ],
     "Decisions and changes": [DECISIONS, "CHANGELOG"],
 }
