@@ -138,7 +138,7 @@ class Reenrich:
                 revisions: dict[str, int] = dict(raised.fetchall())
                 records = [
                     (
-                        *found[row.origin][0][1:3],
+                        *found[row.origin][1:3],
                         json.dumps(header_rows(_headers(row, found, revisions[row.event_id]))),
                     )
                     for row in there

@@ -19,11 +19,12 @@ RUN = Run("mended", "device-1", 1_000, 2_000)
 
 def _payload(place: Position) -> Record:
     headers = [(envelope.ID, b"e%d" % place.offset), ("traceparent", b"00-x")]
-    return Record(place, b"device-1", b'{"value": %d}' % place.offset, headers)
+    value = b'{"value": %d}' % place.offset
+    return Record(place, b"device-1", value, headers, 5_000 + place.offset)
 
 
 def _all(places: Collection[Position]) -> Found:
-    return {place: (_payload(place), 5_000 + place.offset) for place in places}
+    return {place: _payload(place) for place in places}
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_payloads_that_are_gone_are_counted_and_the_others_sent(
     def some(places: Collection[Position]) -> Found:
         there = _all([place for place in places if place.offset > 2])
         other = Position(TOPIC, 0, 5)  # of a topic that was made anew
-        return {**there, other: (_payload(Position(TOPIC, 0, 99)), 0)}
+        return {**there, other: _payload(Position(TOPIC, 0, 99))}
 
     over, gone = send_all(work, work.begin(RUN), some, lambda _run: None)
     assert (over.sent, over.gone) == (6, 4)
