@@ -1,1 +1,1 @@
-"""Drivers: the only modules that construct clients of Kafka and of PostgreSQL."""
+"""Clients of Kafka and of PostgreSQL, for the gateway, the jobs, the desk and the launcher."""

@@ -14,6 +14,7 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange
 from shared.consumer_groups import HEALTHCHECK
+from shared.errors import JobError
 from shared.kafka_access import KafkaAccess
 from shared.settings import WRONG_SETTINGS, Settings, explain
 from shared.topology import JOB_STATUS_TOPIC
@@ -25,19 +26,21 @@ _WELL = ("running", "waiting", "rebuilding")
 
 
 def last_word(kafka: KafkaAccess, job: str) -> dict[str, Any] | None:
-    """KafkaException where the broker has no answer."""
+    """KafkaException or JobError where the broker has no answer."""
     since_ms = time.time_ns() // 1_000_000 - _RECENT_MS
     at = JOB_STATUS_TOPIC, 0
     with LogOffsets(kafka, HEALTHCHECK, answer_s=_ANSWER_S) as log:
         start, end = log.since({at: since_ms})[at], log.ends([at])[at]
     said: dict[str, Any] | None = None
     if start is not None:
-        consumer = RangeReader(kafka, HEALTHCHECK)
-        for messages in consumer.read([LogRange(*at, start, end)]):
-            for message in messages:
-                if message.key() == job.encode():
-                    said = orjson.loads(message.value() or b"null")
-        consumer.close()
+        consumer = RangeReader(kafka, HEALTHCHECK, _ANSWER_S)
+        try:
+            for messages in consumer.read([LogRange(*at, start, end)]):
+                for message in messages:
+                    if message.key() == job.encode():
+                        said = orjson.loads(message.value() or b"null")
+        finally:
+            consumer.close()
     return said
 
 
@@ -49,6 +52,9 @@ def main(job: str) -> int:
         return 2
     except KafkaException as error:
         print(f"Kafka: {error.args[0].str()}")
+        return 1
+    except JobError as error:
+        print(f"Kafka: {error}")
         return 1
     if said is None:
         print(f"{job} has not said a word for {_RECENT_MS // 1000} s")

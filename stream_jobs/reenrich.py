@@ -138,7 +138,8 @@ class Reenrich:
                 revisions: dict[str, int] = dict(raised.fetchall())
                 records = [
                     (
-                        *found[row.origin][1:3],
+                        found[row.origin].key,
+                        found[row.origin].value,
                         json.dumps(header_rows(_headers(row, found, revisions[row.event_id]))),
                     )
                     for row in there

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from clients.kafka.connect import Options, reader
+from clients.kafka.connect import reader
 from clients.kafka.messages import is_end, position_of
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, Partition, by_topic
@@ -19,15 +19,9 @@ _RECORDS_AT_ONCE = 10_000
 class LogFollower:
     """Every call raises KafkaException where no broker answers."""
 
-    def __init__(
-        self,
-        kafka: KafkaAccess,
-        group: str,
-        topics: Collection[str],
-        options: Options | None = None,
-    ) -> None:
+    def __init__(self, kafka: KafkaAccess, group: str, topics: Collection[str]) -> None:
         self._log = LogOffsets(kafka, group, topics)
-        self._reading = reader(kafka, group, {"auto.offset.reset": "earliest", **(options or {})})
+        self._reading = reader(kafka, group, {"auto.offset.reset": "earliest"})
         self.next: dict[Partition, int] = {}
 
     def go_on_from(self, starts: Mapping[Partition, int]) -> None:

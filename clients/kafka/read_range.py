@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from clients.kafka.connect import reader
 from clients.kafka.messages import position_of
 from clients.kafka.offsets import LogOffsets
-from clients.kafka.records import LogRange, Partition, Record, by_topic
+from clients.kafka.records import LogRange, Partition, Range, Record, by_topic
 from shared.errors import LogCutError, StalledError
 from shared.kafka_access import KafkaAccess
 
@@ -25,8 +25,9 @@ _OPTIONS = {
 class RangeReader:
     """Keeps its connections; it reads one set of ranges at a time."""
 
-    def __init__(self, kafka: KafkaAccess, group: str) -> None:
+    def __init__(self, kafka: KafkaAccess, group: str, stalled_s: float = STALLED_S) -> None:
         self._consumer = reader(kafka, group, _OPTIONS)
+        self._stalled_s = stalled_s
 
     def read(
         self, ranges: Sequence[LogRange], while_waiting: Callable[[], None] = lambda: None
@@ -68,8 +69,8 @@ class RangeReader:
                     moved_s = time.monotonic()
                 elif ends:
                     while_waiting()
-                    if time.monotonic() - moved_s > STALLED_S:
-                        raise _stalled(ends, too_short)
+                    if time.monotonic() - moved_s > self._stalled_s:
+                        raise _stalled(ends, too_short, self._stalled_s)
         finally:
             self._consumer.unassign()
 
@@ -77,12 +78,14 @@ class RangeReader:
         self._consumer.close()
 
 
-def _stalled(ends: Mapping[Partition, int], too_short: Mapping[Partition, int]) -> Exception:
+def _stalled(
+    ends: Mapping[Partition, int], too_short: Mapping[Partition, int], after_s: float
+) -> Exception:
     for (topic, partition), seen in too_short.items():
         if end := ends.get((topic, partition)):
             return LogCutError(f"{topic}/{partition} ends at {seen}, it was planned to {end}")
     (topic, partition), end = next(iter(ends.items()))
-    return StalledError(f"{topic}/{partition} has given nothing for {STALLED_S} s, up to {end}")
+    return StalledError(f"{topic}/{partition} has given nothing for {after_s:.0f} s, up to {end}")
 
 
 class WholeTopics:
@@ -97,13 +100,15 @@ class WholeTopics:
     ) -> None:
         """`only`: partitions, each with the last offset of interest."""
         self._kafka, self._group = kafka, group
-        self._ranges = []
         with LogOffsets(kafka, group, topics) as log:
-            for (topic, partition), (start, end) in log.ranges().items():
-                last = end if only is None else only.get((topic, partition), -1) + 1
-                if only is None or (topic, partition) in only:
-                    its_end = max(start, min(end, last))
-                    self._ranges.append(LogRange(topic, partition, start, its_end))
+            ranges = log.ranges()
+        if only is not None:
+            ranges = {
+                at: Range(start, max(start, min(end, only[at] + 1)))
+                for at, (start, end) in ranges.items()
+                if at in only
+            }
+        self._ranges = [LogRange(*at, *its) for at, its in ranges.items()]
         self.ends = by_topic({(one.topic, one.partition): one.end for one in self._ranges})
         # there may be fewer: of a compacted topic some are gone
         self.records = sum(one.records for one in self._ranges)

@@ -58,7 +58,8 @@ class AckedWriter:
         for number, record in enumerate(records):
             unanswered.add(number)
             try:
-                self._produce(record, partial(note, number), go_on)
+                while not self._takes(record, partial(note, number)) and go_on():
+                    self._producer.poll(0.1)
             except KafkaException as refused:
                 unanswered.discard(number)
                 errors[number] = refused.args[0]
@@ -72,25 +73,17 @@ class AckedWriter:
         refusals = {number: error.str() for number, error in errors.items()}
         return dict.fromkeys(unanswered, "not acknowledged") | refusals
 
-    def _produce(
-        self,
-        record: Sendable,
-        note: Callable[[KafkaError | None, Message], None],
-        go_on: Callable[[], bool],
-    ) -> None:
+    def _takes(self, record: Sendable, note: Callable[[KafkaError | None, Message], None]) -> bool:
+        """False: it holds as many as it may."""
         headers: list[tuple[str, str | bytes | None]] = list(record.headers)
-        while True:
-            try:
-                self._producer.produce(
-                    record.topic, record.value, record.key, headers=headers, on_delivery=note
-                )
-            except BufferError:  # it holds as many as it may
-                self._producer.poll(0.1)
-                if not go_on():
-                    return
-            else:
-                self._producer.poll(0)
-                return
+        try:
+            self._producer.produce(
+                record.topic, record.value, record.key, headers=headers, on_delivery=note
+            )
+        except BufferError:
+            return False
+        self._producer.poll(0)
+        return True
 
 
 def for_at_most(seconds: float) -> Callable[[], bool]:

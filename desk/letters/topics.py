@@ -3,9 +3,17 @@ where no broker answers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Self
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from clients.kafka.connect import reader
 from clients.kafka.messages import record_of
@@ -25,15 +33,21 @@ _RECORDS_AT_ONCE = 200  # letters hold whole payloads
 
 class LetterLog:
     def __init__(self, settings: Settings) -> None:
-        self._bootstrap = settings.kafka_bootstrap
+        self._kafka = settings.kafka
+
+    @cached_property
+    def _reading(self) -> Consumer:
+        """PostgreSQL knows how far it has come."""
         options = {
             "auto.offset.reset": "earliest",
             # a topic that was dropped is soon known to be none
             "topic.metadata.propagation.max.ms": 2_000,
         }
-        # PostgreSQL knows how far it has come
-        self._reading = reader(settings.kafka, DESK, options)
-        self._single = RecordsAt(settings.kafka, DESK)
+        return reader(self._kafka, DESK, options)
+
+    @cached_property
+    def _single(self) -> RecordsAt:
+        return RecordsAt(self._kafka, DESK)
 
     def __enter__(self) -> Self:
         return self
@@ -42,8 +56,9 @@ class LetterLog:
         self.close()
 
     def close(self) -> None:
-        self._reading.close()
-        self._single.close()
+        for made in ("_reading", "_single"):  # most requests need neither
+            if made in vars(self):
+                getattr(self, made).close()
 
     def go_on_from(self, known: Mapping[Partition, int]) -> None:
         """Each partition where it was left; where its log does not hold that place, at its start.
@@ -78,7 +93,9 @@ class LetterLog:
             yield
         except KafkaException as error:
             said = error.args[0].str()
-            raise KafkaAwayError(f"Kafka at {self._bootstrap} does not answer: {said}") from error
+            raise KafkaAwayError(
+                f"Kafka at {self._kafka.bootstrap} does not answer: {said}"
+            ) from error
 
 
 def _is_record(message: Message) -> bool:

@@ -159,7 +159,7 @@ class Health:
             try:
                 if self._kafka.server.works:
                     await asyncio.to_thread(self._see_facts)
-            except (KafkaException, TimeoutError) as error:
+            except KafkaException as error:
                 _logger.info("could not look how near to its end what is unread is: %s", error)
             except Exception:
                 _logger.exception("could not look at Kafka's topics")

@@ -11,7 +11,6 @@ from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
 from clients.kafka.records import Partition, by_topic
 from clients.kafka.topic_ids import topic_ids
 from shared.consumer_groups import GATEWAY, VIEW
-from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess, KafkaAwayError
 
 _ANSWER_S = 2.0
@@ -88,13 +87,6 @@ class ViewSource:
             if error is not None and error.code() in _DAMAGE:
                 self._on_damage()
         return rest
-
-
-def place_of(message: Message) -> Position:
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    if topic is None or partition is None or offset is None:
-        raise ValueError("the message has no place in a log")
-    return Position(topic, partition, offset)
 
 
 def reached_end(message: Message) -> bool:

@@ -15,10 +15,11 @@ from collections.abc import Collection
 import orjson
 from confluent_kafka import Message
 
+from clients.kafka.messages import position_of
 from clients.kafka.records import Partition
 from gateway.node.parent_process import die_with_parent, leave_with_parent, only_writer
 from gateway.view.store import Changes, DamagedError, Row, ViewStore, is_damaged, remove, view_path
-from gateway.view.topics import TopicFacts, ViewSource, place_of, reached_end
+from gateway.view.topics import TopicFacts, ViewSource, reached_end
 from shared.flow import load_flow
 from shared.folding.snapshot import META
 from shared.kafka_access import KafkaAwayError
@@ -122,10 +123,10 @@ def to_changes(messages: list[Message]) -> Changes:
     changes = Changes()
     for message in messages:
         if reached_end(message):
-            topic, partition, offset = place_of(message)
+            topic, partition, offset = position_of(message)
             changes.positions[topic, partition] = offset
         elif message.error() is None:
-            topic, partition, offset = place_of(message)
+            topic, partition, offset = position_of(message)
             changes.positions[topic, partition] = offset + 1
             _take(changes, message, topic, partition, offset)
     return changes

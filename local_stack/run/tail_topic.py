@@ -94,7 +94,7 @@ def _logs(kafka: KafkaAccess, topic: str) -> dict[int, tuple[int, int]]:
 
 def _read(kafka: KafkaAccess, topic: str, logs: Mapping[int, tuple[int, int]]) -> list[Record]:
     its = [LogRange(topic, p, start, end) for p, (start, end) in logs.items() if start < end]
-    consumer = RangeReader(kafka, OPERATOR)
+    consumer = RangeReader(kafka, OPERATOR, TIMEOUT_S)
     try:
         return [record_of(message) for some in consumer.read(its) for message in some]
     finally:

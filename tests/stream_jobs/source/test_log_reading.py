@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import cloudpickle
 
-from clients.kafka import read_range, read_tail
+from clients.kafka import read_tail
 from clients.kafka.messages import payload_of
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
@@ -182,17 +182,14 @@ def test_no_record_passes_one_that_was_refused(parts: Stack) -> None:
     assert ends.ends() == {(topic, 0): 2}
 
 
-def test_what_a_log_does_not_have_any_more_is_not_waited_for(
-    parts: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(read_range, "STALLED_S", 1)
+def test_what_a_log_does_not_have_any_more_is_not_waited_for(parts: Stack) -> None:
     topic = _topic(parts, "test.cut.v1", 1)
     _write(parts, topic, 20)
-    reader = RangeReader(_kafka(parts), "test")
+    reader = RangeReader(_kafka(parts), "test", stalled_s=1)
     with pytest.raises(LogCutError, match=r"test.cut.v1/0 ends at 20, it was planned to 40"):
         _read(reader, LogRange(topic, 0, 15, 40))
     with pytest.raises(StalledError, match="has given nothing for 1 s"):
-        _read(RangeReader(KafkaAccess("127.0.0.1:1"), "test"), LogRange(topic, 0, 0, 1))
+        _read(RangeReader(KafkaAccess("127.0.0.1:1"), "test", 1), LogRange(topic, 0, 0, 1))
     assert _read(reader, LogRange(topic, 0, 15, 20)) == {(topic, 0): list(range(15, 20))}
 
 
