@@ -1,12 +1,13 @@
 """Contracts: the shape that a payload, an event's data or a state has, checked and published."""
 
 from functools import cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from shared.model import Fields
+from shared.model import Endpoint, Fields
 
 _CODE_BY_KIND = {
     "missing": "field_missing",
@@ -27,33 +28,57 @@ class Breach(NamedTuple):
 
 
 class Contract:
-    """Of a TypedDict or a pydantic model with JSON's own types. A number in quotes is no number:
-    nothing is converted."""
+    """Of a TypedDict or a pydantic model with JSON's own types, and those that the format of a
+    payload has beside them. A number in quotes is no number: nothing is converted."""
 
-    def __init__(self, shape: Any) -> None:
+    def __init__(self, shape: Any, foreign_kinds: frozenset[str] = frozenset()) -> None:
         self._adapter = TypeAdapter(shape)
-        foreign = _kinds(self._adapter.core_schema) & _NEVER_IN_JSON
+        foreign = _kinds(self._adapter.core_schema) & _NEVER_IN_JSON - foreign_kinds
         if foreign:
             # it would refuse every value: nothing is converted here, and JSON has no such type
             raise TypeError(f"JSON has no {sorted(foreign)[0]}; use str, int, float, list or dict")
 
-    def breach(self, fields: Fields) -> Breach | None:
+    def breach(self, fields: Any) -> Breach | None:
         """What is wrong first; None where the contract is kept."""
         try:
             self._adapter.validate_python(fields, strict=True)
         except ValidationError as error:
-            count = error.error_count()
-            if count > _TOLD_ONE_BY_ONE_MAX:  # a list of a million errors is as many objects
-                return Breach("bad_value", f"{count} values in it break the contract")
-            # never the value itself: it may be a secret, and it may be long
-            wrong = error.errors(include_url=False, include_input=False)
-            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            code, detail = _breach(wrong[0])
-            return Breach(code, detail + more)
+            return _first_breach(error)
         return None
+
+    def of_texts(self, texts: Any) -> Any:
+        """Of a format that has nothing but texts: the values that they stand for, or a Breach."""
+        try:
+            values = self._adapter.validate_python(texts)
+        except ValidationError as error:
+            return _first_breach(error)
+        place = _infinite(values)
+        return Breach("bad_value", f"{place}: not a finite number") if place else values
 
     def json_schema(self, definitions_at: str = "#/$defs/") -> Fields:
         return self._adapter.json_schema(ref_template=definitions_at + "{model}")
+
+
+def _infinite(values: Any, place: str = "") -> str:
+    """Where a text was "nan" or "inf", which JSON cannot say."""
+    if isinstance(values, float):
+        return "" if isfinite(values) else place or "the whole"
+    pairs = values.items() if isinstance(values, dict) else ()
+    if isinstance(values, list):
+        pairs = enumerate(values)
+    found = (_infinite(value, f"{place}.{key}".lstrip(".")) for key, value in pairs)
+    return next(filter(None, found), "")
+
+
+def _first_breach(error: ValidationError) -> Breach:
+    count = error.error_count()
+    if count > _TOLD_ONE_BY_ONE_MAX:  # a list of a million errors is as many objects
+        return Breach("bad_value", f"{count} values in it break the contract")
+    # never the value itself: it may be a secret, and it may be long
+    wrong = error.errors(include_url=False, include_input=False)
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    code, detail = _breach(wrong[0])
+    return Breach(code, detail + more)
 
 
 def _breach(wrong: ErrorDetails) -> Breach:
@@ -82,5 +107,9 @@ def _code(kind: str) -> str:
 
 
 @cache
-def contract_of(shape: Any) -> Contract:
-    return Contract(shape)
+def contract_of(shape: Any, foreign_kinds: frozenset[str] = frozenset()) -> Contract:
+    return Contract(shape, foreign_kinds)
+
+
+def payload_contract(endpoint: Endpoint) -> Contract | None:
+    return contract_of(endpoint.payload, endpoint.foreign_kinds) if endpoint.payload else None

@@ -1,10 +1,12 @@
 """What makes a flow's table one that does not add up, each told with what to do. Pure."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
 
-from shared.contract import contract_of
+from shared.contract import contract_of, payload_contract
+from shared.formats import refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import Aggregate, Endpoint, Entity, EventType, Example
 
@@ -38,7 +40,8 @@ class Table(Protocol):
 
 def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
-        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh")
+        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats")
+        refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
     for entity in flow.entities:
         refuse_what_is_no_tuple(entity, "folds", "emits", "deleted_by")
     for event_type in flow.event_types:
@@ -73,14 +76,15 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
                 f"aggregate {aggregate.name} has {aggregate.members!r} as members, "
                 "which is no entity of this flow"
             )
+    for endpoint in flow.endpoints:
+        _refuse_bad_contract(f"endpoint {endpoint.name}", partial(payload_contract, endpoint))
     for kind, contracts in (
-        ("endpoint", [(row.name, row.payload) for row in flow.endpoints]),
         ("event type", [(row.name, row.data) for row in flow.event_types]),
         ("entity or aggregate", [(row.name, row.state) for row in flow.with_state]),
     ):
         for name, shape in contracts:
             if shape is not None:
-                _refuse_bad_contract(f"{kind} {name}", shape)
+                _refuse_bad_contract(f"{kind} {name}", partial(contract_of, shape))
     for endpoint in flow.endpoints:
         if endpoint.example:
             _refuse_bad_example(endpoint, endpoint.example)
@@ -123,9 +127,9 @@ def _refuse_circles(entities: tuple[Entity, ...]) -> None:
             emitted = {name for e in further for name in e.emits}
 
 
-def _refuse_bad_contract(owner: str, shape: Any) -> None:
+def _refuse_bad_contract(owner: str, make: Callable[[], object]) -> None:
     try:
-        contract_of(shape)
+        make()
     except Exception as error:  # a user's own class may fail in any way
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{owner} has a contract that cannot be used: {reason}") from error
@@ -151,7 +155,8 @@ def _refuse_bad_initial(entity: Entity) -> None:
 def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
     if not ENTITY_ID.fullmatch(example.entity_id):
         raise ValueError(f"the example of endpoint {endpoint.name}: {ENTITY_ID_RULE}")
-    if endpoint.payload and (breach := contract_of(endpoint.payload).breach(example.payload)):
+    contract = payload_contract(endpoint)
+    if contract and (breach := contract.breach(example.payload)):
         raise ValueError(
             f"the example of endpoint {endpoint.name} breaks its contract: {breach.detail}"
         )

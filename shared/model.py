@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from shared.formats import Format, Json
+
 Fields = dict[str, Any]
 
 
@@ -107,17 +109,26 @@ class Endpoint:
     """A route that devices POST to. It owns one ingest topic."""
 
     name: str
-    enrich: Callable[[Fields, Arrival, MasterData], Draft]
+    # what the format has decoded (of JSON objects a dict), its arrival, master data -> an event
+    enrich: Callable[[Any, Arrival, MasterData], Draft]
     emits: tuple[str, ...]  # event types
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
     fresh: tuple[FreshField, ...] = ()
     payload: Any = None
     example: Example | None = None
     topic_name: str | None = None
+    # what payloads may be written in; of several, the content type chooses
+    formats: tuple[Format, ...] = (Json(),)
+    decompressed_bytes_max: int = 16 * 1024 * 1024
 
     @cached_property
     def topic(self) -> str:
         return self.topic_name or f"ingest.{self.name}.v1"
+
+    @cached_property
+    def foreign_kinds(self) -> frozenset[str]:
+        """Of values that its formats have and JSON has not."""
+        return frozenset().union(*(form.foreign_kinds for form in self.formats))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.events.envelope import EventRecord, Position, event_value, read_event
-from shared.events.user_code import told
 from shared.model import EventType
+from shared.user_code import told
 
 if TYPE_CHECKING:
     from shared.topology import Flow

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import NamedTuple
 
 from shared.events.envelope import EventRecord, Position
-from shared.events.user_code import told
 from shared.folding import emissions
 from shared.folding.bursts import DIGEST_CHARS, Bursts
 from shared.folding.snapshot import (
@@ -24,6 +23,7 @@ from shared.folding.snapshot import (
     refuse_what_cannot_be_written,
 )
 from shared.model import Entity, Event, EventType, Fields
+from shared.user_code import told
 
 # A device's time counts as it says it within these; beyond, its clock is off, and arrival counts.
 # Ahead of its arrival:

@@ -21,13 +21,13 @@ from shared.consumer_groups import of_job
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.stub import fitted
-from shared.events.user_code import told
 from shared.flow import load_flow
 from shared.folding import snapshot
 from shared.folding.applier import fold_fingerprint
 from shared.model import Aggregate
 from shared.settings import JobSettings
 from shared.topology import Flow, dead_letter_topic
+from shared.user_code import told
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Members, Part, Total
 from stream_jobs.aggregate.vacated import emptied

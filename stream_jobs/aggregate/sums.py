@@ -11,10 +11,10 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from shared.errors import AddFailedError
-from shared.events.user_code import told
 from shared.folding import snapshot
 from shared.ids import full_id_within, tenant_of
 from shared.model import Aggregate, Fields, Share
+from shared.user_code import told
 
 _AGGREGATE_ID = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
 _AGGREGATE_ID_RULE = "text of 1 to 200 characters, none of them / or a control character"

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
-from typing import NamedTuple
-
-import orjson
+from typing import Any, NamedTuple
 
 from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
-from shared.contract import contract_of
+from shared.contract import Breach, contract_of, payload_contract
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Position
 from shared.events.json_text import holds_nul
 from shared.events.stub import fitted
-from shared.events.user_code import told
+from shared.formats import UndecodableError, decoded
 from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, tenant_of
 from shared.model import (
     Arrival,
@@ -27,6 +25,7 @@ from shared.model import (
 from shared.retry_policy import WhenParked
 from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
+from shared.user_code import told
 from stream_jobs.waiting.limits import Newcomers
 from stream_jobs.waiting.protocol import ENRICH, Gates
 
@@ -155,6 +154,8 @@ def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> O
     if len(value) + 4 * len(record.id) > _EVENT_BYTES_MAX:  # its id is in a header, too
         # the topic would refuse it, and with it the batch, again and again
         raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
+    if holds_nul(value):
+        raise Rejected("nul_in_text", r"\u0000 can be stored nowhere as text")
     headers = envelope.event_headers(record, payload.headers)
     return Outgoing(event_type.topic, record.entity_id.encode(), value, headers)
 
@@ -163,9 +164,7 @@ def _event(
     endpoint: Endpoint, payload: Payload, master: MasterData, shapes: Mapping[str, int]
 ) -> EventRecord:
     entity_id = _entity_id(payload)
-    fields = _fields(payload)
-    if endpoint.payload and (breach := contract_of(endpoint.payload).breach(fields)):
-        raise Rejected(*breach)
+    fields = _fields(endpoint, payload)
     tenant = tenant_of(entity_id)
     arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(payload))
     draft = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
@@ -234,7 +233,8 @@ def _entity_id(payload: Payload) -> str:
         raise Rejected("bad_key", f"the key is not UTF-8: {error}") from error
 
 
-def _fields(payload: Payload) -> Fields:
+def _fields(endpoint: Endpoint, payload: Payload) -> Any:
+    """What the enrichment is given; it keeps the endpoint's contract."""
     value = payload.value
     if not value:
         if stub := envelope.text(payload.headers, envelope.STUB):
@@ -244,16 +244,22 @@ def _fields(payload: Payload) -> Fields:
     if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
         raise Rejected("corrupt", "the bytes are not those that the gateway took (sha256 differs)")
     try:
-        fields = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        encoding = envelope.text(payload.headers, envelope.CONTENT_ENCODING)
-        hint = f" (content-encoding {encoding!r} is not undone)" if encoding else ""
-        raise Rejected("not_json", f"{error}{hint}") from error
-    if not isinstance(fields, dict):
-        raise Rejected("not_an_object", f"a JSON object is expected, not {type(fields).__name__}")
-    if holds_nul(value):
-        raise Rejected("nul_in_text", r"\u0000 can be stored nowhere as text")
-    return fields
+        fields, form = decoded(
+            endpoint.formats,
+            value,
+            envelope.text(payload.headers, envelope.CONTENT_TYPE),
+            envelope.text(payload.headers, envelope.CONTENT_ENCODING),
+            endpoint.decompressed_bytes_max,
+        )
+    except UndecodableError as error:
+        raise Rejected(error.code, error.detail) from error
+    contract = payload_contract(endpoint)
+    if contract is None:
+        return fields
+    found = contract.of_texts(fields) if form.is_text else contract.breach(fields)
+    if isinstance(found, Breach):
+        raise Rejected(*found)
+    return found if form.is_text else fields
 
 
 def _failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:

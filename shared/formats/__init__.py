@@ -1,0 +1,27 @@
+"""The formats that payloads may have: bytes as a device sent them -> what an enrichment is given.
+
+An endpoint's row names those that it takes (`Endpoint.formats`). Pure, and imports its libraries
+when it first decodes, for the gateway loads the flow, too, and decodes nothing."""
+
+from shared.formats.avro import Avro
+from shared.formats.binary import Cbor, MessagePack
+from shared.formats.decoding import decoded, refuse_bad_formats
+from shared.formats.format import Format, UndecodableError
+from shared.formats.protobuf import Protobuf
+from shared.formats.raw import Raw
+from shared.formats.text import Csv, Form, Json
+
+__all__ = [
+    "Avro",
+    "Cbor",
+    "Csv",
+    "Form",
+    "Format",
+    "Json",
+    "MessagePack",
+    "Protobuf",
+    "Raw",
+    "UndecodableError",
+    "decoded",
+    "refuse_bad_formats",
+]

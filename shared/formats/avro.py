@@ -1,0 +1,81 @@
+"""Avro, whose bytes mean nothing without the schema that they were written with."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar
+
+import orjson
+
+from shared.formats.format import UndecodableError
+
+
+@dataclass(frozen=True)
+class Avro:
+    """One datum in Avro's binary encoding, without a container around it. `schema` is an .avsc
+    file, or what stands in one."""
+
+    schema: Path | str
+    media_types: tuple[str, ...] = ("application/avro", "avro/binary")
+    foreign_kinds: ClassVar[frozenset[str]] = frozenset(
+        ("bytes", "date", "datetime", "decimal", "time", "uuid")
+    )
+    is_text: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _least_bytes(self._json, (), {})
+
+    @cached_property
+    def _json(self) -> Any:
+        text = self.schema.read_text() if isinstance(self.schema, Path) else self.schema
+        return orjson.loads(text)
+
+    @cached_property
+    def _parsed(self) -> Any:
+        import fastavro
+
+        return fastavro.parse_schema(self._json)
+
+    def decode(self, value: bytes) -> Any:
+        import fastavro
+
+        stream = BytesIO(value)
+        try:
+            found = fastavro.schemaless_reader(stream, self._parsed, None)
+        except Exception as error:  # the library has no error of its own for it
+            why = str(error) or "the bytes end here, and the schema asks for more"
+            raise UndecodableError("not_avro", f"byte {stream.tell()}: {why}") from error
+        if stream.tell() < len(value):
+            rest = len(value) - stream.tell()
+            raise UndecodableError(
+                "not_avro", f"byte {stream.tell()}: the datum ends here, {rest} bytes follow"
+            )
+        return found
+
+
+def _least_bytes(schema: Any, inside: tuple[str, ...], named: dict[str, int]) -> int:
+    """Of a datum. ValueError for a schema by which a few bytes become any number of values: one
+    that holds itself would overflow the decoder's stack, and items of no bytes its memory."""
+    if isinstance(schema, list):
+        return 1 + min((_least_bytes(branch, inside, named) for branch in schema), default=0)
+    if isinstance(schema, str):
+        if schema in inside:
+            raise ValueError(f"the Avro schema's {schema!r} holds itself: that has no end")
+        return 0 if schema == "null" else named.get(schema, 1)
+    kind = schema["type"]
+    if kind == "array" and not _least_bytes(schema["items"], inside, named):
+        raise ValueError("the Avro schema has an array whose items have no bytes: no end")
+    if kind == "map":
+        _least_bytes(schema["values"], inside, named)
+    if kind in ("array", "map"):
+        return 1
+    name, space = schema.get("name", ""), schema.get("namespace")
+    names = (name, f"{space}.{name}") if space else (name,)
+    if kind == "record":
+        fields = [field["type"] for field in schema["fields"]]
+        least = sum(_least_bytes(field, (*inside, *names), named) for field in fields)
+    else:
+        least = schema["size"] if kind == "fixed" else _least_bytes(kind, inside, named)
+    named.update(dict.fromkeys(names, least))
+    return int(least)
