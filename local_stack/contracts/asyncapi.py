@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from shared.published.schemas import Message, messages
+from shared.published.schemas.by_topic import messages
+from shared.published.schemas.shapes import Message
 from shared.topology import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,

@@ -11,7 +11,8 @@ from clients.postgres import master_data, store
 from local_stack import cli
 from local_stack.verbs import credentials
 from shared.flow import FLOW
-from shared.published.schemas import Message, messages
+from shared.published.schemas.by_topic import messages
+from shared.published.schemas.shapes import Message
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic, gate_topic
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import Record, read_topic

@@ -19,7 +19,8 @@ from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.ids import fresh_event_id, full_id
 from shared.model import Endpoint, Entity, EventType, Fields
-from shared.published.schemas import Message, messages, of_contract
+from shared.published.schemas.by_topic import messages
+from shared.published.schemas.shapes import Message, of_contract
 from shared.topology import Flow
 from stream_jobs.enrich.decide import enricher
 from stream_jobs.persist.rows import EventRow, RowMaker

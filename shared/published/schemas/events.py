@@ -1,0 +1,208 @@
+"""Of the topics of events, of the states that they become, and of their completions."""
+
+from typing import Any
+
+from shared.events import envelope
+from shared.folding.snapshot import META
+from shared.model import Entity, EventType, Fields
+from shared.published.schemas.shapes import (
+    ARRAY,
+    COMPLETION_HEADERS,
+    COUNT,
+    ENTITY_ID,
+    RFC3339,
+    TEXT,
+    TIME_MS,
+    Message,
+    headers_of,
+    object_of,
+    of_contract,
+)
+from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
+
+_BURST = {
+    "type": "array",
+    "description": "moments of its type since then, digests of ids",
+    "prefixItems": [COUNT, TEXT],
+    "minItems": 2,
+    "maxItems": 2,
+}
+_EVENT_HEADERS = (*COMPLETION_HEADERS, envelope.ORIGIN)
+
+
+def event(event_type: EventType) -> Message:
+    data = of_contract(event_type.data)
+    definitions = data.pop("$defs", {})
+    value = object_of(
+        {
+            "id": {**TEXT, "description": "the same for every writing of the same event"},
+            "type": {"const": event_type.name},
+            "entity_id": ENTITY_ID,
+            "time_ms": {**TIME_MS, "description": "epoch milliseconds, by the device's own clock"},
+            "arrived_ms": {**TIME_MS, "description": "epoch milliseconds, by the broker's clock"},
+            "origin": {
+                "type": "array",
+                "description": "topic, partition and offset of what it was made from: a payload, "
+                "or the event that an entity was changed by",
+                "prefixItems": [TEXT, COUNT, COUNT],
+                "minItems": 3,
+                "maxItems": 3,
+            },
+            "data": data,
+        },
+        at_times={
+            "attempt": {"type": "integer", "minimum": 1},
+            "cause": {**TEXT, "description": "id of the event that this one follows from"},
+            "revision": {"type": "integer", "minimum": 1},
+            **({"shape": {"const": event_type.shape}} if event_type.upcasters else {}),
+        },
+    )
+    if definitions:
+        value["$defs"] = definitions
+    ours = {
+        envelope.TYPE: {"const": event_type.name},
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    kept = (
+        envelope.REVISION,
+        envelope.REWRITTEN,
+        envelope.TRACE_PARENT,
+        envelope.PAYLOAD_SHA256,
+        envelope.TENANT,
+    )
+    return Message(
+        "event",
+        "in the common format; a repeat has the same id and origin",
+        ENTITY_ID,
+        headers_of(_EVENT_HEADERS, kept, ours),
+        value,
+    )
+
+
+def snapshot(row: Any) -> Message:
+    says = "the latest state; null: it is gone"
+    return Message("snapshot", says, TEXT, object_of({}), _state(row))
+
+
+def _state(row: Any) -> Fields:
+    """The state's own fields and, beside them, what the snapshot knows of itself."""
+    state = of_contract(row.state)
+    meta = {
+        "version": {**COUNT, "description": "grows with every change"},
+        "event_time_ms": {"type": ["integer", "null"]},
+        "fold": {**TEXT, "description": "fingerprint of the code that made it"},
+    }
+    place_in_log = {
+        "newest": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "array",
+                "items": {"type": "integer"},
+                "minItems": 3,
+                "maxItems": 3,
+            },
+        },
+        "rings": {
+            "type": "object",
+            "additionalProperties": {**TEXT, "description": "digests of the type's last ids"},
+        },
+        "positions": {"type": "object", "additionalProperties": COUNT},
+        "marks": {"type": "object", "additionalProperties": COUNT},
+    }
+    at_times = {
+        "bursts": {
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": _BURST},
+            "description": "the same of what came together",
+        },
+        "parked": {"type": "array", "items": TEXT},
+        "arrived_ms": TIME_MS,
+        "emissions": {"type": "array", "items": {"type": "object"}},
+        "corrections": {"type": "object", "additionalProperties": COUNT},
+        "retried_marks": {"type": "object", "additionalProperties": COUNT},
+        "asked": {
+            "type": "object",
+            "additionalProperties": COUNT,
+            "description": "events that a refold which is under way takes in",
+        },
+        "emitted_to": {
+            "type": "object",
+            "additionalProperties": COUNT,
+            "description": "meanwhile, up to where what follows from events was emitted",
+        },
+        "ended_ms": TIME_MS,
+        "deleted": {"const": True, "description": "the state is the initial one again"},
+        "late": {**COUNT, "description": "events that came after a newer one of their type"},
+        "clock_off": {**COUNT, "description": "events that count by their arrival"},
+    }
+    # of an aggregate, its members' snapshots tell what is in it
+    own = (
+        object_of({**meta, **place_in_log}, at_times)
+        if isinstance(row, Entity)
+        else object_of(meta)
+    )
+    return {
+        **state,
+        "properties": {**state.get("properties", {}), META: own},
+        "required": [*state.get("required", []), META],
+    }
+
+
+def completion(event_type: EventType) -> Message:
+    ours = {
+        envelope.TYPE: {"const": f"completion.{event_type.name}"},
+        envelope.SOURCE: {"const": "/persist"},
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    return Message(
+        "completion",
+        "this event is a row now; at least once, under the same ce_id. A correction of it has a "
+        "ce_id of its own, and its revision",
+        ENTITY_ID,
+        headers_of(COMPLETION_HEADERS, (envelope.REVISION, envelope.TRACE_PARENT), ours),
+        object_of(
+            {
+                "row_key": {"type": "integer"},
+                "event_id": TEXT,
+                "type": {"const": event_type.name},
+                "entity_id": ENTITY_ID,
+                "stored_at": RFC3339,
+            },
+            at_times={"revision": {"type": "integer", "minimum": 1}},
+        ),
+    )
+
+
+def of_fold() -> dict[str, list[Message]]:
+    whose = {"entity": TEXT, "id": ENTITY_ID}
+    counts = {"type": "object", "additionalProperties": COUNT}
+    refold = object_of({**whose, "positions": counts, "asked": counts}, {"emitted_to": counts})
+    refolded = {**whose, "snapshot": {"type": "object"}, "parked": ARRAY}
+    request = Message(
+        "refold",
+        "an entity is to be folded anew from its event log, up to these positions, since an event "
+        "was corrected or sent on again; null: it was. What it gets meanwhile waits in fold",
+        {**TEXT, "description": "entity:id"},
+        object_of({}),
+        {**refold, "type": ["object", "null"]},
+    )
+    answer = Message(
+        "refolded",
+        "the entity as it was folded anew; fold takes it in, and publishes it with its state",
+        ENTITY_ID,
+        object_of({}),
+        object_of(refolded, {"follows": ARRAY}),
+    )
+    return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
+
+
+def _repeats() -> Message:
+    places = {"type": "object", "additionalProperties": {"type": "array", "items": COUNT}}
+    return Message(
+        "repeats",
+        "payloads whose events fold passed over, because their ids had come before: offsets by "
+        "ingest topic/partition. The ledger reads it",
+        ENTITY_ID,
+        object_of({}),
+        places,
+    )
