@@ -12,7 +12,7 @@ from gateway.http.problems import MEDIA_TYPE
 from gateway.ingest.batch import FRAMES, NDJSON
 from shared.ids import ENTITY_ID
 from shared.model import Endpoint
-from shared.published.schemas.shapes import of_contract
+from shared.published.schemas.shapes import of_payload
 from shared.settings import GatewaySettings
 from shared.topology import Flow, dead_letter_topic
 
@@ -203,7 +203,7 @@ def _payload_name(endpoint: Endpoint) -> str:
 def _payload_schemas(endpoint: Endpoint) -> dict[str, Any]:
     # each endpoint's definitions under its own name: two may have one of the same name
     prefix = f"{endpoint.name}."
-    payload = of_contract(endpoint.payload, f"#/components/schemas/{prefix}")
+    payload = of_payload(endpoint, f"#/components/schemas/{prefix}")
     definitions = payload.pop("$defs", {})
     return {
         _payload_name(endpoint): payload,
@@ -212,6 +212,10 @@ def _payload_schemas(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
+    payload = {
+        "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"},
+        **({"example": endpoint.example.payload} if endpoint.example else {}),
+    }
     return {
         "summary": f"Hand in a payload for {endpoint.name}",
         "description": "Any body of any media type but frames, byte for byte. A 202 says that all "
@@ -234,13 +238,11 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
         "requestBody": {
             "required": True,
             "content": {
-                "application/json": {
-                    "schema": {"$ref": f"#/components/schemas/{_payload_name(endpoint)}"},
-                    **({"example": endpoint.example.payload} if endpoint.example else {}),
-                },
                 NDJSON.decode(): {"schema": _NOT_BLANK},
                 "application/octet-stream": {"schema": {**_NOT_EMPTY, "format": "binary"}},
                 "text/plain": {"schema": _NOT_EMPTY},
+                # the schema is that of the decoded payload
+                **{name: payload for form in endpoint.formats for name in form.media_types},
             },
         },
         "responses": {

@@ -63,6 +63,8 @@ def _message(message: Message, file: str | None) -> dict[str, Any]:
     }
     if message.value is None:
         return {**described, "contentType": "application/octet-stream"}
+    if message.content_type:
+        described["contentType"] = message.content_type
     return {**described, "payload": {"$ref": f"./{file}"} if file else message.value}
 
 

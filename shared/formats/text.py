@@ -1,6 +1,7 @@
 """Formats that people can read: JSON, CSV, and the fields of an HTML form."""
 
 import csv
+import re
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any, ClassVar
@@ -11,6 +12,13 @@ import orjson
 from shared.formats.format import UndecodableError
 
 _FORM_FIELDS_MAX = 10_000
+# what JSON allows and PostgreSQL's text does not. An escaped backslash before u0000 is a backslash
+# and five characters, and harmless
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def holds_nul(value: bytes) -> bool:
+    return b"\\u0000" in value and _ESCAPED_NUL.search(value) is not None
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,8 @@ class Json:
         if not self.any_type and not isinstance(found, dict):
             kind = type(found).__name__
             raise UndecodableError("not_an_object", f"a JSON object is expected, not {kind}")
+        if holds_nul(value):
+            raise UndecodableError("nul_in_text", r"\u0000 can be stored nowhere as text")
         return found
 
 

@@ -8,9 +8,9 @@ from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import Breach, contract_of, payload_contract
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Position
-from shared.events.json_text import holds_nul
 from shared.events.stub import fitted
 from shared.formats import UndecodableError, decoded
+from shared.formats.text import holds_nul
 from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, tenant_of
 from shared.model import (
     Arrival,

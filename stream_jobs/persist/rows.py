@@ -12,8 +12,8 @@ from clients.kafka.records import Record
 from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.events.event_reader import EventReader, NoEvent
-from shared.events.json_text import holds_nul
 from shared.folding import snapshot
+from shared.formats.text import holds_nul
 from shared.ids import derived_event_id
 from shared.model import Fields
 from shared.topology import Flow

@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 import random
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -155,8 +156,8 @@ def large_bodies(spoken: Dialect | None, rng: Randomness) -> Iterator[Sent]:
     yield Sent("exactly 1 MiB, chunked", exactly[1:] + b"\xff", "not_json", chunked=True)
     yield Sent("1 MiB and a byte", exactly + b"x", None, 413)
     yield Sent("1 MiB and a byte, chunked", exactly + b"x", None, 413, chunked=True)
-    yield Sent("a gzip bomb", bomb, "not_json", headers=zipped)
-    yield Sent("a gzip bomb, chunked", bomb, "not_json", headers=zipped, chunked=True)
+    yield Sent("a gzip bomb", bomb, "too_large", headers=zipped)
+    yield Sent("a gzip bomb, chunked", bomb, "too_large", headers=zipped, chunked=True)
     yield Sent("100,000 lists, open", b"[" * 100_000, "not_json")
     yield Sent("100,000 lists, closed", b"[" * 100_000 + b"]" * 100_000, "not_json")
     yield Sent("100,000 objects", b'{"a":' * 100_000, "not_json")
@@ -281,9 +282,24 @@ def _readings(field: str, rng: Randomness) -> list[Callable[[], Sent]]:
         kind = rng.choice(
             ("text/html", "image/png", "application/x-www-form-urlencoded", "?", "x" * 1024)
         )
-        encoding = rng.choice(({}, {"content-encoding": "br"}, {"content-encoding": "gzip, gzip"}))
-        headers = {"content-type": kind, **encoding}
+        headers = {"content-type": kind}
         return Sent("a reading, mislabelled", body(str(raw)), None, headers=headers, says=raw)
+
+    def compressed() -> Sent:
+        raw = rng.number()
+        name, packed, reason = rng.choice(
+            (
+                ("gzip", gzip.compress, None),
+                ("deflate", zlib.compress, None),
+                ("gzip, deflate", lambda plain: zlib.compress(gzip.compress(plain)), None),
+                ("br", bytes, "unknown_encoding"),
+                ("gzip, gzip", gzip.compress, "not_gzip"),
+                ("deflate", lambda plain: zlib.compress(plain)[:-1], "not_deflate"),
+            )
+        )
+        headers = {"content-encoding": name}
+        whole = packed(body(str(raw)))
+        return Sent("a reading, compressed", whole, reason, headers=headers, says=raw)
 
     def far_number() -> Sent:
         text = rng.choice(
@@ -356,7 +372,7 @@ def _readings(field: str, rng: Randomness) -> list[Callable[[], Sent]]:
             raise NotTaken("wrong_type")
         return value
 
-    kinds = (plain, mislabelled, far_number, far_number_beside, wrong_type, no_field)
+    kinds = (plain, mislabelled, compressed, far_number, far_number_beside, wrong_type, no_field)
     kinds += (repeated_name, good_time, bad_time, time_of_no_text, harmless_escapes, deep)
     return [*kinds, changed_at_random, cut_off]
 

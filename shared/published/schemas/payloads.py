@@ -1,6 +1,7 @@
 """Of the topics that payloads come on, wait on and are parked on."""
 
 from shared.events import envelope
+from shared.formats import Json
 from shared.model import Endpoint
 from shared.published.schemas.shapes import (
     COUNT,
@@ -12,7 +13,7 @@ from shared.published.schemas.shapes import (
     Message,
     headers_of,
     object_of,
-    of_contract,
+    of_payload,
 )
 from shared.topology import Job, gate_topic, wake_topic
 
@@ -28,6 +29,8 @@ _FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.D
 
 
 def payload(endpoint: Endpoint) -> Message:
+    names = [name for form in endpoint.formats for name in form.media_types]
+    json_too = any(isinstance(form, Json) for form in endpoint.formats)
     ours = {
         envelope.TYPE: {"const": f"ingest.{endpoint.name}"},
         envelope.SOURCE: {"const": f"/v1/{endpoint.name}"},
@@ -37,7 +40,8 @@ def payload(endpoint: Endpoint) -> Message:
         "as it was posted, byte for byte; only enrich looks into it and holds it to this schema",
         ENTITY_ID,
         headers_of(INGEST_HEADERS, INGEST_HEADERS_AT_TIMES, ours),
-        of_contract(endpoint.payload),
+        of_payload(endpoint),
+        None if json_too else names[0],
     )
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shared.contract import contract_of
+from shared.contract import contract_of, payload_contract
 from shared.events import envelope
+from shared.formats import Json
 from shared.ids import FULL_ID, TENANT
-from shared.model import Fields
+from shared.model import Endpoint, Fields
 
 TEXT = {"type": "string"}
 COUNT = {"type": "integer", "minimum": 0}
@@ -89,13 +90,24 @@ class Message(NamedTuple):
     key: Fields
     headers: Fields
     value: Fields | None  # None: bytes as they came
+    content_type: str | None = None  # None: JSON
+
+
+def of_payload(endpoint: Endpoint, definitions_at: str = "#/$defs/") -> Fields:
+    """When it is decoded. Without a contract it is an object if its formats have nothing else."""
+    if (contract := payload_contract(endpoint)) is not None:
+        return _named(contract.json_schema(definitions_at), definitions_at)
+    return {"type": "object"} if endpoint.formats == (Json(),) else {}
 
 
 def of_contract(shape: Any, definitions_at: str = "#/$defs/") -> Fields:
     """Any object where a row gives no contract."""
     if shape is None:
         return {"type": "object"}
-    schema = contract_of(shape).json_schema(definitions_at)
+    return _named(contract_of(shape).json_schema(definitions_at), definitions_at)
+
+
+def _named(schema: Fields, definitions_at: str) -> Fields:
     if "$ref" in schema:  # of a shape that holds itself
         name = schema["$ref"].removeprefix(definitions_at)
         return {**schema["$defs"][name], "$defs": schema["$defs"]}
