@@ -8,24 +8,27 @@ from shared.formats.format import Format, UndecodableError
 
 
 def decoded(
-    formats: Sequence[Format], value: bytes, media_type: str | None, encodings: str | None,
+    formats: Sequence[Format],
+    value: bytes,
+    media_type: bytes | None,
+    encodings: bytes | None,
     bytes_max: int,
-) -> tuple[Any, Format]:  # fmt: skip
+) -> tuple[Any, Format]:
     """And the format that it had. UndecodableError says what is wrong with it, and where."""
     if encodings:
-        value = decompressed(value, encodings, bytes_max)
+        value = decompressed(value, encodings.decode(errors="backslashreplace"), bytes_max)
         if not value:
             raise UndecodableError("empty", "there is nothing in it when it is decompressed")
     form = formats[0] if len(formats) == 1 else _chosen(formats, media_type)
     return form.decode(value), form
 
 
-def _chosen(formats: Sequence[Format], media_type: str | None) -> Format:
+def _chosen(formats: Sequence[Format], media_type: bytes | None) -> Format:
     """By the content type; the first one where the sender gave none. One format alone is never
     asked for its name: devices give wrong ones, and curl gives a form's to everything."""
     if not media_type:
         return formats[0]
-    name = media_type.partition(";")[0].strip().lower()
+    name = media_type.decode(errors="backslashreplace").partition(";")[0].strip().lower()
     for form in formats:
         if name in form.media_types:
             return form

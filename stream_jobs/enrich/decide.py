@@ -164,15 +164,16 @@ def _event(
     endpoint: Endpoint, payload: Payload, master: MasterData, shapes: Mapping[str, int]
 ) -> EventRecord:
     entity_id = _entity_id(payload)
-    fields = _fields(endpoint, payload)
+    headers = dict(reversed(payload.headers))  # of a name that comes twice, the first value
+    fields = _fields(endpoint, payload, headers)
     tenant = tenant_of(entity_id)
-    arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(payload))
+    arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(headers))
     draft = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
     if not isinstance(draft, Draft):
         raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
     if draft.type not in endpoint.emits:
         raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
-    record = _record(payload, draft, entity_id, shapes[draft.type])
+    record = _record(payload, _text(headers, envelope.ID), draft, entity_id, shapes[draft.type])
     if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
         raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
     was_of = envelope.text(payload.headers, envelope.SUBJECT) if payload.revision else None
@@ -197,12 +198,14 @@ class _OwnMaster(NamedTuple):
         return self.master.find(table, key)
 
 
-def _record(payload: Payload, draft: Draft, entity_id: str, shape: int) -> EventRecord:
+def _record(
+    payload: Payload, event_id: str | None, draft: Draft, entity_id: str, shape: int
+) -> EventRecord:
     subject = draft.entity_id
     return EventRecord(
         payload.position,
         full_id_within(tenant_of(entity_id), subject) if subject else entity_id,
-        envelope.text(payload.headers, envelope.ID) or str(payload.position),
+        event_id or str(payload.position),
         draft.type,
         draft.time_ms,
         payload.arrived_ms,
@@ -215,9 +218,14 @@ def _record(payload: Payload, draft: Draft, entity_id: str, shape: int) -> Event
     )
 
 
-def _received_ms(payload: Payload) -> int | None:
+def _text(headers: Mapping[str, bytes], name: str) -> str | None:
+    value = headers.get(name)
+    return None if value is None else value.decode(errors="backslashreplace")
+
+
+def _received_ms(headers: Mapping[str, bytes]) -> int | None:
     """None where no spool held it, and where anyone has written there what is no time."""
-    told = envelope.find(payload.headers, envelope.RECEIVED)
+    told = headers.get(envelope.RECEIVED)
     if told is None or len(told) > _TIME_DIGITS_MAX or not told.isdigit():
         return None
     received_ms = int(told)
@@ -233,22 +241,22 @@ def _entity_id(payload: Payload) -> str:
         raise Rejected("bad_key", f"the key is not UTF-8: {error}") from error
 
 
-def _fields(endpoint: Endpoint, payload: Payload) -> Any:
+def _fields(endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]) -> Any:
     """What the enrichment is given; it keeps the endpoint's contract."""
     value = payload.value
     if not value:
-        if stub := envelope.text(payload.headers, envelope.STUB):
+        if stub := _text(headers, envelope.STUB):
             raise Rejected("too_large", stub)
         raise Rejected("empty", "the record has no value")
-    sent_sha256 = envelope.find(payload.headers, envelope.PAYLOAD_SHA256)
+    sent_sha256 = headers.get(envelope.PAYLOAD_SHA256)
     if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
         raise Rejected("corrupt", "the bytes are not those that the gateway took (sha256 differs)")
     try:
         fields, form = decoded(
             endpoint.formats,
             value,
-            envelope.text(payload.headers, envelope.CONTENT_TYPE),
-            envelope.text(payload.headers, envelope.CONTENT_ENCODING),
+            headers.get(envelope.CONTENT_TYPE),
+            headers.get(envelope.CONTENT_ENCODING),
             endpoint.decompressed_bytes_max,
         )
     except UndecodableError as error:
