@@ -63,9 +63,9 @@ def _infinite(values: Any, place: str = "") -> str:
     """Where a text was "nan" or "inf", which JSON cannot say."""
     if isinstance(values, float):
         return "" if isfinite(values) else place or "the whole"
-    pairs = values.items() if isinstance(values, dict) else ()
     if isinstance(values, list):
-        pairs = enumerate(values)
+        values = dict(enumerate(values))
+    pairs = values.items() if isinstance(values, dict) else ()
     found = (_infinite(value, f"{place}.{key}".lstrip(".")) for key, value in pairs)
     return next(filter(None, found), "")
 

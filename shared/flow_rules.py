@@ -53,6 +53,8 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
         ("master-data table", list(flow.master_tables)),
     ):
         _refuse_bad_names(kind, names)
+    for rows in (flow.endpoints, flow.event_types):
+        _refuse_bad_streams(rows)
     _refuse_bad_topics([row.topic_name for row in _with_topic(flow) if row.topic_name])
     if not flow.endpoints:
         raise ValueError("the flow has no endpoint: nothing could ever come in")
@@ -174,6 +176,20 @@ def _refuse_bad_names(kind: str, names: list[str]) -> None:
             raise ValueError(f"{kind} {name!r}: use lower-case letters, digits and _")
         if names.count(name) > 1:
             raise ValueError(f"{kind} {name!r} is declared twice")
+
+
+def _refuse_bad_streams(rows: Sequence[Endpoint] | Sequence[EventType]) -> None:
+    streams = {row.stream: row.topic for row in rows if row.stream is not None}
+    _refuse_bad_names("stream", [*streams])
+    owners: dict[str, str | None] = {}
+    for row in rows:
+        if row.stream is not None and row.topic != streams[row.stream]:
+            raise ValueError(f"stream {row.stream} has two topics, {row.topic!r} and another")
+        if row.topic in owners and (row.stream is None or owners[row.topic] != row.stream):
+            raise ValueError(
+                f"topic {row.topic!r} belongs to two rows: each owns its own, or both name a stream"
+            )
+        owners[row.topic] = row.stream
 
 
 def _refuse_bad_topics(names: list[str]) -> None:

@@ -106,7 +106,8 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A route that devices POST to. It owns one ingest topic."""
+    """A route that devices POST to. It owns one ingest topic, or shares that of its stream: then
+    payloads of one entity keep the order in which the stream's endpoints accepted them."""
 
     name: str
     # what the format has decoded (of JSON objects a dict), its arrival, master data -> an event
@@ -120,10 +121,16 @@ class Endpoint:
     # what payloads may be written in; of several, the content type chooses
     formats: tuple[Format, ...] = (Json(),)
     decompressed_bytes_max: int = 16 * 1024 * 1024
+    stream: str | None = None
 
     @cached_property
     def topic(self) -> str:
-        return self.topic_name or f"ingest.{self.name}.v1"
+        return self.topic_name or f"ingest.{self.stream or self.name}.v1"
+
+    @property
+    def payload_type(self) -> str:
+        """The header `ce_type` of its payloads."""
+        return f"ingest.{self.name}"
 
     @cached_property
     def foreign_kinds(self) -> frozenset[str]:
@@ -133,7 +140,8 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class EventType:
-    """A kind of event in its common format. It owns one event topic, kept for ever."""
+    """A kind of event in its common format. It owns one event topic, kept for ever, or shares that
+    of its stream: then events of one entity keep their order across the stream's types."""
 
     name: str
     data: Any = None
@@ -144,6 +152,7 @@ class EventType:
     # its completions come once or, where the relay dies with them under way, never. Otherwise they
     # come at least once, always under the same id
     completed_at_most_once: bool = False
+    stream: str | None = None
 
     @property
     def shape(self) -> int:
@@ -152,7 +161,12 @@ class EventType:
 
     @property
     def topic(self) -> str:
-        return self.topic_name or f"event.{self.name}.v1"
+        return self.topic_name or f"event.{self.line}.v1"
+
+    @property
+    def line(self) -> str:
+        """What its events keep their order in."""
+        return self.stream or self.name
 
     @property
     def completion_topic(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -112,6 +113,29 @@ class Flow:
         """Whatever has snapshots on a state topic."""
         return (*self.entities, *self.aggregates)
 
+    @cached_property
+    def ingest_topics(self) -> tuple[str, ...]:
+        return _once(row.topic for row in self.endpoints)
+
+    @cached_property
+    def event_topics(self) -> tuple[str, ...]:
+        return _once(row.topic for row in self.event_types)
+
+    @cached_property
+    def _endpoints_by_topic(self) -> dict[str, list[Endpoint]]:
+        return {
+            topic: [row for row in self.endpoints if row.topic == topic]
+            for topic in self.ingest_topics
+        }
+
+    def endpoint_of(self, topic: str, kind: str | None) -> Endpoint | None:
+        """Whose payload it is: `kind` is its header `ce_type`, which counts where endpoints share
+        the topic. None where it is nobody's."""
+        rows = self._endpoints_by_topic.get(topic, [])
+        if len(rows) == 1:
+            return rows[0]
+        return next((row for row in rows if kind == row.payload_type), None)
+
     def endpoint(self, name: str) -> Endpoint | None:
         return self._endpoint_by_name.get(name)
 
@@ -132,7 +156,7 @@ class Flow:
     @property
     def folded_topics(self) -> tuple[str, ...]:
         names = _once(name for entity in self.entities for name in entity.reads)
-        return tuple(self.event_type(name).topic for name in names)
+        return _once(self.event_type(name).topic for name in names)
 
     @property
     def fold_reads(self) -> tuple[str, ...]:
@@ -140,7 +164,7 @@ class Flow:
 
     def _event_topics(self, names: Iterable[str]) -> tuple[str, ...]:
         made = set(names)
-        return tuple(row.topic for row in self.event_types if row.name in made)
+        return _once(row.topic for row in self.event_types if row.name in made)
 
     @property
     def member_topics(self) -> tuple[str, ...]:
@@ -152,12 +176,11 @@ class Flow:
         return _once(chain.from_iterable((*job.waits_in, *job.parks_in) for job in self.jobs()))
 
     def jobs(self) -> tuple[Job, ...]:
-        events = tuple(t.topic for t in self.event_types)
         masters = tuple(master_topic(table) for table in self.master_tables)
         whose_payloads_wait = gate_topic("enrich"), retry_topic("enrich")
         enrich = Job(
             "enrich",
-            ignited_by=(*(e.topic for e in self.endpoints), again_topic("enrich")),
+            ignited_by=(*self.ingest_topics, again_topic("enrich")),
             looks_up=(*masters, *(whose_payloads_wait if masters else ())),
             emits=self._event_topics(name for row in self.endpoints for name in row.emits),
             waits_in=(retry_topic("enrich"),),
@@ -197,7 +220,7 @@ class Flow:
         )
         persist = Job(
             "persist",
-            ignited_by=events + tuple(row.topic for row in self.with_state),
+            ignited_by=self.event_topics + tuple(row.topic for row in self.with_state),
             emits=tuple(t.completion_topic for t in self.event_types),
             parks_in=(dead_letter_topic("persist"),),
             does="writes rows and their completions in one transaction; relay publishes them",
@@ -214,7 +237,7 @@ class Flow:
     def picture(self) -> str:
         """The flow as text: what ignites each job, and what it emits when it is done."""
         lines = ["POST /v1/<endpoint>/<id>"]
-        lines += [f"  gateway ─▶ {endpoint.topic}" for endpoint in self.endpoints]
+        lines += [f"  gateway ─▶ {topic}" for topic in self.ingest_topics]
         for job in self.jobs():
             lines += ["", f"{job.name}: {job.does}"]
             lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
@@ -244,18 +267,17 @@ class Flow:
         waiting = _once(lane for job in self.jobs() for lane in job.waits_in)
         # by a time Kafka would remove what still waits, too: retry removes what is done
         waits = f"work that waits; {self.ingest_retention_days} days after it is done it goes"
-        types = self.event_types
         return (
-            *(Topic(e.topic, ingest, "payloads as they came") for e in self.endpoints),
+            *(Topic(topic, ingest, "payloads as they came") for topic in self.ingest_topics),
             Topic(again_topic("enrich"), ingest, "payloads that come again"),
-            *(Topic(t.topic, for_ever, "events, kept for ever") for t in types),
+            *(Topic(topic, for_ever, "events, kept for ever") for topic in self.event_topics),
             *(
                 Topic(row.topic, _COMPACTED, "the latest snapshot of each")
                 for row in self.with_state
             ),
             *(
                 Topic(t.completion_topic, for_ever, "events that are durable, kept for ever")
-                for t in types
+                for t in self.event_types
             ),
             *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.published_tables),
             *(

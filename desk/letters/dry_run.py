@@ -71,9 +71,8 @@ def try_again(
 
 
 def _payload(flow: Flow, way: Message, master: MasterData, snapshots: Snapshots) -> Trial:
-    topics = {endpoint.topic for endpoint in flow.endpoints}
     place = Position(way.topic, 0, 0)
-    payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), topics)
+    payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), flow.ingest_topics)
     out = enricher(flow)(payload, master)
     reason = envelope.text(out.headers, envelope.REASON)
     if reason is not None:

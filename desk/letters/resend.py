@@ -63,7 +63,7 @@ def way_back(flow: Flow, letter: Letter, attempt: int, change: Change | None = N
 
 
 def _payload(flow: Flow, letter: Letter, attempt: int, change: Change | None) -> Way:
-    if all(letter.origin.topic != endpoint.topic for endpoint in flow.endpoints):
+    if letter.origin.topic not in flow.ingest_topics:
         raise Refused(
             f"the flow has no endpoint for {letter.origin.topic}, so nothing would take it: put "
             "the endpoint back, or discard the letter"
@@ -136,7 +136,7 @@ def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> Way:
             "another payload came under the same Idempotency-Key and is the event: send this one "
             "again under a key of its own, or discard the letter"
         )
-    topics = {row.topic for row in (*flow.event_types, *flow.with_state)}
+    topics = {*flow.event_topics, *(row.topic for row in flow.with_state)}
     if letter.origin.topic not in topics:
         raise Refused(f"the flow has no topic {letter.origin.topic}: put it back, or discard this")
     record = Record(letter.origin, letter.key, letter.value, list(letter.headers))

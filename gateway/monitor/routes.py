@@ -68,7 +68,7 @@ class Health:
         self._facts = KafkaFacts()
         self._unread: list[Unread] | None = None
         self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
-        self._ingest = [endpoint.topic for endpoint in flow.endpoints]
+        self._ingest = [*flow.ingest_topics]
         self._facts_seen_s = float("-inf")
         self._retention = RetentionLook(
             settings.kafka, {job.name: job.ignited_by for job in flow.jobs()}

@@ -34,7 +34,7 @@ def build(
 ) -> FastAPI:
     node = node or Node()
     flow = load_flow(settings.flow)
-    topics = [endpoint.topic for endpoint in flow.endpoints]
+    topics = [*flow.ingest_topics]
     raw_log = RawLog(settings, topics)
     log: Log = raw_log
     background: list[Background] = [raw_log]

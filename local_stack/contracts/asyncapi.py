@@ -18,8 +18,16 @@ _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
 
 
-def document(flow: Flow, version: str, file_of: dict[str, str]) -> dict[str, Any]:
-    """`file_of`: the file that holds the schema of a topic's values, where it has one."""
+SUFFIX = ".schema.json"
+
+
+def file_of(topic: str, message: Message, known: list[Message]) -> str:
+    """The file with the schema of its value. `known`: all messages of the topic."""
+    return f"{topic}.{message.name}{SUFFIX}" if len(known) > 1 else f"{topic}{SUFFIX}"
+
+
+def document(flow: Flow, version: str, files: set[str]) -> dict[str, Any]:
+    """`files`: those that hold the schema of a message's value."""
     known = messages(flow)
     return {
         "asyncapi": "3.0.0",
@@ -32,8 +40,7 @@ def document(flow: Flow, version: str, file_of: dict[str, str]) -> dict[str, Any
         },
         "defaultContentType": "application/json",
         "channels": {
-            topic.name: _channel(topic, known[topic.name], file_of.get(topic.name))
-            for topic in flow.topics()
+            topic.name: _channel(topic, known[topic.name], files) for topic in flow.topics()
         },
         "operations": {
             f"{of.who}.{of.action}.{of.topic}": _operation(of) for of in operations(flow)
@@ -41,11 +48,14 @@ def document(flow: Flow, version: str, file_of: dict[str, str]) -> dict[str, Any
     }
 
 
-def _channel(topic: Topic, known: list[Message], file: str | None) -> dict[str, Any]:
+def _channel(topic: Topic, known: list[Message], files: set[str]) -> dict[str, Any]:
     return {
         "address": topic.name,
         "summary": topic.why,
-        "messages": {message.name: _message(message, file) for message in known},
+        "messages": {
+            message.name: _message(message, file_of(topic.name, message, known), files)
+            for message in known
+        },
         "bindings": {
             "kafka": {
                 "topicConfiguration": {k: _setting(k, v) for k, v in topic.config.items()},
@@ -55,7 +65,7 @@ def _channel(topic: Topic, known: list[Message], file: str | None) -> dict[str, 
     }
 
 
-def _message(message: Message, file: str | None) -> dict[str, Any]:
+def _message(message: Message, file: str, files: set[str]) -> dict[str, Any]:
     described = {
         "summary": message.says,
         "headers": message.headers,
@@ -65,7 +75,7 @@ def _message(message: Message, file: str | None) -> dict[str, Any]:
         return {**described, "contentType": "application/octet-stream"}
     if message.content_type:
         described["contentType"] = message.content_type
-    return {**described, "payload": {"$ref": f"./{file}"} if file else message.value}
+    return {**described, "payload": {"$ref": f"./{file}"} if file in files else message.value}
 
 
 def _setting(name: str, value: str) -> Any:
@@ -83,7 +93,7 @@ class Operation(NamedTuple):
 
 def operations(flow: Flow) -> Iterator[Operation]:
     """Who reads and who writes each topic; consumers outside are not known here."""
-    ingest = [endpoint.topic for endpoint in flow.endpoints]
+    ingest = flow.ingest_topics
     state = [row.topic for row in flow.with_state]
     yield from _each("gateway", "send", ingest, "takes payloads by POST")
     yield from _each("gateway", "receive", state, "answers GET /state")

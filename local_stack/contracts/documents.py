@@ -11,7 +11,6 @@ from shared.topology import Flow, master_topic
 
 ASYNCAPI = "asyncapi.json"
 OPENAPI = "openapi.json"
-SUFFIX = ".schema.json"
 MARK = "made by ./headrace contracts"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -22,19 +21,18 @@ def documents(flow_reference: str) -> dict[str, Fields]:
 
     flow = load_flow(flow_reference)
     schemas = value_schemas(flow)
-    file_of = {topic: topic + SUFFIX for topic in schemas}
     return {
-        ASYNCAPI: asyncapi.document(flow, VERSION, file_of),
+        ASYNCAPI: asyncapi.document(flow, VERSION, {*schemas}),
         OPENAPI: _openapi(flow_reference),
-        **{file_of[topic]: schema for topic, schema in schemas.items()},
+        **schemas,
     }
 
 
 def value_schemas(flow: Flow) -> dict[str, Fields]:
-    """By topic. Rows of master data have no contract, and lanes hold records of other topics."""
+    """By file. Rows of master data have no contract, and lanes hold records of other topics."""
     master = set(map(master_topic, flow.published_tables))
     return {
-        topic: {
+        asyncapi.file_of(topic, message, known): {
             "$schema": _DIALECT,
             "$comment": MARK,
             "description": message.says,

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from local_stack.contracts.asyncapi import SUFFIX
 from local_stack.contracts.breaking import HURTS_WRITERS, breaks
-from local_stack.contracts.documents import MARK, SUFFIX
+from local_stack.contracts.documents import MARK
 from shared.model import Fields
 
 Documents = Mapping[str, Fields]
@@ -20,6 +21,7 @@ def stale(folder: Path, wanted: Documents) -> list[str]:
 
 def broken(folder: Path, wanted: Documents, written_by_others: set[str]) -> list[str]:
     """What writing would break, a line each."""
+    others = tuple(f"{topic}." for topic in written_by_others)
     lines = [f"{path.name.removesuffix(SUFFIX)} is gone" for path in _left_over(folder, wanted)]
     for name, document in wanted.items():
         old = _read(folder / name)
@@ -29,7 +31,7 @@ def broken(folder: Path, wanted: Documents, written_by_others: set[str]) -> list
         lines += [
             f"{topic}: {found}"
             for found in breaks(old, document)
-            if topic not in written_by_others or found.what in HURTS_WRITERS
+            if found.what in HURTS_WRITERS or not f"{topic}.".startswith(others)
         ]
     return lines
 

@@ -39,7 +39,7 @@ class Follower:
         self._bootstrap = bootstrap
         jobs = flow.jobs()
         self._to_fold = flow.folded_topics
-        self._events = {event_type.topic for event_type in flow.event_types}
+        self._events = {*flow.event_topics}
         self._completions = {event_type.completion_topic for event_type in flow.event_types}
         self._parked = {lane for job in jobs for lane in job.parks_in}
         self._waiting = {lane for job in jobs for lane in job.waits_in}

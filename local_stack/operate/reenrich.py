@@ -45,7 +45,7 @@ def send(run: Run, tell: Callable[[Run], None], state_dir: Path | None) -> dict[
 @contextmanager
 def _reaching(state_dir: Path | None) -> Iterator[tuple[Reenrich, RecordsAt]]:
     bootstrap = kafka_bootstrap(state_dir)
-    topics = [endpoint.topic for endpoint in chosen_flow().endpoints]
+    topics = [*chosen_flow().ingest_topics]
     origins = RecordsAt(Settings(kafka_bootstrap=bootstrap).kafka, OPERATOR)
     try:
         with database(state_dir, "reenrich", JOBS) as connection:

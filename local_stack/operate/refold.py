@@ -25,7 +25,7 @@ def rehearse(bootstrap: str, name: str) -> tuple[Rehearsal, str]:
         raise StackError(f"no entity is called {name!r}", f"there are: {known}")
     settings = JobSettings(kafka_bootstrap=bootstrap)
     types = {row.name: row for row in flow.event_types}
-    topics = [types[event_type].topic for event_type in entity.reads]
+    topics = [*dict.fromkeys(types[event_type].topic for event_type in entity.reads)]
     rehearsal = Rehearsal(Applier(entity, settings.id_ring_size, types), topics)
     try:
         _read_states(settings, rehearsal, entity.topic)

@@ -51,7 +51,7 @@ def contracts(
         raise StackError(
             f"a contract of this flow cannot be published: {said}", "give it JSON's own types"
         ) from error
-    broken = folder.broken(where, wanted, {endpoint.topic for endpoint in flow.endpoints})
+    broken = folder.broken(where, wanted, {*flow.ingest_topics})
     stale = folder.stale(where, wanted)
     pages = {settings.PAGE: settings.page(), PICTURE: picture(flow)} if out is None else {}
     stale += [name for name, text in pages.items() if _read(CHECKOUT / name) != text]

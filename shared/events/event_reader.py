@@ -22,11 +22,17 @@ class NoEvent(Exception):  # noqa: N818 - it is what was found there
 
 @dataclass(frozen=True)
 class EventReader:
-    type_by_topic: Mapping[str, EventType]
+    # by topic and name: types may share a topic
+    types: Mapping[str, Mapping[str, EventType]]
 
     @classmethod
     def of(cls, flow: "Flow") -> "EventReader":
-        return cls({event_type.topic: event_type for event_type in flow.event_types})
+        return cls(
+            {
+                topic: {row.name: row for row in flow.event_types if row.topic == topic}
+                for topic in flow.event_topics
+            }
+        )
 
     def read(self, position: Position, key: bytes | None, value: bytes) -> EventRecord:
         """NoEvent says why it is none; anyone may have written it."""
@@ -37,10 +43,12 @@ class EventReader:
         if key != record.entity_id.encode():
             # it would be folded where its entity is not, and get a second state there
             raise NoEvent("wrong_key", f"the event is of {record.entity_id!r}")
-        event_type = self.type_by_topic[position.topic]
-        if record.type != event_type.name:
+        types = self.types[position.topic]
+        event_type = types.get(record.type)
+        if event_type is None:
             # its completion would go to a topic that nobody declared
-            raise NoEvent("wrong_type", f"{record.type!r} on the topic of {event_type.name!r}")
+            names = " and ".join(map(repr, types))
+            raise NoEvent("wrong_type", f"{record.type!r} on the topic of {names}")
         if record.shape == event_type.shape:
             # each bracket is closed, too, so a short one has not so many
             if (

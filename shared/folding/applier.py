@@ -78,7 +78,7 @@ class Applier:
             log = f"{record.position.topic}/{record.position.partition}"
             if record.position.offset <= now.positions.get(log, -1):
                 continue
-            if (record.attempt or record.revision) and asks_for_refold(now, record):
+            if (record.attempt or record.revision) and self._asks_for_refold(now, record):
                 if not now.asked:
                     now.emitted_to = dict(now.positions)
                 # the log has what was held so far: a refold up to here will have it, too
@@ -132,7 +132,7 @@ class Applier:
         # A first attempt comes in the order of its origin: behind the mark it is a second writing
         # of enrich, however long ago. A retried one may come behind the mark for the first time,
         # and so may a derived one, which other entities may have caused.
-        behind = record.origin.offset <= now.marks.get(_mark(record), -1)
+        behind = record.origin.offset <= now.marks.get(self._mark(record), -1)
         return behind and record.attempt == 0 and record.cause is None
 
     def _remember(self, now: Snapshot, record: EventRecord, digest: str) -> None:
@@ -142,7 +142,7 @@ class Applier:
                 del now.corrections[next(iter(now.corrections))]
         if self.ring_size:
             self._remember_id(now, record.type, record.arrived_ms, digest)
-        mark, offset = _mark(record), record.origin.offset
+        mark, offset = self._mark(record), record.origin.offset
         if record.attempt == 0:
             if record.cause is None:
                 now.marks[mark] = offset
@@ -172,6 +172,24 @@ class Applier:
         if now.in_moment == _TOGETHER_MAX + 1:
             now.bursts.begin(kind, now.rings.get(kind, "")[-DIGEST_CHARS * _TOGETHER_MAX :])
         now.bursts.add(digest)
+
+    def _asks_for_refold(self, now: Snapshot, record: EventRecord) -> bool:
+        """A correction: what it corrects is in the state, and only the log can take that out again.
+        Or one that was sent on again, and is older than what was folded without it."""
+        if record.revision:
+            known = max(now.corrections.get(record.id, 0), now.asked.get(record.id, 0))
+            return record.revision > known
+        if record.attempt == 0 or record.cause is not None or record.id in now.asked:
+            return False
+        mark = self._mark(record)
+        if record.origin.offset >= max(now.marks.get(mark, -1), now.retried_marks.get(mark, -1)):
+            return False
+        return record.id in now.parked or not now.knows(id_digest(record.id))
+
+    def _mark(self, record: EventRecord) -> str:
+        row = self.event_types.get(record.type)
+        line = record.type if row is None else row.line
+        return f"{line}:{record.origin.topic}/{record.origin.partition}"
 
     def _take(
         self, now: Snapshot, record: EventRecord, emitted: list[EventRecord]
@@ -255,24 +273,6 @@ def _note_newest(now: Snapshot, event_type: str, place: Newest) -> None:
     now.newest[event_type] = place
     if now.event_time_ms is None or place[0] > now.event_time_ms:
         now.event_time_ms = place[0]
-
-
-def asks_for_refold(now: Snapshot, record: EventRecord) -> bool:
-    """A correction: what it corrects is in the state, and only the log can take that out again. Or
-    one that was sent on again, and is older than what was folded without it."""
-    if record.revision:
-        known = max(now.corrections.get(record.id, 0), now.asked.get(record.id, 0))
-        return record.revision > known
-    if record.attempt == 0 or record.cause is not None or record.id in now.asked:
-        return False
-    mark = _mark(record)
-    if record.origin.offset >= max(now.marks.get(mark, -1), now.retried_marks.get(mark, -1)):
-        return False
-    return record.id in now.parked or not now.knows(id_digest(record.id))
-
-
-def _mark(record: EventRecord) -> str:
-    return f"{record.type}:{record.origin.topic}/{record.origin.partition}"
 
 
 @cache  # each task of each batch asks

@@ -157,7 +157,7 @@ def _with_older_ones_in_place(order: Iterable[EventRecord]) -> list[EventRecord]
     newest: dict[tuple[str, str, int], int] = {}
     for record in order:
         if record.cause is None:
-            line, offset = (record.type, *record.origin[:2]), record.origin.offset
+            line, offset = _line(record), record.origin.offset
             if record.attempt and offset < newest.get(line, -1):
                 placed.insert(_first_younger(placed, line, offset), record)
                 continue
@@ -166,13 +166,16 @@ def _with_older_ones_in_place(order: Iterable[EventRecord]) -> list[EventRecord]
     return placed
 
 
+def _line(record: EventRecord) -> tuple[str, str, int]:
+    """What comes in the order of its origin: one ingest partition's events on one topic."""
+    return record.position.topic, record.origin.topic, record.origin.partition
+
+
 def _first_younger(placed: Sequence[EventRecord], line: tuple[str, str, int], offset: int) -> int:
     return next(
         number
         for number, record in enumerate(placed)
-        if record.cause is None
-        and (record.type, *record.origin[:2]) == line
-        and record.origin.offset > offset
+        if record.cause is None and _line(record) == line and record.origin.offset > offset
     )
 
 

@@ -63,7 +63,7 @@ def _of_zstd(_value: bytes) -> Any:
         from compression import zstd
     else:
         from backports import zstd
-    limit = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_BITS_MAX}
+    limit: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_BITS_MAX}
     return zstd.ZstdDecompressor(options=limit)
 
 

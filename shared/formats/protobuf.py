@@ -55,7 +55,7 @@ class Protobuf:
 
 
 def _fields(message: Any) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         if field.has_presence and not message.HasField(field.name):
             continue

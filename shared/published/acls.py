@@ -52,7 +52,7 @@ def acls(flow: Flow) -> list[Acl]:
 
 
 def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
-    written = [endpoint.topic for endpoint in flow.endpoints]
+    written = flow.ingest_topics
     states = [row.topic for row in flow.with_state]
     # what a fresh state is folded from
     read = [*states, *flow.folded_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
@@ -113,7 +113,7 @@ def _ledger(flow: Flow) -> Iterable[Acl]:
     """Kept by the relay's process."""
     told = [*lanes_of_payloads(flow), *([REPEAT_TOPIC] if flow.entities else [])]
     yield from _on_topics("relay", "READ", told)
-    logs = [*(e.topic for e in flow.endpoints), *(t.topic for t in flow.event_types)]
+    logs = [*flow.ingest_topics, *flow.event_topics]
     yield from _on_topics("relay", "DESCRIBE", logs)
     jobs = [job.name for job in flow.jobs() if job.name not in ("aggregate", "retry")]
     yield from _asks("relay", groups.LEDGER, *map(groups.of_job, jobs))

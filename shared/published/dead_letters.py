@@ -6,7 +6,7 @@ as such: a letter that nobody could look at would be lost.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -74,8 +74,7 @@ def read(
     stage = _text(headers, envelope.STAGE, _NAME_MAX) or (lane[1] if lane else place.topic)
     told = _origin(headers)
     origin = told or place
-    endpoints = {endpoint.topic: endpoint.name for endpoint in flow.endpoints}
-    of_payload = told is not None and (stage == "enrich" or told.topic in endpoints)
+    of_payload = told is not None and (stage == "enrich" or told.topic in flow.ingest_topics)
     event = None if of_payload else _event(place, value)
     payload = origin if of_payload else None
     if event is not None and event.cause is None and _can_be(event.origin):
@@ -103,7 +102,7 @@ def read(
         payload=payload,
         arrived_ms=parked_ms if arrived_ms is None or not is_time_ms(arrived_ms) else arrived_ms,
         event_id=event_id if event_id and len(event_id) <= _EVENT_ID_MAX else None,
-        endpoint=_endpoint(endpoints, payload),
+        endpoint=_endpoint(flow, payload, headers),
         entity_id=None if key is None else _shown(key, _NAME_MAX),
         attempts=(*_earlier(headers), now),
     )
@@ -157,12 +156,14 @@ def _event(place: Position, value: bytes | None) -> EventRecord | None:
         return None
 
 
-def _endpoint(endpoints: Mapping[str, str], payload: Position | None) -> str | None:
-    """Of a topic that the flow no longer has, as it was named."""
+def _endpoint(flow: Flow, payload: Position | None, headers: Iterable[Header]) -> str | None:
+    """Of a topic that the flow no longer has, as it was named; of one that several share, where the
+    letter does not say which, that of their stream."""
     if payload is None:
         return None
+    endpoint = flow.endpoint_of(payload.topic, envelope.text(headers, envelope.TYPE))
     ingest = _INGEST.fullmatch(payload.topic)
-    return endpoints.get(payload.topic) or (ingest[1] if ingest else payload.topic)
+    return endpoint.name if endpoint else ingest[1] if ingest else payload.topic
 
 
 def _text(headers: Iterable[Header], name: str, chars_max: int) -> str | None:

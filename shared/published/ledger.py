@@ -227,8 +227,7 @@ def balance(received: int, counts: Mapping[str, int]) -> Counts:
 
 def lanes_of_payloads(flow: Flow) -> dict[str, Verdict]:
     """The lanes that tell of payloads, and what they tell of them."""
-    payloads = {endpoint.topic for endpoint in flow.endpoints}
-    jobs = [job for job in flow.jobs() if payloads.intersection(job.ignited_by)]
+    jobs = [job for job in flow.jobs() if {*flow.ingest_topics}.intersection(job.ignited_by)]
     return {
         **{lane: Verdict.WAITING for job in jobs for lane in job.waits_in},
         **{lane: Verdict.PARKED for job in jobs for lane in job.parks_in},

@@ -57,16 +57,20 @@ def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
 
 
 def enricher(flow: Flow) -> Enrich:
-    endpoints = {endpoint.topic: endpoint for endpoint in flow.endpoints}
     shapes = {event_type.name: event_type.shape for event_type in flow.event_types}
 
     def enrich(payload: Payload, master: MasterData) -> Outgoing:
         if payload.lacks:
             reason = "bad_headers" if payload.lacks == BAD_HEADERS else "no_origin"
             return _failure(_DEAD_LETTERS, payload, reason, payload.lacks)
-        endpoint = endpoints[payload.position.topic]
+        headers = dict(reversed(payload.headers))  # of a name that comes twice, the first value
+        kind = _text(headers, envelope.TYPE)
+        endpoint = flow.endpoint_of(payload.position.topic, kind)
+        if endpoint is None:
+            detail = f"its header {envelope.TYPE} is {kind!r}, and several endpoints have its topic"
+            return _failure(_DEAD_LETTERS, payload, "unknown_endpoint", detail)
         try:
-            record = _event(endpoint, payload, master, shapes)
+            record = _event(endpoint, payload, headers, master, shapes)
             return _outgoing(flow.event_type(record.type), record, payload)
         except Rejected as rejected:
             return _failure(_DEAD_LETTERS, payload, rejected.code, rejected.detail)
@@ -161,10 +165,13 @@ def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> O
 
 
 def _event(
-    endpoint: Endpoint, payload: Payload, master: MasterData, shapes: Mapping[str, int]
+    endpoint: Endpoint,
+    payload: Payload,
+    headers: Mapping[str, bytes],
+    master: MasterData,
+    shapes: Mapping[str, int],
 ) -> EventRecord:
     entity_id = _entity_id(payload)
-    headers = dict(reversed(payload.headers))  # of a name that comes twice, the first value
     fields = _fields(endpoint, payload, headers)
     tenant = tenant_of(entity_id)
     arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(headers))

@@ -58,7 +58,7 @@ class EnrichTask:
             enrich = InTurn(_enricher(self.flow), Gates(), "go_on")
         master = _master_view(self)
         fresh = _fresh_fields(self)
-        topics = {endpoint.topic for endpoint in load_flow(self.flow).endpoints}
+        topics = load_flow(self.flow).ingest_topics
         writer = self.writer()
         with writer.or_nothing():
             for chunk in chunks:

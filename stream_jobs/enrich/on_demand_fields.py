@@ -10,6 +10,7 @@ from psycopg import sql
 from clients.kafka.records import Payload
 from clients.postgres import store
 from shared.errors import StoreAwayError
+from shared.events import envelope
 from shared.model import Fields, FreshField, MasterData
 from shared.topology import Flow
 
@@ -22,17 +23,19 @@ class FreshFields:
     ) -> None:
         self._url = postgres_url
         self._slow_after_s = slow_after_s
-        self._by_topic = {e.topic: e.fresh for e in flow.endpoints if e.fresh}
+        self._endpoint_of = flow.endpoint_of
+        self._is_used = any(row.fresh for row in flow.endpoints)
         self._connection: store.Connection | None = None
 
     def over(self, master: MasterData, payloads: Collection[Payload]) -> MasterData:
         """`master`, with the fields that these payloads' endpoints want fresh read anew."""
         wanted: set[FreshField] = set()
         ids: set[str] = set()
-        for payload in payloads:
-            fields = self._by_topic.get(payload.position.topic)
-            if fields and payload.key:
-                wanted.update(fields)
+        for payload in payloads if self._is_used else ():
+            kind = envelope.text(payload.headers, envelope.TYPE)
+            endpoint = self._endpoint_of(payload.position.topic, kind)
+            if endpoint and endpoint.fresh and payload.key:
+                wanted.update(endpoint.fresh)
                 ids.add(payload.key.decode(errors="replace").replace("\0", "\ufffd"))
         return _Overlay(master, self._read(wanted, sorted(ids))) if wanted else master
 

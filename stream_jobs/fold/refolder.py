@@ -127,7 +127,7 @@ class Refolder:
                 topic, _, partition = log.rpartition("/")
                 at = topic, int(partition)
                 ends[at] = max(offset, ends.get(at, -1))
-        topics = {topic for topic, _ in ends}.intersection(self._events.type_by_topic)
+        topics = {topic for topic, _ in ends}.intersection(self._events.types)
         found: dict[tuple[str, str], list[EventRecord]] = defaultdict(list)
         for position, key, value, *_ in WholeTopics(
             self._settings.kafka, _GROUP, topics, ends

@@ -151,7 +151,7 @@ class LedgerKeeper:
         return [first, *ledger.marks_after(first, first_at)]
 
     def _summary(self, book: LedgerBook) -> dict[str, object]:
-        names = {endpoint.topic: endpoint.name for endpoint in self._flow.endpoints}
+        names = {row.topic: row.stream or row.name for row in self._flow.endpoints}
         endpoints = {
             names.get(topic, topic): ledger.balance(*total)
             for topic, total in book.totals().items()
@@ -175,4 +175,5 @@ class LedgerKeeper:
 def _wholly_folded(flow: Flow) -> set[str]:
     """Ingest topics all of whose events are folded: of others fold cannot say what it took."""
     folded = {name for entity in flow.entities for name in entity.reads}
-    return {endpoint.topic for endpoint in flow.endpoints if folded.issuperset(endpoint.emits)}
+    in_part = {row.topic for row in flow.endpoints if not folded.issuperset(row.emits)}
+    return {*flow.ingest_topics} - in_part

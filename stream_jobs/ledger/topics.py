@@ -35,10 +35,10 @@ class LedgerLog:
         self._lanes = ledger.lanes_of_payloads(flow)
         if flow.entities:
             self._lanes[REPEAT_TOPIC] = Verdict.KNOWN_REPEAT
-        self._payloads = [endpoint.topic for endpoint in flow.endpoints]
+        self._payloads = [*flow.ingest_topics]
         topics = {
             "enrich": self._payloads,
-            "persist": [event_type.topic for event_type in flow.event_types],
+            "persist": [*flow.event_topics],
             "fold": [*flow.folded_topics],
         }
         self._jobs = {

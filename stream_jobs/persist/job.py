@@ -138,7 +138,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             )
         say("running", "", Breaker())
 
-    topics = [t.topic for t in flow.event_types] + [e.topic for e in flow.with_state]
+    topics = [*flow.event_topics] + [e.topic for e in flow.with_state]
     return (
         read_logs(
             spark,

@@ -92,7 +92,7 @@ class RowMaker:
             events=EventReader.of(flow),
             completion_by_type={t.name: t.completion_topic for t in flow.event_types},
             entity_by_topic={e.topic: e.name for e in flow.with_state},
-            ingest_topics=frozenset(e.topic for e in flow.endpoints),
+            ingest_topics=frozenset(flow.ingest_topics),
         )
 
     def make(self, record: Record) -> Row:

@@ -156,11 +156,11 @@ class BucketOfLines(Handler):
 
     @cached_property
     def _event_topics(self) -> frozenset[str]:
-        return frozenset(row.topic for row in load_flow(self._task.flow).event_types)
+        return frozenset(load_flow(self._task.flow).event_topics)
 
     @cached_property
     def _ingest_topics(self) -> frozenset[str]:
-        return frozenset(row.topic for row in load_flow(self._task.flow).endpoints)
+        return frozenset(load_flow(self._task.flow).ingest_topics)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], times: Any

@@ -1,5 +1,8 @@
 """Which kinds of record are on which topic of a flow."""
 
+from collections.abc import Iterable
+
+from shared.model import Endpoint, EventType
 from shared.published.schemas.events import completion, event, of_fold, snapshot
 from shared.published.schemas.operations import credential, job_status, master_data
 from shared.published.schemas.payloads import again, of_the_lane, payload, waiting_or_parked
@@ -10,9 +13,9 @@ from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, again_topi
 def messages(flow: Flow) -> dict[str, list[Message]]:
     """By topic, for every topic of the flow."""
     return {
-        **{row.topic: [payload(row)] for row in flow.endpoints},
+        **_shared((row, payload(row)) for row in flow.endpoints),
         again_topic("enrich"): [again()],
-        **{row.topic: [event(row)] for row in flow.event_types},
+        **_shared((row, event(row)) for row in flow.event_types),
         **{row.topic: [snapshot(row)] for row in flow.with_state},
         **{row.completion_topic: [completion(row)] for row in flow.event_types},
         **{master_topic(table): master_data(table) for table in flow.published_tables},
@@ -27,3 +30,14 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
         JOB_STATUS_TOPIC: [job_status()],
         CREDENTIAL_TOPIC: [credential()],
     }
+
+
+def _shared(
+    messages: Iterable[tuple[Endpoint, Message] | tuple[EventType, Message]],
+) -> dict[str, list[Message]]:
+    """Rows of one stream share a topic; there each is called by its name."""
+    known: dict[str, list[Message]] = {}
+    for row, message in messages:
+        named = message if row.stream is None else message._replace(name=row.name)
+        known.setdefault(row.topic, []).append(named)
+    return known

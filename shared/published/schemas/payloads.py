@@ -32,7 +32,7 @@ def payload(endpoint: Endpoint) -> Message:
     names = [name for form in endpoint.formats for name in form.media_types]
     json_too = any(isinstance(form, Json) for form in endpoint.formats)
     ours = {
-        envelope.TYPE: {"const": f"ingest.{endpoint.name}"},
+        envelope.TYPE: {"const": endpoint.payload_type},
         envelope.SOURCE: {"const": f"/v1/{endpoint.name}"},
     }
     return Message(
