@@ -99,7 +99,7 @@ def payloads(number: int, *, poison: bool) -> list[Payload]:
 def enrich_all(given: list[Payload]) -> int:
     enrich = enricher(FLOW)
     made = [enrich(payload, Master()) for payload in given]
-    return sum(one.topic.startswith("event.") for one in made)
+    return sum(one[0].topic.startswith("event.") for one in made)
 
 
 def rate(number: int, work: Callable[[], object]) -> float:

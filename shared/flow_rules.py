@@ -40,7 +40,7 @@ class Table(Protocol):
 
 def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
-        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats")
+        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
     for entity in flow.entities:
         refuse_what_is_no_tuple(entity, "folds", "emits", "deleted_by")

@@ -76,6 +76,11 @@ def derived_event_id(*parts: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
 
+def part_id(payload_id: str, part: int) -> str:
+    """Of an event that is one of several of its payload. The first one has the payload's own."""
+    return f"{payload_id}#{part}" if part else payload_id
+
+
 @lru_cache(4)
 def _begin(time_ms: int) -> str:
     digits = f"{time_ms:012x}"

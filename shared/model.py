@@ -76,6 +76,14 @@ class Event(NamedTuple):
     data: Fields
 
 
+class Dropped(NamedTuple):
+    """What an endpoint's enrichment makes of a payload that is to become no event, on purpose. The
+    endpoint declares its reasons; the ledger counts them."""
+
+    reason: str
+    detail: str = ""
+
+
 class Share(NamedTuple):
     """What a member adds to an aggregate."""
 
@@ -110,8 +118,9 @@ class Endpoint:
     payloads of one entity keep the order in which the stream's endpoints accepted them."""
 
     name: str
-    # what the format has decoded (of JSON objects a dict), its arrival, master data -> an event
-    enrich: Callable[[Any, Arrival, MasterData], Draft]
+    # what the format has decoded (of JSON objects a dict), its arrival, master data -> an event, or
+    # several (a list, or what yields them), or none
+    enrich: Callable[[Any, Arrival, MasterData], Draft | Iterable[Draft] | Dropped]
     emits: tuple[str, ...]  # event types
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
     fresh: tuple[FreshField, ...] = ()
@@ -121,6 +130,7 @@ class Endpoint:
     # what payloads may be written in; of several, the content type chooses
     formats: tuple[Format, ...] = (Json(),)
     decompressed_bytes_max: int = 16 * 1024 * 1024
+    drops: tuple[str, ...] = ()  # reasons
     stream: str | None = None
 
     @cached_property

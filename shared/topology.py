@@ -57,6 +57,11 @@ def again_topic(stage: str) -> str:
     return f"again.{stage}.v1"
 
 
+def dropped_topic(stage: str) -> str:
+    """Which payloads became no event, on purpose."""
+    return f"dropped.{stage}.v1"
+
+
 def gate_topic(stage: str) -> str:
     """Whose payloads wait. Key: the entity; null: they wait no more."""
     return f"gate.{stage}.v1"
@@ -121,6 +126,10 @@ class Flow:
     def event_topics(self) -> tuple[str, ...]:
         return _once(row.topic for row in self.event_types)
 
+    @property
+    def drops(self) -> bool:
+        return any(row.drops for row in self.endpoints)
+
     @cached_property
     def _endpoints_by_topic(self) -> dict[str, list[Endpoint]]:
         return {
@@ -182,7 +191,10 @@ class Flow:
             "enrich",
             ignited_by=(*self.ingest_topics, again_topic("enrich")),
             looks_up=(*masters, *(whose_payloads_wait if masters else ())),
-            emits=self._event_topics(name for row in self.endpoints for name in row.emits),
+            emits=(
+                *self._event_topics(name for row in self.endpoints for name in row.emits),
+                *([dropped_topic("enrich")] if self.drops else []),
+            ),
             waits_in=(retry_topic("enrich"),),
             parks_in=(dead_letter_topic("enrich"),),
             does="checks payloads, looks master data up, writes the common format",
@@ -290,6 +302,11 @@ class Flow:
                     Topic(wake_topic("enrich"), ingest, "what may end their waiting"),
                 ]
                 if self.master_tables
+                else []
+            ),
+            *(
+                [Topic(dropped_topic("enrich"), ingest, "payloads dropped on purpose")]
+                if self.drops
                 else []
             ),
             *(self._topics_of_fold(ingest) if self.entities else ()),

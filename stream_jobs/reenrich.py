@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+import orjson
+
 from clients.kafka.records import Record
 from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
@@ -18,6 +20,7 @@ from shared.events.envelope import Header, Position
 from shared.topology import again_topic
 
 _ROWS_AT_ONCE = 200
+_WHOSE = (envelope.SUBJECT, envelope.PARTS_OF)
 
 Found = Mapping[Position, Record]
 
@@ -42,9 +45,23 @@ _NEXT = f"""
     SELECT row_key, event_id, entity_id, origin, payload_sha256 FROM headrace.event
     WHERE {_CONDITION} AND row_key > %b AND row_key <= %b ORDER BY row_key LIMIT %b
 """
+# A payload is corrected as a whole: all its events get one revision, and stay whose they are.
+# Ids of events that are one of several go from "id#" to, but without, "id$".
 _RAISE = """
-    UPDATE headrace.event SET asked_revision = greatest(asked_revision, revision) + 1
-    WHERE event_id = ANY(%b) RETURNING event_id, asked_revision
+    WITH own AS MATERIALIZED (
+        SELECT payload_id, event_id, entity_id, greatest(asked_revision, revision) AS known
+        FROM unnest(%b::text[], %b::text[]) AS payload (payload_id, place)
+        JOIN headrace.event ON origin = place AND (event_id = payload_id
+          OR (event_id > payload_id || '#' AND event_id < payload_id || '$'))
+        ORDER BY payload_id, length(event_id), event_id
+    ), raised AS (
+        SELECT payload_id, max(known) + 1 AS revision, array_agg(entity_id) AS entities
+        FROM own GROUP BY payload_id
+    ), kept AS (
+        UPDATE headrace.event AS known SET asked_revision = raised.revision
+        FROM own JOIN raised USING (payload_id) WHERE known.event_id = own.event_id
+    )
+    SELECT payload_id, revision, entities FROM raised
 """
 _SEND = """
     INSERT INTO headrace.outbox (topic, key, value, headers)
@@ -134,16 +151,14 @@ class Reenrich:
         with judged_errors(), self._connection.transaction():
             at = self._connection.execute(lock, (run.name,)).fetchone()
             if at == (run.done_row_key,):
-                raised = self._connection.execute(_RAISE, ([row.event_id for row in there],))
-                revisions: dict[str, int] = dict(raised.fetchall())
+                payloads = {_payload_id(row.origin, found): row.origin for row in there}
+                places = [str(origin) for origin in payloads.values()]
+                raised = self._connection.execute(_RAISE, ([*payloads], places)).fetchall()
                 records = [
-                    (
-                        found[row.origin].key,
-                        found[row.origin].value,
-                        json.dumps(header_rows(_headers(row, found, revisions[row.event_id]))),
-                    )
-                    for row in there
-                    if row.event_id in revisions
+                    (found[origin].key, found[origin].value, json.dumps(header_rows(headers)))
+                    for payload_id, revision, entities in raised
+                    for origin in [payloads[payload_id]]
+                    for headers in [_headers(origin, found[origin], revision, entities)]
                 ]
                 columns = [list(column) for column in zip(*records, strict=True)]
                 if columns:
@@ -166,18 +181,28 @@ def is_still_there(row: Chosen, found: Found) -> bool:
     of it, and the event came of that."""
     if row.origin not in found:
         return False
-    record = found[row.origin]
-    event_id = envelope.text(record.headers, envelope.ID) or str(row.origin)
-    is_other = row.payload_sha256 not in (None, sha256(record.value or b"").hexdigest())
-    return event_id == row.event_id and not is_other
+    digest = sha256(found[row.origin].value or b"").hexdigest()
+    payload_id = _payload_id(row.origin, found)
+    is_its_event = row.event_id == payload_id or row.event_id.startswith(f"{payload_id}#")
+    return is_its_event and row.payload_sha256 in (None, digest)
 
 
-def _headers(row: Chosen, found: Found, revision: int) -> list[Header]:
-    record = found[row.origin]
-    first = redelivery.First(row.origin, record.time_ms, attempt=1, revision=revision)
-    own = [(name, value) for name, value in record.headers if name != envelope.SUBJECT]
-    # the entity whose state holds the event as it was: a correction cannot take it from there
-    return [*redelivery.headers_of(own, first), (envelope.SUBJECT, row.entity_id.encode())]
+def _payload_id(origin: Position, found: Found) -> str:
+    return envelope.text(found[origin].headers, envelope.ID) or str(origin)
+
+
+def _headers(
+    origin: Position, record: Record, revision: int, entities: Sequence[str]
+) -> list[Header]:
+    first = redelivery.First(origin, record.time_ms, attempt=1, revision=revision)
+    own = [(name, value) for name, value in record.headers if name not in _WHOSE]
+    # the entities whose states hold its events as they were: a correction takes none from there
+    several = [(envelope.PARTS_OF, orjson.dumps(entities))] if len(entities) > 1 else []
+    return [
+        *redelivery.headers_of(own, first),
+        (envelope.SUBJECT, entities[0].encode()),
+        *several,
+    ]
 
 
 def send_all(

@@ -15,7 +15,7 @@ from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.model import Entity, Fields, MasterData
 from shared.published.dead_letters import Letter
-from shared.topology import Flow
+from shared.topology import Flow, dropped_topic
 from stream_jobs.enrich.decide import as_first_come, enricher
 from stream_jobs.persist.rows import DeadLetter
 
@@ -35,7 +35,7 @@ class StateTrial(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """`outcome`: 'event', 'row', 'parked', 'waits' or 'refused'."""
+    """`outcome`: 'event', 'dropped', 'row', 'parked', 'waits' or 'refused'."""
 
     outcome: str
     cause: str = ""
@@ -73,12 +73,22 @@ def try_again(
 def _payload(flow: Flow, way: Message, master: MasterData, snapshots: Snapshots) -> Trial:
     place = Position(way.topic, 0, 0)
     payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), flow.ingest_topics)
-    out = enricher(flow)(payload, master)
-    reason = envelope.text(out.headers, envelope.REASON)
+    made = enricher(flow)(payload, master)
+    first = made[0]
+    reason = envelope.text(first.headers, envelope.REASON)
     if reason is not None:
-        detail = envelope.text(out.headers, envelope.DETAIL) or ""
-        return Trial("waits" if out.topic.startswith("retry.") else "parked", reason, detail)
-    return _event(flow, Position(out.topic, _NO_PARTITION, 0), out.key, out.value or b"", snapshots)
+        detail = envelope.text(first.headers, envelope.DETAIL) or ""
+        return Trial("waits" if first.topic.startswith("retry.") else "parked", reason, detail)
+    if first.topic == dropped_topic("enrich"):
+        dropped = orjson.loads(first.value or b"{}")
+        return Trial("dropped", dropped["reason"], dropped["detail"])
+    trials = [
+        _event(flow, Position(one.topic, _NO_PARTITION, 0), one.key, one.value or b"", snapshots)
+        for one in made
+    ]
+    states = tuple(state for trial in trials for state in trial.states)
+    detail = f"and {len(made) - 1} more events" if len(made) > 1 else trials[0].detail
+    return trials[0]._replace(detail=detail, states=states)
 
 
 def _event(

@@ -15,6 +15,7 @@ _ELSEWHERE = ("id", "cause", "detail", "attempts", "headers", "payload_bytes", "
 _ATTEMPT = ("number", "at", "stage", "cause", "detail", "software")
 _OUTCOMES = {
     "event": "It would become this event.",
+    "dropped": "It would be dropped on purpose",
     "row": "It would be stored.",
     "parked": "It would be parked again",
     "waits": "It would wait",

@@ -33,6 +33,7 @@ RECEIVED = "ce_receivedms"  # by the gateway, on what its spool held before it w
 ATTEMPT = "ce_attempt"  # absent on a first attempt
 REVISION = "ce_revision"  # absent but on corrections
 DISCARDED = "ce_discarded"  # on what an operator has discarded, for those that keep it
+PARTS_OF = "ce_partsof"  # on corrections of a payload of several events: whose they are, as JSON
 READ_AT = "ce_readat"  # on what waits: where its stage read it, if not at its origin
 STAGE = "ce_stage"
 REASON = "ce_reason"
@@ -43,6 +44,8 @@ ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
 STUB = "ce_stub"  # in the place of a value that is too large to be here: where it is
 TRIES = "ce_tries"  # on what was parked: how often it was tried there
 
+# of one payload; more would take the memory of whoever holds them together
+PARTS_MAX = 10_000
 _TOLD_BYTES_MAX = 4096
 _KEPT_BYTES_MAX = 1024
 _SPEC_VERSION = SPEC_VERSION, b"1.0"
@@ -82,6 +85,8 @@ class EventRecord(NamedTuple):
     cause: str | None = None  # id of the event that a fold has derived it from
     revision: int = 0  # a correction has the id of what it corrects, and a higher revision
     shape: int = 1  # of `data`: which of the event type's
+    part: int = 0  # of the events that its payload became, which one it is
+    parts: int = 1  # and how many these are
 
 
 def find(headers: Iterable[Header], name: str) -> bytes | None:
@@ -122,6 +127,8 @@ def event_fields(record: EventRecord) -> Fields:
         value["revision"] = record.revision
     if record.shape != 1:
         value["shape"] = record.shape
+    if record.parts != 1:
+        value["part"] = (record.part, record.parts)
     return value
 
 
@@ -140,6 +147,7 @@ def event_of(position: Position, fields: Fields) -> EventRecord:
         fields.get("cause"),
         fields.get("revision", 0),
         fields.get("shape", 1),
+        *fields.get("part", ()),
     )
 
 
@@ -156,11 +164,16 @@ def read_event(position: Position, value: bytes) -> EventRecord:
         and type(record.attempt) is type(record.revision) is type(record.shape) is int
         and type(record.data) is dict
         and (record.cause is None or type(record.cause) is str)
+        and (record.parts == 1 or _is_part(record.part, record.parts))
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")
     if not (is_time_ms(record.time_ms) and is_time_ms(record.arrived_ms)):
         raise ValueError(f"{position} is no event: a time is out of the years 1 to 9999")
     return record
+
+
+def _is_part(part: object, parts: object) -> bool:
+    return type(part) is type(parts) is int and 0 <= part < parts <= PARTS_MAX
 
 
 def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) -> list[Header]:

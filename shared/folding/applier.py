@@ -45,12 +45,16 @@ class Parked(NamedTuple):
     detail: str
 
 
+# the payload's place, and which event of it, where it became several
+Repeat = tuple[Position, str | None]
+
+
 class Applied(NamedTuple):
     snapshot: Snapshot | None  # None where nothing changed
     folded: int
     duplicates: int
     parked: list[Parked]
-    repeats: list[Position]  # origins of what came again elsewhere: those that the ring knew
+    repeats: list[Repeat]  # what came again elsewhere: those that the ring knew
     emitted: Sequence[EventRecord] = ()
     held: Sequence[EventRecord] = ()  # what came behind an event that asks for a refold
     asks: bool = False  # anew, for a refold up to the snapshot's positions
@@ -70,7 +74,7 @@ class Applier:
         now = snapshot or Snapshot(state=self.entity.initial(entity_id))
         folded = duplicates = looked_at = 0
         parked: list[Parked] = []
-        repeats: list[Position] = []
+        repeats: list[Repeat] = []
         emitted: list[EventRecord] = []
         held: list[EventRecord] = []
         asks = False
@@ -105,7 +109,7 @@ class Applier:
             if now.knows(digest) and not _is_sent_on_again(now, record):
                 duplicates += 1
                 if record.cause is None:
-                    repeats.append(record.origin)
+                    repeats.append((record.origin, record.id if record.parts > 1 else None))
                 continue
             failure = self.fold(now, record, digest, emitted)
             if failure is None:
@@ -132,8 +136,13 @@ class Applier:
         # A first attempt comes in the order of its origin: behind the mark it is a second writing
         # of enrich, however long ago. A retried one may come behind the mark for the first time,
         # and so may a derived one, which other entities may have caused.
-        behind = record.origin.offset <= now.marks.get(self._mark(record), -1)
-        return behind and record.attempt == 0 and record.cause is None
+        if record.attempt or record.cause is not None:
+            return False
+        mark = self._mark(record)
+        last = now.marks.get(mark, -1)
+        if record.origin.offset == last:
+            return record.part <= now.mark_parts.get(mark, 0)
+        return record.origin.offset < last
 
     def _remember(self, now: Snapshot, record: EventRecord, digest: str) -> None:
         if record.revision:
@@ -146,6 +155,10 @@ class Applier:
         if record.attempt == 0:
             if record.cause is None:
                 now.marks[mark] = offset
+                if record.part:
+                    now.mark_parts[mark] = record.part
+                elif now.mark_parts:
+                    now.mark_parts.pop(mark, None)
             return
         now.retried_marks[mark] = max(offset, now.retried_marks.get(mark, -1))
         if record.id in now.parked:

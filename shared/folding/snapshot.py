@@ -38,6 +38,8 @@ class Snapshot:
     positions: dict[str, int] = field(default_factory=dict)
     # event type:ingest topic/partition -> offset of the last first-attempt payload that was folded
     marks: dict[str, int] = field(default_factory=dict)
+    # where that payload became several events: which of them was the last, if not the first
+    mark_parts: dict[str, int] = field(default_factory=dict)
     # the same of payloads that were sent on again
     retried_marks: dict[str, int] = field(default_factory=dict)
     parked: list[str] = field(default_factory=list)
@@ -96,6 +98,8 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         meta["emissions"] = [event_fields(record) for record in snapshot.emissions]
     if snapshot.corrections:
         meta["corrections"] = snapshot.corrections
+    if snapshot.mark_parts:
+        meta["mark_parts"] = snapshot.mark_parts
     if snapshot.retried_marks:
         meta["retried_marks"] = snapshot.retried_marks
     if snapshot.asked:
@@ -178,6 +182,7 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         bursts=Bursts(meta["bursts"]) if "bursts" in meta else None,
         positions=meta["positions"],
         marks=meta["marks"],
+        mark_parts=meta.get("mark_parts", {}),
         parked=meta.get("parked", []),
         emissions=[event_of(Position(*e["origin"]), e) for e in meta.get("emissions", ())],
         corrections=meta.get("corrections", {}),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from shared.events.envelope import Position
-from shared.topology import Flow
+from shared.topology import Flow, dropped_topic
 
 PAGE_PLACES = 8192
 _GAP_MAX = 64  # places of which nothing is told within one entry
@@ -31,6 +31,7 @@ class Verdict(IntEnum):
     DISCARDED = 8
     STORED = 9
     KNOWN_REUSED_KEY = 10  # of other bytes, and fold knew its id; below DISCARDED
+    DROPPED = 11  # on purpose, by its domain; below all that tell of events
     ROW_GONE = 255  # told, never kept: its row was removed, so nothing is known of it
 
 
@@ -49,8 +50,9 @@ TERM_OF = {
     Verdict.KNOWN_REUSED_KEY: "parked",
     Verdict.DISCARDED: "discarded",
     Verdict.STORED: "stored",
+    Verdict.DROPPED: "dropped",
 }
-ENDS = ("stored", "duplicate", "late_duplicate", "waiting", "parked", "discarded")
+ENDS = ("stored", "duplicate", "late_duplicate", "dropped", "waiting", "parked", "discarded")
 COUNTED = (*ENDS, "difference")
 TERMS = ("received", *ENDS, "in_flight", "difference")
 
@@ -134,6 +136,8 @@ def _higher(known: int, told: int) -> int:
     if not known:  # as good as always
         return told
     low, high = sorted((known, told))
+    if high == Verdict.DROPPED:
+        return low if low > Verdict.PARKED else high
     if (low, high) == (Verdict.KNOWN_REPEAT, Verdict.REUSED_KEY):
         return Verdict.KNOWN_REUSED_KEY
     return low if high == Verdict.KNOWN_REUSED_KEY and low >= Verdict.DISCARDED else high
@@ -198,20 +202,23 @@ def _has_begun_by(place: int, minute: int, first_at: FirstAt) -> bool:
     return first is not None and first <= place
 
 
-def repeats_value(origins: Iterable[Position]) -> bytes:
-    """What fold says of payloads that it knew: offsets by ingest topic/partition."""
-    offsets = defaultdict(list)
-    for topic, partition, offset in origins:
-        offsets[f"{topic}/{partition}"].append(offset)
-    return orjson.dumps(offsets)
+def repeats_value(repeats: Iterable[tuple[Position, str | None]]) -> bytes:
+    """What fold says of payloads that it knew: offsets by ingest topic/partition; of one that
+    became several events, offset and event."""
+    known: dict[str, list[int | tuple[int, str]]] = defaultdict(list)
+    for (topic, partition, offset), event_id in repeats:
+        known[f"{topic}/{partition}"].append(offset if event_id is None else (offset, event_id))
+    return orjson.dumps(known)
 
 
-def known_repeats(value: bytes) -> Iterator[Position]:
+def known_repeats(value: bytes) -> Iterator[tuple[Position, str | None]]:
     """Reads it; ValueError where it is none."""
     try:
-        for log, offsets in orjson.loads(value).items():
+        for log, known in orjson.loads(value).items():
             topic, partition = log.rsplit("/", 1)
-            yield from (Position(topic, int(partition), int(offset)) for offset in offsets)
+            for one in known:
+                offset, event_id = one if isinstance(one, list) else (one, None)
+                yield Position(topic, int(partition), int(offset)), event_id
     except (AttributeError, TypeError) as error:
         raise ValueError(f"these are no repeats: {error}") from error
 
@@ -231,4 +238,5 @@ def lanes_of_payloads(flow: Flow) -> dict[str, Verdict]:
     return {
         **{lane: Verdict.WAITING for job in jobs for lane in job.waits_in},
         **{lane: Verdict.PARKED for job in jobs for lane in job.parks_in},
+        **({dropped_topic("enrich"): Verdict.DROPPED} if flow.drops else {}),
     }

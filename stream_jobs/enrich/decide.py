@@ -1,8 +1,11 @@
 """A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any, NamedTuple
+
+import orjson
 
 from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import Breach, contract_of, payload_contract
@@ -11,10 +14,11 @@ from shared.events.envelope import EventRecord, Position
 from shared.events.stub import fitted
 from shared.formats import UndecodableError, decoded
 from shared.formats.text import holds_nul
-from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, tenant_of
+from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, part_id, tenant_of
 from shared.model import (
     Arrival,
     Draft,
+    Dropped,
     Endpoint,
     EventType,
     Fields,
@@ -24,7 +28,7 @@ from shared.model import (
 )
 from shared.retry_policy import WhenParked
 from shared.timestamps import is_time_ms
-from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, retry_topic
+from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, dropped_topic, retry_topic
 from shared.user_code import told
 from stream_jobs.waiting.limits import Newcomers
 from stream_jobs.waiting.protocol import ENRICH, Gates
@@ -33,11 +37,14 @@ STAGE = ENRICH
 # why a payload waits that has not been tried
 BEHIND = "behind"
 _LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
+_DROPPED = dropped_topic(STAGE)
 _TIME_DIGITS_MAX = 15
+_TOGETHER_BYTES_MAX = 4 * RECORD_BYTES_MAX
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
 
 
-Enrich = Callable[[Payload, MasterData], Outgoing]
+# what a payload becomes, written together: its events, or the record that says why it has none
+Enrich = Callable[[Payload, MasterData], Sequence[Outgoing]]
 
 
 def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
@@ -59,26 +66,31 @@ def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
 def enricher(flow: Flow) -> Enrich:
     shapes = {event_type.name: event_type.shape for event_type in flow.event_types}
 
-    def enrich(payload: Payload, master: MasterData) -> Outgoing:
+    def enrich(payload: Payload, master: MasterData) -> Sequence[Outgoing]:
         if payload.lacks:
             reason = "bad_headers" if payload.lacks == BAD_HEADERS else "no_origin"
-            return _failure(_DEAD_LETTERS, payload, reason, payload.lacks)
+            return [_failure(_DEAD_LETTERS, payload, reason, payload.lacks)]
         headers = dict(reversed(payload.headers))  # of a name that comes twice, the first value
         kind = _text(headers, envelope.TYPE)
         endpoint = flow.endpoint_of(payload.position.topic, kind)
         if endpoint is None:
             detail = f"its header {envelope.TYPE} is {kind!r}, and several endpoints have its topic"
-            return _failure(_DEAD_LETTERS, payload, "unknown_endpoint", detail)
+            return [_failure(_DEAD_LETTERS, payload, "unknown_endpoint", detail)]
         try:
-            record = _event(endpoint, payload, headers, master, shapes)
-            return _outgoing(flow.event_type(record.type), record, payload)
+            found = _events(endpoint, payload, headers, master, shapes)
+            if isinstance(found, Dropped):
+                return [_dropped(payload, found)]
+            made = [_outgoing(flow.event_type(record.type), record, payload) for record in found]
+            if len(made) > 1:
+                _refuse_too_large(made)
+            return made
         except Rejected as rejected:
-            return _failure(_DEAD_LETTERS, payload, rejected.code, rejected.detail)
+            return [_failure(_DEAD_LETTERS, payload, rejected.code, rejected.detail)]
         except MissingMasterData as missing:
-            return _failure(_LANE, payload, f"missing_{missing.table}", missing.key)
+            return [_failure(_LANE, payload, f"missing_{missing.table}", missing.key)]
         except Exception as error:  # an endpoint's enrichment is a user's code
             detail = told(error, endpoint.enrich)
-            return _failure(_DEAD_LETTERS, payload, "enrich_failed", detail)
+            return [_failure(_DEAD_LETTERS, payload, "enrich_failed", detail)]
 
     return enrich
 
@@ -99,31 +111,33 @@ class InTurn:
         self._newcomers = newcomers
         self._holds_what_is_parked = when_parked == "wait"
 
-    def __call__(self, payload: Payload, read_at: Position, master: MasterData) -> Outgoing | None:
-        """None: it was discarded, and nobody keeps it."""
+    def __call__(
+        self, payload: Payload, read_at: Position, master: MasterData
+    ) -> Sequence[Outgoing]:
+        """Nothing: it was discarded, and nobody keeps it."""
         key = _key(payload)
         discarded = envelope.find(payload.headers, envelope.DISCARDED) is not None
         if discarded and (key is None or not self._gates.hold(key)):
-            return None
+            return ()
         if key is None:
             return self._enrich(payload, master)
         if self._gates.hold(key):
             if not discarded and (why_not := self._why_no_more(key)):
-                return _failure(_DEAD_LETTERS, payload, *why_not)
+                return [_failure(_DEAD_LETTERS, payload, *why_not)]
             detail = f"an earlier payload of {key} waits"
-            return _waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)
+            return [_waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)]
         if (reason := self._gates.refused_for(key)) is not None:
             detail = f"it is behind an earlier payload of {key}, which was parked for that"
-            return _failure(_DEAD_LETTERS, payload, reason, detail)
-        outgoing = self._enrich(payload, master)
-        is_parked = outgoing.topic == _DEAD_LETTERS and self._holds_what_is_parked
-        if outgoing.topic != _LANE and not is_parked:
-            return outgoing
+            return [_failure(_DEAD_LETTERS, payload, reason, detail)]
+        made = self._enrich(payload, master)
+        is_parked = made[0].topic == _DEAD_LETTERS and self._holds_what_is_parked
+        if made[0].topic != _LANE and not is_parked:
+            return made
         if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
             self._gates.refuse(key, why_not[0])
-            return outgoing if is_parked else _failure(_DEAD_LETTERS, payload, *why_not)
+            return made if is_parked else [_failure(_DEAD_LETTERS, payload, *why_not)]
         self._gates.sent_to_lane(key)
-        return _waits(outgoing, payload, read_at)
+        return [_waits(made[0], payload, read_at)]
 
     def _why_no_more(self, key: str) -> tuple[str, str] | None:
         """Where those behind a parked one wait, its line is what holds them."""
@@ -164,33 +178,104 @@ def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> O
     return Outgoing(event_type.topic, record.entity_id.encode(), value, headers)
 
 
-def _event(
+def _events(
     endpoint: Endpoint,
     payload: Payload,
     headers: Mapping[str, bytes],
     master: MasterData,
     shapes: Mapping[str, int],
-) -> EventRecord:
+) -> Sequence[EventRecord] | Dropped:
     entity_id = _entity_id(payload)
     fields = _fields(endpoint, payload, headers)
     tenant = tenant_of(entity_id)
     arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(headers))
-    draft = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
-    if not isinstance(draft, Draft):
-        raise TypeError(f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft")
-    if draft.type not in endpoint.emits:
-        raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
-    record = _record(payload, _text(headers, envelope.ID), draft, entity_id, shapes[draft.type])
-    if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
-        raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
-    was_of = envelope.text(payload.headers, envelope.SUBJECT) if payload.revision else None
-    if was_of not in (None, record.entity_id):
+    found = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
+    if isinstance(found, Dropped):
+        if found.reason not in endpoint.drops:
+            raise Rejected("undeclared_drop", f"{endpoint.name} does not declare {found.reason!r}")
+        return found
+    drafts = [found] if isinstance(found, Draft) else _several(endpoint, found)
+    event_id = _text(headers, envelope.ID) or str(payload.position)
+    records = []
+    for part, draft in enumerate(drafts):
+        if not isinstance(draft, Draft):
+            raise TypeError(
+                f"the enrichment of {endpoint.name} returned {draft!r:.80}, not a Draft"
+            )
+        if draft.type not in endpoint.emits:
+            raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
+        record = EventRecord(
+            payload.position,
+            full_id_within(tenant, draft.entity_id) if draft.entity_id else entity_id,
+            part_id(event_id, part),
+            draft.type,
+            draft.time_ms,
+            payload.arrived_ms,
+            payload.position,
+            payload.attempt,
+            draft.data,
+            None,
+            payload.revision,
+            shapes[draft.type],
+            part,
+            len(drafts),
+        )
+        if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
+            raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
+        records.append(record)
+    if payload.revision:
+        _refuse_moved([record.entity_id for record in records], headers)
+    return records
+
+
+def _several(endpoint: Endpoint, found: Any) -> list[Draft]:
+    drafts = list(islice(found, envelope.PARTS_MAX + 1)) if isinstance(found, Iterable) else [found]
+    if len(drafts) > envelope.PARTS_MAX:
+        raise Rejected("too_many_events", f"a payload becomes at most {envelope.PARTS_MAX} events")
+    if not drafts:
+        raise TypeError(
+            f"the enrichment of {endpoint.name} made nothing; return Dropped(reason), and declare "
+            "the reason in `drops`"
+        )
+    return drafts
+
+
+def _refuse_moved(now: list[str], headers: Mapping[str, bytes]) -> None:
+    """A correction cannot take an event out of the state of an entity."""
+    was_of = _text(headers, envelope.SUBJECT)
+    if (of_several := headers.get(envelope.PARTS_OF)) is not None:
+        if orjson.loads(of_several) != now:
+            raise Rejected(
+                "correction_moves",
+                f"the payload became events of {of_several[:1000].decode(errors='replace')}; now "
+                f"it would become {len(now)}, or events of others",
+            )
+    elif len(now) > 1:
+        raise Rejected(
+            "correction_moves", f"the payload became one event; now it would become {len(now)}"
+        )
+    elif was_of not in (None, now[0]):
         raise Rejected(
             "correction_moves",
-            f"the event is in the state of {was_of!r}; as one of {record.entity_id!r} it would "
-            "count in both",
+            f"the event is in the state of {was_of!r}; as one of {now[0]!r} it would count in both",
         )
-    return record
+
+
+def _refuse_too_large(made: Sequence[Outgoing]) -> None:
+    size = sum(len(one.value or b"") for one in made)
+    if size > _TOGETHER_BYTES_MAX:
+        most = f"{_TOGETHER_BYTES_MAX} may be"
+        raise Rejected("too_large", f"its {len(made)} events have {size} bytes together, {most}")
+
+
+def _dropped(payload: Payload, dropped: Dropped) -> Outgoing:
+    value = orjson.dumps({"reason": dropped.reason, "detail": dropped.detail[:1000]})
+    headers = [
+        (envelope.ID, _text(dict(payload.headers), envelope.ID) or str(payload.position)),
+        (envelope.ORIGIN, str(payload.position)),
+    ]
+    told = [(name, text.encode()) for name, text in headers]
+    return Outgoing(_DROPPED, payload.key, value, told)
 
 
 class _OwnMaster(NamedTuple):
@@ -203,26 +288,6 @@ class _OwnMaster(NamedTuple):
         if "/" in key and tenant_of(key) != self.tenant:
             return None
         return self.master.find(table, key)
-
-
-def _record(
-    payload: Payload, event_id: str | None, draft: Draft, entity_id: str, shape: int
-) -> EventRecord:
-    subject = draft.entity_id
-    return EventRecord(
-        payload.position,
-        full_id_within(tenant_of(entity_id), subject) if subject else entity_id,
-        event_id or str(payload.position),
-        draft.type,
-        draft.time_ms,
-        payload.arrived_ms,
-        payload.position,
-        payload.attempt,
-        draft.data,
-        None,
-        payload.revision,
-        shape,
-    )
 
 
 def _text(headers: Mapping[str, bytes], name: str) -> str | None:

@@ -68,8 +68,7 @@ class EnrichTask:
                 payloads = [as_first_come(payload, topics) for payload in read]
                 known = fresh.over(master, payloads)
                 for payload, as_read in zip(payloads, read, strict=True):
-                    outgoing = enrich(payload, as_read.position, known)
-                    if outgoing is not None:
+                    for outgoing in enrich(payload, as_read.position, known):
                         writer.send(outgoing)
             writer.flush()
         yield from ()

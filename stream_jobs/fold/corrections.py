@@ -28,7 +28,7 @@ _TAKEN_FOR_NEW = (
 # one event of an entity and type is enough: its refold counts all others once, too
 _LATE = f"""
     WITH told AS (
-        SELECT r.topic, r.partition, r.place, r.place < known.by_fold AS is_folded,
+        SELECT r.topic, r.partition, r.place, r.event_id, r.place < known.by_fold AS is_folded,
                get_byte(page.verdicts, (r.place % {PAGE_PLACES})::int) AS verdict
         FROM headrace.repeat AS r
         JOIN headrace.ledger_page AS page
@@ -39,14 +39,16 @@ _LATE = f"""
         LIMIT {_AT_ONCE}
     ), settled AS (
         DELETE FROM headrace.repeat AS r USING told
-        WHERE (r.topic, r.partition, r.place) = (told.topic, told.partition, told.place)
+        WHERE (r.topic, r.partition, r.place, r.event_id)
+            = (told.topic, told.partition, told.place, told.event_id)
           AND told.verdict > {Verdict.REPEAT.value}
-          AND (told.is_folded OR told.verdict NOT IN {_REUSED})
-        RETURNING r.event_id, told.verdict
+          AND (told.is_folded OR (r.is_known IS NULL AND told.verdict NOT IN {_REUSED}))
+        RETURNING r.event_id, told.verdict, r.is_known
     ), late AS (
         SELECT DISTINCT ON (entity_id, type) event_id
         FROM settled JOIN headrace.event USING (event_id)
-        WHERE verdict IN {_TAKEN_FOR_NEW} ORDER BY entity_id, type, row_key
+        WHERE NOT coalesce(is_known, verdict NOT IN {_TAKEN_FOR_NEW})
+        ORDER BY entity_id, type, row_key
     )
     UPDATE headrace.event AS known
     SET asked_revision = greatest(asked_revision, revision) + 1

@@ -21,7 +21,7 @@ from shared.events.event_reader import EventReader, NoEvent
 from shared.events.stub import fitted
 from shared.flow import load_flow
 from shared.folding import refolding, snapshot
-from shared.folding.applier import Applied, Applier, entity_fingerprint
+from shared.folding.applier import Applied, Applier, Repeat, entity_fingerprint
 from shared.folding.catch_up import folded_anew, has_caught_up, is_within
 from shared.published import ledger
 from shared.settings import JobSettings
@@ -337,8 +337,8 @@ def _row(
     return Outgoing(topic, key, value, list(headers))
 
 
-def _repeats_row(entity_id: str, origins: list[Position]) -> Outgoing:
-    value = ledger.repeats_value(origins)
+def _repeats_row(entity_id: str, repeats: list[Repeat]) -> Outgoing:
+    value = ledger.repeats_value(repeats)
     return _row(REPEAT_TOPIC, entity_id.encode(), value)
 
 

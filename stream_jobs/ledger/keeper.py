@@ -111,6 +111,7 @@ class LedgerKeeper:
             [*(entry for _, entry in journal), *ledger.entries(heard.told)],
             [seq for seq, _ in journal],
             heard.next,
+            heard.known_parts,
         )
         book.post(before, news)
         self._is_idle = not news.entries and known == before

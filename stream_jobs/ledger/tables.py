@@ -51,6 +51,12 @@ _SAVE_PARTITIONS = """
         of_payloads = excluded.of_payloads, ends = excluded.ends,
         begins = excluded.begins, by_all = excluded.by_all, by_fold = excluded.by_fold
 """
+# persist may not have come to them yet
+_KNOWN_PARTS = """
+    INSERT INTO headrace.repeat (topic, partition, place, event_id, is_known)
+    SELECT DISTINCT *, true FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[])
+    ON CONFLICT (topic, partition, place, event_id) DO UPDATE SET is_known = true
+"""
 _SAVE_LANES = """
     INSERT INTO headrace.ledger_lane (topic, partition, next)
     SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[])
@@ -87,6 +93,7 @@ class News(NamedTuple):
     entries: Sequence[Entry] = ()
     journal_rows: Sequence[int] = ()
     lanes: Mapping[Partition, int] = {}
+    known_parts: Sequence[tuple[Position, str]] = ()
 
 
 class LedgerBook:
@@ -134,6 +141,7 @@ class LedgerBook:
         with judged_errors(), self._connection.transaction():
             self._save_partitions(before, news)
             self._post_pages(before, news)
+            self._save(_KNOWN_PARTS, [(*place, event) for place, event in news.known_parts])
             self._save(_SAVE_LANES, [(*lane, offset) for lane, offset in news.lanes.items()])
             self._connection.execute(
                 "DELETE FROM headrace.ledger_journal WHERE seq = ANY(%s)", [[*news.journal_rows]]

@@ -26,6 +26,7 @@ _MINUTE_MS = 60_000
 
 class Heard(NamedTuple):
     told: list[tuple[Position, int]]
+    known_parts: list[tuple[Position, str]]  # repeats that fold knew, of payloads of several events
     next: dict[Partition, int]  # where to go on
     all: bool
 
@@ -78,23 +79,29 @@ class LedgerLog:
         """What the lanes tell, up to these ends or as much as fits into one go."""
         self._reading.go_on_from({})
         told: list[tuple[Position, int]] = []
+        parts: list[tuple[Position, str]] = []
         while self._reading.is_behind(ends) and len(told) < 10 * _RECORDS_AT_ONCE:
             records = list(self._reading.take(_RECORDS_AT_ONCE, 1.0))
             if not records:
                 break
             for record in records:
-                told += self._read(record, position_of(record))
-        return Heard(told, dict(self._reading.next), not self._reading.is_behind(ends))
+                for place, event_id, verdict in self._read(record, position_of(record)):
+                    told.append((place, verdict))
+                    if event_id is not None:
+                        parts.append((place, event_id))
+        return Heard(told, parts, dict(self._reading.next), not self._reading.is_behind(ends))
 
-    def _read(self, record: Message, at: Position) -> Iterator[tuple[Position, int]]:
+    def _read(self, record: Message, at: Position) -> Iterator[tuple[Position, str | None, int]]:
         verdict = self._lanes[at.topic]
         headers: Any = record.headers() or ()
         try:
             if verdict is Verdict.KNOWN_REPEAT:
                 places = [*ledger.known_repeats(record.value() or b"")]
             else:
-                places = [Position.parse(envelope.text(headers, envelope.ORIGIN) or "")]
+                places = [(Position.parse(envelope.text(headers, envelope.ORIGIN) or ""), None)]
         except ValueError as error:
             _log.warning("%s tells of no payload's place: %s", at, error)
             return
-        yield from ((place, verdict) for place in places if place.topic in self._payloads)
+        for place, event_id in places:
+            if place.topic in self._payloads:
+                yield place, event_id, verdict

@@ -14,7 +14,7 @@ from shared.events.envelope import Header, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.folding import snapshot
 from shared.formats.text import holds_nul
-from shared.ids import derived_event_id
+from shared.ids import derived_event_id, part_id
 from shared.model import Fields
 from shared.topology import Flow
 
@@ -37,6 +37,13 @@ class EventRow(NamedTuple):
     completion_headers: list[Header]  # but for its time, which is when the row was stored
     ledger_place: Position  # of the payload; of an event that came from none, its own
     revision: int = 0  # above 0: it corrects the row that is there
+    part: int = 0  # of the events of its payload, which one it is
+    parts: int = 1  # and how many these are
+
+    @property
+    def payload_id(self) -> str:
+        """The id of the first event of its payload."""
+        return self.event_id.removesuffix(part_id("", self.part))
 
 
 class StateRow(NamedTuple):
@@ -127,6 +134,8 @@ class RowMaker:
                 event.origin if event.origin.topic in self.ingest_topics else record.position
             ),
             revision=event.revision,
+            part=event.part,
+            parts=event.parts,
         )
 
     def _payload_of(self, record: Record) -> Position | None:

@@ -5,6 +5,7 @@ Everything here may run again: what is stored already is passed over.
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from clients.postgres.store import Connection, judged_errors
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
 from shared.events import stub
 from shared.events.envelope import ID, TIME, failure_headers
+from shared.ids import part_id
 from shared.model import Fields
 from shared.published import ledger
 from shared.published.ledger import Verdict
@@ -76,14 +78,26 @@ _FROM_ELSEWHERE = """
     WHERE given.place NOT IN (stored.origin, stored.position)
     ORDER BY number
 """
+# Of payloads of several events, not all of which are in this chunk. Two that store events of one
+# payload at the same time do this one after the other, and the second one sees all of them.
+_ONE_AFTER_ANOTHER = """
+    SELECT pg_advisory_xact_lock(4729018, number) FROM (
+        SELECT DISTINCT mod(hashtext(id), 64) AS number FROM unnest(%b::text[]) AS id ORDER BY 1
+    ) AS numbers
+"""
+_STORED_PARTS = """
+    SELECT payload_id, count(*)
+    FROM unnest(%b::text[], %b::text[]) AS wanted (payload_id, event_id)
+    JOIN headrace.event USING (event_id) GROUP BY payload_id
+"""
 _JOURNAL = """
     INSERT INTO headrace.ledger_journal (topic, partition, first, verdicts)
     SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::bytea[])
 """
 # until the ledger knows whether fold took them for repeats, too (corrections.py)
 _REMEMBER_REPEATS = """
-    INSERT INTO headrace.repeat (topic, partition, place, event_id)
-    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[])
+    INSERT INTO headrace.repeat (topic, partition, place, event_id, is_known)
+    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[], %b::boolean[])
     ON CONFLICT DO NOTHING
 """
 _UPSERT_STATES = """
@@ -289,14 +303,43 @@ class EventStore:
     def _remember_repeats(self, rows: Iterable[EventRow]) -> None:
         """Of payloads alone: what folds derive is not in the ledger's pages for fold."""
         own = [row for row in rows if str(row.ledger_place) == row.origin]
-        self._execute(_REMEMBER_REPEATS, [(*row.ledger_place, row.event_id) for row in own])
+        columns = [
+            (*row.ledger_place, row.event_id, False if row.parts > 1 else None) for row in own
+        ]
+        self._execute(_REMEMBER_REPEATS, columns)
 
     def _journal(
         self, rows: Sequence[EventRow], verdicts: Sequence[int], letters: Iterable[DeadLetter]
     ) -> None:
-        told = [(row.ledger_place, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
+        of_several = [row for row in rows if row.parts > 1]
+        in_part = self._stored_in_part(of_several) if of_several else frozenset()
+        told = [
+            (row.ledger_place, verdict)
+            for row, verdict in zip(rows, verdicts, strict=True)
+            if verdict != Verdict.STORED or row.payload_id not in in_part
+        ]
         told += [(at, Verdict.PARKED) for letter in letters if (at := letter.ledger_place)]
         self._execute(_JOURNAL, list(ledger.entries(told)))
+
+    def _stored_in_part(self, rows: Iterable[EventRow]) -> frozenset[str]:
+        """Payloads of which an event is still to come: whoever stores their last one says that they
+        are stored."""
+        assert self._connection is not None
+        here: dict[str, set[int]] = defaultdict(set)
+        parts: dict[str, int] = {}
+        for row in rows:
+            here[row.payload_id].add(row.part)
+            parts[row.payload_id] = row.parts
+        some = [known for known, own in here.items() if len(own) < parts[known]]
+        if not some:
+            return frozenset()
+        self._connection.execute(_ONE_AFTER_ANOTHER.encode(), [some])
+        wanted = [(known, part_id(known, n)) for known in some for n in range(parts[known])]
+        columns = [list(column) for column in zip(*wanted, strict=True)]
+        stored: dict[str, int] = dict(
+            self._connection.execute(_STORED_PARTS.encode(), columns).fetchall()
+        )
+        return frozenset(known for known in some if stored.get(known, 0) < parts[known])
 
     def _upsert_states(self, rows: Iterable[StateRow]) -> int:
         columns = [

@@ -125,14 +125,14 @@ class Worker:
     def is_ripe(self, place: Position) -> bool:
         return self._ripeness.is_ripe(place)
 
-    def enrich(self, payload: Payload) -> Outgoing:
+    def enrich(self, payload: Payload) -> Sequence[Outgoing]:
         known = self._fresh.over(self._master, [payload])
-        outgoing = self._enrich(payload, known)
-        if outgoing.key != payload.key and not payload.attempt:
+        made = self._enrich(payload, known)
+        if not payload.attempt and any(one.key != payload.key for one in made):
             # an event of another entity: its order among that one's is not kept here, so the fold
             # must not take it for a second writing
-            outgoing = self._enrich(payload._replace(attempt=1), known)
-        return outgoing
+            made = self._enrich(payload._replace(attempt=1), known)
+        return made
 
 
 @cache
@@ -242,18 +242,17 @@ class BucketOfLines(Handler):
 
     def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Outgoing]:
         policy = self._task.policy
-        made: dict[tuple[Position, int], Outgoing] = {}
+        made: dict[tuple[Position, int], Sequence[Outgoing]] = {}
 
         def attempt(entry: Entry) -> Outcome:
-            outgoing = worker.enrich(self._letters.payload(key, entry))
-            made[entry.ident] = outgoing
-            return codec.outcome_of(outgoing)
+            made[entry.ident] = worker.enrich(self._letters.payload(key, entry))
+            return codec.outcome_of(made[entry.ident][0])
 
         for step in serve(line, batch, attempt, policy):
             match step:
                 case Send(entry):
                     self._letters.remove(key, entry)
-                    yield made.pop(entry.ident)
+                    yield from made.pop(entry.ident)
                 case Park(entry):
                     yield self._dead_letter(key, entry)
                     self._letters.remove(key, entry)  # the dead letter has it

@@ -5,9 +5,22 @@ from collections.abc import Iterable
 from shared.model import Endpoint, EventType
 from shared.published.schemas.events import completion, event, of_fold, snapshot
 from shared.published.schemas.operations import credential, job_status, master_data
-from shared.published.schemas.payloads import again, of_the_lane, payload, waiting_or_parked
+from shared.published.schemas.payloads import (
+    again,
+    dropped,
+    of_the_lane,
+    payload,
+    waiting_or_parked,
+)
 from shared.published.schemas.shapes import Message
-from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, again_topic, master_topic
+from shared.topology import (
+    CREDENTIAL_TOPIC,
+    JOB_STATUS_TOPIC,
+    Flow,
+    again_topic,
+    dropped_topic,
+    master_topic,
+)
 
 
 def messages(flow: Flow) -> dict[str, list[Message]]:
@@ -25,6 +38,7 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
             if job.name != "retry"  # it parks what enrich would have parked
             for lane in (*job.waits_in, *job.parks_in)
         },
+        **({dropped_topic("enrich"): [dropped()]} if flow.drops else {}),
         **(of_the_lane() if flow.master_tables else {}),
         **(of_fold() if flow.entities else {}),
         JOB_STATUS_TOPIC: [job_status()],

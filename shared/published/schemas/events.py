@@ -55,6 +55,13 @@ def event(event_type: EventType) -> Message:
             "cause": {**TEXT, "description": "id of the event that this one follows from"},
             "revision": {"type": "integer", "minimum": 1},
             **({"shape": {"const": event_type.shape}} if event_type.upcasters else {}),
+            "part": {
+                "type": "array",
+                "description": "which event of its payload it is, from 0 on, and of how many",
+                "prefixItems": [COUNT, COUNT],
+                "minItems": 2,
+                "maxItems": 2,
+            },
         },
     )
     if definitions:
@@ -119,6 +126,11 @@ def _state(row: Any) -> Fields:
         "arrived_ms": TIME_MS,
         "emissions": {"type": "array", "items": {"type": "object"}},
         "corrections": {"type": "object", "additionalProperties": COUNT},
+        "mark_parts": {
+            "type": "object",
+            "additionalProperties": COUNT,
+            "description": "of a payload that became several events, the last one that is in it",
+        },
         "retried_marks": {"type": "object", "additionalProperties": COUNT},
         "asked": {
             "type": "object",
@@ -197,11 +209,14 @@ def of_fold() -> dict[str, list[Message]]:
 
 
 def _repeats() -> Message:
-    places = {"type": "object", "additionalProperties": {"type": "array", "items": COUNT}}
+    of_several = {"type": "array", "prefixItems": [COUNT, TEXT], "minItems": 2, "maxItems": 2}
+    items = {"anyOf": [COUNT, of_several]}
+    places = {"type": "object", "additionalProperties": {"type": "array", "items": items}}
     return Message(
         "repeats",
         "payloads whose events fold passed over, because their ids had come before: offsets by "
-        "ingest topic/partition. The ledger reads it",
+        "ingest topic/partition; of a payload of several events, offset and event. The ledger "
+        "reads it",
         ENTITY_ID,
         object_of({}),
         places,

@@ -57,6 +57,16 @@ def again() -> Message:
     )
 
 
+def dropped() -> Message:
+    return Message(
+        "dropped",
+        "a payload became no event, on purpose; its origin says which",
+        ENTITY_ID,
+        headers_of((envelope.ID, envelope.ORIGIN), (), {}),
+        object_of({"reason": TEXT, "detail": TEXT}),
+    )
+
+
 def waiting_or_parked(job: Job) -> Message:
     of_attempts = (
         *(envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES),
