@@ -1,9 +1,13 @@
 """One builder a contract, every field defaulted."""
 
+from collections.abc import Callable
 from typing import Any
 
+from clients.kafka.records import Outgoing, Payload
 from shared.events.envelope import EventRecord, Position
-from shared.model import Fields
+from shared.model import Fields, MasterData
+from shared.topology import Flow
+from stream_jobs.enrich.decide import enricher
 
 
 def event_record(offset: int = 0, **changes: Any) -> EventRecord:
@@ -34,3 +38,14 @@ class Master:
             ("device_model", "thermo-c"): {"value_field": "value", "unit": "celsius"},
         }
         return rows.get((table, key))
+
+
+def enriches(flow: Flow) -> Callable[[Payload, MasterData], Outgoing]:
+    """enrich, for payloads that each become one record."""
+    enrich = enricher(flow)
+
+    def one(payload: Payload, master: MasterData) -> Outgoing:
+        (made,) = enrich(payload, master)
+        return made
+
+    return one

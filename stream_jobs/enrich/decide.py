@@ -229,7 +229,8 @@ def _events(
 
 
 def _several(endpoint: Endpoint, found: Any) -> list[Draft]:
-    drafts = list(islice(found, envelope.PARTS_MAX + 1)) if isinstance(found, Iterable) else [found]
+    is_one = isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable)
+    drafts = [found] if is_one else list(islice(found, envelope.PARTS_MAX + 1))
     if len(drafts) > envelope.PARTS_MAX:
         raise Rejected("too_many_events", f"a payload becomes at most {envelope.PARTS_MAX} events")
     if not drafts:

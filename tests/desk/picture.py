@@ -17,7 +17,7 @@ from local_stack.run.stack import Stack
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
-from stream_jobs.enrich.decide import enricher
+from tests.builders import enriches
 from tests.desk.browser import Browser
 from tests.kafka_log import eventually
 
@@ -54,7 +54,7 @@ def main(file: Path) -> None:
 
 
 def _park(bootstrap: str) -> None:
-    producer, enrich = Producer({"bootstrap.servers": bootstrap}), enricher(FLOW)
+    producer, enrich = Producer({"bootstrap.servers": bootstrap}), enriches(FLOW)
     for number in range(_LETTERS):
         payload = Payload(
             position=Position("ingest.telemetry.v1", number % 4, number),

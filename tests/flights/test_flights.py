@@ -14,7 +14,7 @@ from shared.events.envelope import EventRecord, Position, event_value
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.folding.snapshot import Snapshot
-from stream_jobs.enrich.decide import enricher
+from tests.builders import enriches
 from tests.flights.oracle import expected_flights
 
 APPLIER = Applier(FLOW.entities[0], ring_size=64)
@@ -146,7 +146,7 @@ class NoMasterData:
 def _enrich(message: dict[str, Any]) -> Outgoing:
     place = Position("ingest.flight.v1", 0, 7)
     payload = Payload(place, b"LH400", orjson.dumps(message), [], NOON_MS)
-    return enricher(FLOW)(payload, NoMasterData())
+    return enriches(FLOW)(payload, NoMasterData())
 
 
 @pytest.mark.parametrize(

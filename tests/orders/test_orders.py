@@ -19,14 +19,13 @@ from shared.folding.snapshot import Snapshot
 from shared.model import Endpoint, EventType
 from shared.published import dead_letters
 from shared.topology import Flow
-from stream_jobs.enrich.decide import enricher
 from stream_jobs.ledger.keeper import _wholly_folded
-from tests.builders import Master
+from tests.builders import Master, enriches
 from tests.orders.oracle import expected_order
 
 TYPES = {row.name: row for row in FLOW.event_types}
 APPLIER = Applier(FLOW.entities[0], 64, TYPES)
-ENRICH = enricher(FLOW)
+ENRICH = enriches(FLOW)
 READER = EventReader.of(FLOW)
 EVENTS = "event.orders.v1"
 INGEST = "ingest.orders.v1"

@@ -14,8 +14,7 @@ from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.folding.snapshot import Snapshot
 from shared.published.dead_letters import Letter, read
-from stream_jobs.enrich.decide import enricher
-from tests.builders import Master, event_record
+from tests.builders import Master, enriches, event_record
 
 ORIGIN = Position("ingest.telemetry.v1", 2, 17)
 ARRIVED_MS = 1_700_000_000_000
@@ -74,7 +73,7 @@ def test_a_trial_says_that_what_comes_late_will_be_put_in_its_place() -> None:
 def test_the_event_is_that_which_enrich_would_write() -> None:
     trial = _try(_letter(b"{"), FITS)
     payload = Payload(ORIGIN, b"device-0001", FITS, [(envelope.ID, b"event-17")], ARRIVED_MS, 1)
-    written = enricher(FLOW)(payload, Master())
+    written = enriches(FLOW)(payload, Master())
     assert trial.event == orjson.loads(written.value or b"")
 
 

@@ -28,7 +28,7 @@ from shared.events.envelope import Position, read_event
 from shared.flow import FLOW
 from shared.folding.applier import Applier
 from shared.timestamps import from_rfc3339
-from stream_jobs.enrich.decide import enricher
+from tests.builders import enriches
 from tests.gateway.server.test_real_faults import messages, whole_log, whole_topic
 from tests.gateway.support import GatewayProcess, until
 
@@ -240,7 +240,7 @@ def test_what_lay_in_the_spool_counts_by_its_receipt_and_is_not_late(
     answers.append(say(b"offline"))
     received = [from_rfc3339(answer.json()["received_at"]) for answer in answers]
 
-    enrich = enricher(FLOW)
+    enrich = enriches(FLOW)
     payloads = [
         payload_of(message)
         for message in messages(broker, STATUS)

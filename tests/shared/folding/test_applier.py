@@ -89,7 +89,7 @@ def test_the_fold_agrees_with_the_plain_one_on_late_doubled_and_future_times() -
 def test_a_devices_own_repeat_is_known_by_its_id() -> None:
     repeat = event_record(5, id="event-1", value=99.0)
     applied = APPLIER.apply("device-0001", None, [event_record(1), repeat])
-    assert (applied.duplicates, applied.repeats) == (1, [repeat.origin])
+    assert (applied.duplicates, applied.repeats) == (1, [(repeat.origin, None)])
     assert applied.snapshot is not None
     assert applied.snapshot.state["max"] == 21.5
 

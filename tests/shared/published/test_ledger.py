@@ -173,9 +173,13 @@ def test_the_terms_balance() -> None:
 
 def test_repeats_are_told_as_offsets_by_partition_and_read_again() -> None:
     places = [Position("ingest.a.v1", 1, 7), Position("ingest.a.v1", 0, 3)]
-    told = ledger.repeats_value([*places, Position("ingest.a.v1", 1, 9)])
-    assert orjson.loads(told) == {"ingest.a.v1/1": [7, 9], "ingest.a.v1/0": [3]}
-    assert {*ledger.known_repeats(told)} == {*places, Position("ingest.a.v1", 1, 9)}
+    known = [*((place, None) for place in places), (Position("ingest.a.v1", 1, 9), "event#3")]
+    told = ledger.repeats_value(known)
+    assert orjson.loads(told) == {
+        "ingest.a.v1/1": [7, [9, "event#3"]],
+        "ingest.a.v1/0": [3],
+    }
+    assert {*ledger.known_repeats(told)} == {*known}
     for wrong in (b"", b"[1]", b'{"a/b": [1]}', b'{"a/1": 3}'):
         with pytest.raises(ValueError):
             list(ledger.known_repeats(wrong))

@@ -22,9 +22,8 @@ from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import Message, of_contract
 from shared.topology import Flow
-from stream_jobs.enrich.decide import enricher
 from stream_jobs.persist.rows import EventRow, RowMaker
-from tests.builders import Master
+from tests.builders import Master, enriches
 
 KNOWN = messages(FLOW)
 
@@ -59,7 +58,7 @@ def gateway_headers(body: bytes, tenant: str = "") -> list[Header]:
 def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}', tenant: str = "") -> Outgoing:
     place, key = Position("ingest.telemetry.v1", 2, 17), full_id(tenant, "device-0001").encode()
     payload = Payload(place, key, body, gateway_headers(body, tenant), 1_700_000_000_000)
-    return enricher(FLOW)(payload, Master())
+    return enriches(FLOW)(payload, Master())
 
 
 def test_every_topic_of_the_flow_is_described() -> None:
@@ -127,7 +126,7 @@ def test_a_dead_letter_and_a_payload_that_waits() -> None:
     assert keeps_headers(only("dlq.enrich.v1"), enriched(b"{").headers)
     assert not keeps_headers(only("dlq.fold.v1"), enriched(b"{").headers)
     lonely = Payload(Position("ingest.telemetry.v1", 0, 0), b"nobody", b"{}", [], 0)
-    out = enricher(FLOW)(lonely, Master())
+    out = enriches(FLOW)(lonely, Master())
     assert out.topic == "retry.enrich.v1"
     assert keeps_headers(only(out.topic), out.headers)
 

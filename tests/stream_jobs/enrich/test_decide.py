@@ -20,11 +20,11 @@ from shared.model import (
     Rejected,
 )
 from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
-from stream_jobs.enrich.decide import as_first_come, enricher
-from tests.builders import Master
+from stream_jobs.enrich.decide import as_first_come
+from tests.builders import Master, enriches
 from tests.messages import Message
 
-ENRICH = enricher(FLOW)
+ENRICH = enriches(FLOW)
 
 
 def _enrich(value: bytes | None, key: bytes | None = b"device-0001", **headers: bytes) -> Outgoing:
@@ -182,7 +182,7 @@ def test_an_event_that_breaks_its_contract_never_reaches_its_topic() -> None:
     endpoint = Endpoint("telemetry", careless, emits=("reading",))
     flow = Flow((endpoint,), (EventType("reading", data=FLOW.event_type("reading").data),), ())
     place = Position("ingest.telemetry.v1", 0, 0)
-    out = enricher(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
+    out = enriches(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
     headers = dict(out.headers)
     assert (out.topic, headers[envelope.REASON]) == ("dlq.enrich.v1", b"off_contract")
     assert headers[envelope.DETAIL].startswith(b"reading: wrong_type: value: ")
@@ -213,7 +213,7 @@ def _nothing(_payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft 
 def test_a_mistake_in_an_enrichment_says_what_and_where(enrich: Any, detail: str) -> None:
     flow = Flow((Endpoint("pings", enrich, emits=("ping",)),), (EventType("ping"),), ())
     place = Position("ingest.pings.v1", 0, 5)
-    out = enricher(flow)(Payload(place, b"id", b'{"value": 1}', [], 0), Master())
+    out = enriches(flow)(Payload(place, b"id", b'{"value": 1}', [], 0), Master())
     headers = dict(out.headers)
     assert (out.topic, headers[envelope.REASON]) == ("dlq.enrich.v1", b"enrich_failed")
     assert headers[envelope.DETAIL].decode().startswith(detail)
@@ -246,7 +246,7 @@ def test_whatever_an_enrichment_raises_stops_nobody_else(raised: Exception, topi
 
     flow = Flow((Endpoint("telemetry", careless, emits=("reading",)),), (EventType("reading"),), ())
     place = Position("ingest.telemetry.v1", 0, 0)
-    out = enricher(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
+    out = enriches(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
     assert (out.topic, out.value) == (topic, b"{}")
     assert all(isinstance(value, bytes) for _, value in out.headers)
 
@@ -283,7 +283,7 @@ def test_a_payload_asks_for_no_row_of_another_tenant(key: bytes, asked: str, fou
     flow = Flow((Endpoint("see", look_up, ("seen",)),), (EventType("seen"),), ())
     body = orjson.dumps({"asks": asked})
     payload = Payload(Position("ingest.see.v1", 0, 0), key, body, [], 1_700_000_000_000)
-    out = enricher(flow)(payload, Master())
+    out = enriches(flow)(payload, Master())
     assert orjson.loads(out.value or b"")["data"] == {"found": found}
 
 
@@ -312,7 +312,7 @@ def test_an_id_that_a_domain_derives_stays_in_the_tenant(
 
     flow = Flow((Endpoint("see", derive, ("seen",)),), (EventType("seen"),), ())
     payload = Payload(Position("ingest.see.v1", 0, 0), key, b"{}", [], 1_700_000_000_000)
-    out = enricher(flow)(payload, Master())
+    out = enriches(flow)(payload, Master())
     if becomes is None:
         assert (out.topic, out.key) == ("dlq.enrich.v1", key)
         assert dict(out.headers)[envelope.REASON] == b"bad_entity_id"

@@ -16,8 +16,7 @@ from shared.events.envelope import Position
 from shared.formats import Cbor, Csv, Form, Json, Raw
 from shared.model import Arrival, Draft, Endpoint, EventType, MasterData
 from shared.topology import Flow
-from stream_jobs.enrich.decide import enricher
-from tests.builders import Master
+from tests.builders import Master, enriches
 
 
 class Report(TypedDict):
@@ -51,7 +50,7 @@ FLOW = Flow(
     event_types=(EventType("told"),),
     entities=(),
 )
-ENRICH = enricher(FLOW)
+ENRICH = enriches(FLOW)
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -95,7 +95,7 @@ class Pipeline:
         self._has_done("enrich", self.payloads, self._received)
 
     def fold(self, knows: range = range(0)) -> None:
-        value = ledger.repeats_value(Position(self.payloads, 0, place) for place in knows)
+        value = ledger.repeats_value((Position(self.payloads, 0, place), None) for place in knows)
         self._producer.produce(REPEAT_TOPIC, value, b"d")
         self._producer.flush(20)
         self._has_done("fold", self.readings, self._events)

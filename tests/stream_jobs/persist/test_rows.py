@@ -122,7 +122,7 @@ def test_a_row_has_the_shape_of_today() -> None:
 
     maker = replace(
         _MAKER,
-        events=EventReader({_PLACE.topic: EventType("reading", upcasters=(celsius,))}),
+        events=EventReader({_PLACE.topic: {"reading": EventType("reading", upcasters=(celsius,))}}),
     )
     row = maker.make(_event(data={"fahrenheit": 212}))
     assert isinstance(row, EventRow)
@@ -181,7 +181,7 @@ def test_what_can_be_no_row_is_parked_with_the_reason(record: Record, reason: st
 )
 def test_what_an_upcaster_makes_is_looked_at_as_well(data: Fields, reason: str) -> None:
     lifted = EventType("reading", upcasters=(lambda _: data,))
-    letter = replace(_MAKER, events=EventReader({_PLACE.topic: lifted})).make(_event())
+    letter = replace(_MAKER, events=EventReader({_PLACE.topic: {"reading": lifted}})).make(_event())
     assert isinstance(letter, DeadLetter)
     assert letter.reason == reason
 

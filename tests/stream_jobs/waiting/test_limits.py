@@ -1,5 +1,7 @@
 """Who may begin to wait: alone, and as enrich asks it."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from clients.kafka.records import Outgoing, Payload
@@ -66,9 +68,9 @@ def payload(device: str, offset: int, value: bytes = b'{"value": 1}') -> Payload
     return Payload(Position("ingest.telemetry.v1", 0, offset), device.encode(), value, [], 1)
 
 
-def reason(sent: Outgoing | None) -> tuple[str, str | None]:
-    assert sent is not None
-    return sent.topic, envelope.text(sent.headers, envelope.REASON)
+def reason(sent: Sequence[Outgoing]) -> tuple[str, str | None]:
+    (one,) = sent
+    return one.topic, envelope.text(one.headers, envelope.REASON)
 
 
 @pytest.mark.parametrize("when_parked", ["go_on", "wait"])
