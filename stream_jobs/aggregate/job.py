@@ -40,6 +40,7 @@ from stream_jobs.state.buckets import bucket_of, buckets_of
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.state.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.warm_up import empty_buckets
 
 STAGE = "aggregate"
 # of a partition: where a member has changed, all of its bucket are read
@@ -178,6 +179,10 @@ def transform(snapshots: GroupedData, settings: JobSettings, versions_before: in
         outputMode="append",
         timeMode="none",
     )
+
+
+def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    return transform(empty_buckets(spark), settings, versions_before=0)
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:

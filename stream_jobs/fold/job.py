@@ -44,6 +44,7 @@ from stream_jobs.state.bulk_map_state import AT_ONCE, Key, States
 from stream_jobs.state.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.state.paged_states import PagedStates
 from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.warm_up import empty_buckets
 
 # of a partition: a batch's records of one are in memory at once, and each costs some calls a batch
 _BUCKETS = 8
@@ -366,6 +367,10 @@ def transform(
         timeMode="none",
         initialState=published,
     )
+
+
+def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    return transform(empty_buckets(spark), settings)
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:

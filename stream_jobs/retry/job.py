@@ -50,6 +50,7 @@ from stream_jobs.source.writing_processor import Handler, Written
 from stream_jobs.state.buckets import bucket_of
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.warm_up import empty_buckets
 from stream_jobs.waiting import codec
 from stream_jobs.waiting.gate_view import RipenessView, first_needed
 from stream_jobs.waiting.protocol import (
@@ -338,6 +339,10 @@ def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:
         # for the batch's time, which is the same where it runs again
         timeMode="processingTime",
     )
+
+
+def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    return transform(empty_buckets(spark, "cast(NULL AS binary) AS woken"), settings)
 
 
 def task(settings: JobSettings) -> RetryTask:
