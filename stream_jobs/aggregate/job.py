@@ -18,16 +18,13 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Outgoing
 from clients.kafka.write import publish
 from shared.consumer_groups import of_job
-from shared.events import envelope
-from shared.events.envelope import Position
-from shared.events.stub import fitted
 from shared.events.user_code import told
 from shared.flow import load_flow
 from shared.folding import snapshot
 from shared.folding.applier import fold_fingerprint
 from shared.model import Aggregate
 from shared.settings import JobSettings
-from shared.topology import Flow, dead_letter_topic
+from shared.topology import Flow
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Members, Part, Total
 from stream_jobs.aggregate.vacated import emptied
@@ -35,10 +32,9 @@ from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import Handler, Written
-from stream_jobs.state.buckets import bucket_of, buckets_of
+from stream_jobs.source.writing_processor import Handler, Written, dead_letter
+from stream_jobs.state.buckets import PACKED_DDL, bucket_of, buckets_of, pack_by_bucket, unpack
 from stream_jobs.state.bulk_map_state import Key, States
-from stream_jobs.state.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.supervision.status import Say
 from stream_jobs.supervision.warm_up import empty_buckets
 
@@ -47,6 +43,7 @@ STAGE = "aggregate"
 _BUCKETS = 32
 # the part of an aggregate that its members in one bucket are
 _PART_DDL = "bucket int, aggregate string, id string, member_bucket string, part binary"
+_dead_letter = partial(dead_letter, STAGE)
 
 
 class MemberBucket(Handler):
@@ -154,13 +151,6 @@ class AggregateBucket(Handler):
 
 def _json(value: Any) -> bytes:
     return orjson.dumps(value, default=tuple)  # it takes no named ones
-
-
-def _dead_letter(
-    position: Position, key: bytes | None, value: bytes | None, reason: str, detail: str
-) -> Outgoing:
-    failure = envelope.failure_headers((), STAGE, position, reason, detail)
-    return Outgoing(dead_letter_topic(STAGE), *fitted(position, key, value, failure))
 
 
 def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:

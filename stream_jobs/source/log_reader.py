@@ -31,13 +31,7 @@ from stream_jobs.guards.checkpoints import (
     remember_begin,
 )
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.log_ranges import (
-    as_json,
-    from_json,
-    left_of,
-    planned,
-    shared_out,
-)
+from stream_jobs.source.log_ranges import as_json, from_json, left_of, planned, shared_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
