@@ -2,7 +2,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from local_stack.run.chaos import hold, release
+from local_stack.run.hold import hold, release
 from local_stack.run.options import StateDir, folder_of
 from local_stack.terminal.progress import say
 

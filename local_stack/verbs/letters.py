@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desk.letters.selection import GROUPED_BY, STATUSES, Selection
-from local_stack.operate.letter_bytes import File, Through, change
-from local_stack.operate.which_letters import chosen, filtered
+from local_stack.letters.letter_bytes import File, Through, change
+from local_stack.letters.which_letters import chosen, filtered
 from local_stack.run.options import StateDir
 from local_stack.run.reach import letters_desk
 from local_stack.terminal.errors import StackError
