@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-DEVICES_MAX = 1000
-
 
 class Kind(StrEnum):
     PLAIN = "plain"

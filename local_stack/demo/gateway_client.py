@@ -1,6 +1,5 @@
 """The gateway as a device sees it. The one place of the local stack that uses an HTTP client."""
 
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import httpx
@@ -50,12 +49,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
     async def post(self, message: Message) -> Answer:

@@ -9,8 +9,7 @@ from local_stack.run.operator_token import operator_token
 from local_stack.run.options import StateDir, folder_of, since_ms
 from local_stack.run.reach import database, running_stack
 from local_stack.terminal.errors import LOOK, StackError
-from local_stack.terminal.output import Output, OutputOption, say_json, table
-from local_stack.terminal.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_found, table
 from shared.timestamps import from_rfc3339, to_rfc3339
 
 if TYPE_CHECKING:
@@ -34,10 +33,7 @@ def ledger(
     """
     found = _found(endpoint, since, state_dir)
     found["set_aside"] = set_aside(folder_of(state_dir))
-    if output is Output.JSON:
-        say_json(found)
-    else:
-        say("\n".join(lines(found)))
+    say_found(found, "\n".join(lines(found)), output)
 
 
 def _found(endpoint: str | None, since: str | None, state_dir: StateDir) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import typer
 from local_stack.run.options import StateDir, since_ms
 from local_stack.run.reach import database, kafka_bootstrap
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_json, table
-from local_stack.terminal.progress import Progress, say
+from local_stack.terminal.output import Output, OutputOption, say_found, table
+from local_stack.terminal.progress import Progress
 from shared.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ def reenrich(
         found = send(run, tell, state_dir)
         if output is Output.TABLE:
             progress.done(f"{found['sent'] + found['gone']} of {found['chosen']}")
-    if output is Output.JSON:
-        say_json(found)
-    else:
-        say("\n".join(lines(found)))
+    say_found(found, "\n".join(lines(found)), output)
 
 
 def lines(found: dict[str, Any]) -> list[str]:
