@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
+from psycopg.rows import DictRow
+
 from clients.kafka.records import Partition
 from clients.postgres.store import judged_errors
-from desk.letters.store import LetterBook, Row
+from desk.letters.store import LetterBook
 from shared.ids import tenant_of
 from shared.published.dead_letters import Letter
 
@@ -90,7 +92,7 @@ class LetterIndex(LetterBook):
         with judged_errors():
             return self.connection.execute(_NOTE_STORED).rowcount
 
-    def under_way_to(self, stage: str, limit: int) -> list[Row]:
+    def under_way_to(self, stage: str, limit: int) -> list[DictRow]:
         return self.rows(
             "SELECT * FROM headrace.letter WHERE status = 'redriven' AND stage = %s LIMIT %s",
             stage,
@@ -103,7 +105,7 @@ class LetterIndex(LetterBook):
             self.connection.execute(_SUM_COUNTS_UP, (_COUNT_ROWS_MAX,))
 
 
-def _columns(letter: Letter) -> Row:
+def _columns(letter: Letter) -> DictRow:
     value = letter.value or b""
     return {
         "id": letter.id,

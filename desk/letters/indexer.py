@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from clients.postgres import store
-from desk.letters.dry_run import Snapshots
+from desk.letters.dry_run import SnapshotLookup
 from desk.letters.index_store import LetterIndex
 from desk.letters.service import snapshots_of
 from desk.letters.topics import LetterLog, letter_of
@@ -54,7 +54,7 @@ def follow(
     flow: Flow,
     log: LetterLog,
     book: LetterIndex,
-    snapshots: Snapshots,
+    snapshots: SnapshotLookup,
     status: StatusReporter,
     ends: Callable[[], bool],
 ) -> None:
@@ -84,7 +84,7 @@ def read_on(flow: Flow, log: LetterLog, book: LetterIndex, timeout_s: float) -> 
     return len(records)
 
 
-def note_folded(flow: Flow, book: LetterIndex, snapshots: Snapshots) -> None:
+def note_folded(flow: Flow, book: LetterIndex, snapshots: SnapshotLookup) -> None:
     """Of what is under way to fold: an event that its entity's snapshot holds and does not call
     parked is done."""
     readers = {flow.event_type(name).topic: entity for entity in flow.entities

@@ -4,19 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
 
 from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
-from desk.letters.resend import Message, discarded_payload
+from desk.letters.resend import OutboxMessage, discarded_payload
 from desk.letters.selection import Selection, grouped_by
 from shared import VERSION
 from shared.events.envelope import Position
 from shared.published import ledger
 from shared.published.dead_letters import Attempt
 from shared.published.ledger import Verdict
-
-Row = dict[str, Any]
 
 _LISTED = (
     "id, status, cause, stage, endpoint, entity_id, tenant, event_id, payload_sha256, bytes, times,"
@@ -33,14 +31,14 @@ _UNDECIDED = """
 """
 
 
-class Known(NamedTuple):
+class IndexedLetter(NamedTuple):
     """A letter as it is indexed."""
 
-    row: Row
+    row: DictRow
     attempts: list[Attempt]
 
 
-def place_of(row: Row) -> Position:
+def place_of(row: DictRow) -> Position:
     """Of its record, in the dead-letter topic."""
     return Position(row["topic"], row["partition"], row["offset"])
 
@@ -53,7 +51,7 @@ class LetterBook:
 
     def page(
         self, selection: Selection, limit: int, after: str | None = None
-    ) -> tuple[list[Row], str | None]:
+    ) -> tuple[list[DictRow], str | None]:
         """The newest first, and what to give as `after` for those that follow, if any do."""
         condition, values = selection.where()
         if after is not None:
@@ -71,7 +69,7 @@ class LetterBook:
         last = rows[limit - 1]
         return rows[:limit], f"{last['parked_at'].isoformat()} {last['id']}"
 
-    def groups(self, by: str, selection: Selection, limit: int = 200) -> list[Row]:
+    def groups(self, by: str, selection: Selection, limit: int = 200) -> list[DictRow]:
         condition, values = selection.where()
         return self.rows(
             f"""SELECT {grouped_by(by)} AS {by}, count(*) AS letters, max(times) AS times_most,
@@ -91,7 +89,7 @@ class LetterBook:
         """For Selection.up_to: what is parked from now on is not meant, nor what comes back."""
         return str(self.values("SELECT pg_current_snapshot()::text")[0][0])
 
-    def find(self, letter_id: str) -> Known | None:
+    def find(self, letter_id: str) -> IndexedLetter | None:
         rows = self.rows("SELECT * FROM headrace.letter WHERE id = %s", letter_id)
         attempts = self.values(
             """SELECT number, (extract(epoch FROM at) * 1000)::bigint, stage, cause, detail,
@@ -99,9 +97,9 @@ class LetterBook:
                FROM headrace.letter_attempt WHERE letter = %s ORDER BY number""",
             letter_id,
         )
-        return Known(rows[0], [Attempt(*one) for one in attempts]) if rows else None
+        return IndexedLetter(rows[0], [Attempt(*one) for one in attempts]) if rows else None
 
-    def parked(self, selection: Selection, limit: int | None = None) -> list[Row]:
+    def parked(self, selection: Selection, limit: int | None = None) -> list[DictRow]:
         condition, values = selection.where()
         return self.rows(
             f"""SELECT * FROM headrace.letter WHERE {condition} AND status = 'parked'
@@ -110,7 +108,7 @@ class LetterBook:
             limit,
         )
 
-    def claim(self, rows: Sequence[Row]) -> set[str]:
+    def claim(self, rows: Sequence[DictRow]) -> set[str]:
         """Those that nobody else was quicker with; in the caller's transaction."""
         claimed = self.values(
             """UPDATE headrace.letter SET status = 'redriven'
@@ -122,7 +120,7 @@ class LetterBook:
         )
         return {id_ for (id_,) in claimed}
 
-    def send(self, messages: Iterable[Message]) -> None:
+    def send(self, messages: Iterable[OutboxMessage]) -> None:
         """Through the outbox, in the caller's transaction."""
         self._save(
             """INSERT INTO headrace.outbox (topic, key, value, headers)
@@ -203,7 +201,7 @@ class LetterBook:
                 (by, what, letters, orjson.dumps(selection.told()).decode(), reason),
             )
 
-    def audit(self, limit: int, before: int | None = None) -> list[Row]:
+    def audit(self, limit: int, before: int | None = None) -> list[DictRow]:
         """The newest first."""
         return self.rows(
             """SELECT seq, at, by, what, letters, selection, reason FROM headrace.letter_audit
@@ -218,7 +216,7 @@ class LetterBook:
         (found,) = self.rows(_UNDECIDED)
         return found
 
-    def rows(self, query: str, *values: Any) -> list[Row]:
+    def rows(self, query: str, *values: Any) -> list[DictRow]:
         with judged_errors(), self.connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(query.encode(), values).fetchall()
 

@@ -21,7 +21,7 @@ _POLL_S = 0.2
 
 
 @dataclass
-class Seen:
+class PayloadFates:
     """Ids of payloads, by what has become of them."""
 
     events: set[str] = field(default_factory=set)
@@ -35,7 +35,7 @@ class Follower:
     """Blocks while it reads: for a thread."""
 
     def __init__(self, bootstrap: str, flow: Flow) -> None:
-        self.seen = Seen()
+        self.seen = PayloadFates()
         self._bootstrap = bootstrap
         jobs = flow.jobs()
         self._to_fold = flow.folded_topics

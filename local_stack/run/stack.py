@@ -24,7 +24,7 @@ from local_stack.machine.paths import state_dir as default_state_dir
 from local_stack.machine.ports import accepts
 from local_stack.machine.processes import Service, Supervisor, python, run_to_the_end
 from local_stack.run.folder_flow import flow_reference, refuse_another_flow
-from local_stack.run.health import Health, ask_gateway
+from local_stack.run.health import GatewayHealth, ask_gateway
 from local_stack.run.hold import hold, release, release_all
 from local_stack.run.last_run import wait_for_the_last_run
 from local_stack.run.operator_token import (
@@ -254,7 +254,7 @@ class Stack:
     def _all_well(self) -> bool:
         if not all(self._runs(name) for name in self._supervisor.children):
             return False
-        health = Health(True)
+        health = GatewayHealth(True)
         if "gateway" in self._services:
             health = ask_gateway(self.gateway_url, operator_token(self.state_dir))
         for name in sorted(health.jobs):

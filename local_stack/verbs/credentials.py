@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 
 
-class Kind(StrEnum):
+class SecretKind(StrEnum):
     TOKEN = "token"
     HMAC = "hmac"
 
@@ -61,8 +61,8 @@ def add(
         bool, typer.Option("--all-tenants", help="An operator that reads every tenant's states.")
     ] = False,
     kind: Annotated[
-        Kind, typer.Option(help="A secret to send, or one to sign requests with.")
-    ] = Kind.TOKEN,
+        SecretKind, typer.Option(help="A secret to send, or one to sign requests with.")
+    ] = SecretKind.TOKEN,
     days: Annotated[int | None, typer.Option(min=1, help="How long it holds.")] = None,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
@@ -152,11 +152,11 @@ def _warn_where_nobody_asks(folder: "Path") -> None:
         )
 
 
-def _new_secret(kind: Kind) -> NewSecret:
+def _new_secret(kind: SecretKind) -> NewSecret:
     from gateway.auth.signature import make_signing_key
     from gateway.auth.token import make_token
 
-    if kind is Kind.TOKEN:
+    if kind is SecretKind.TOKEN:
         token = make_token()
         use = f"Send it as:  Authorization: Bearer {token.text}"
         return NewSecret(token.key_id, "token", token.text, token.proof, use)

@@ -10,7 +10,7 @@ from local_stack.run.options import StateDir, since_ms
 from local_stack.run.reach import database, kafka_bootstrap
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, table
-from local_stack.terminal.progress import Progress
+from local_stack.terminal.progress import ProgressLine
 from shared.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def reenrich(
     if dry_run:
         found = look(run, state_dir)
     else:
-        progress = Progress(f"run {run.name} (--name {run.name} goes on with it)")
+        progress = ProgressLine(f"run {run.name} (--name {run.name} goes on with it)")
 
         def tell(now: "Run") -> None:
             if output is Output.TABLE and not now.is_over:

@@ -3,11 +3,11 @@
 from shared.published.schemas.events import completion, event, of_fold, snapshot
 from shared.published.schemas.operations import credential, job_status, master_data
 from shared.published.schemas.payloads import again, of_the_lane, payload, waiting_or_parked
-from shared.published.schemas.shapes import Message
+from shared.published.schemas.shapes import RecordSchema
 from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, again_topic, master_topic
 
 
-def messages(flow: Flow) -> dict[str, list[Message]]:
+def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
     """By topic, for every topic of the flow."""
     return {
         **{row.topic: [payload(row)] for row in flow.endpoints},

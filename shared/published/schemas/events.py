@@ -13,7 +13,7 @@ from shared.published.schemas.shapes import (
     RFC3339,
     TEXT,
     TIME_MS,
-    Message,
+    RecordSchema,
     headers_of,
     object_of,
     of_contract,
@@ -30,7 +30,7 @@ _BURST = {
 _EVENT_HEADERS = (*COMPLETION_HEADERS, envelope.ORIGIN)
 
 
-def event(event_type: EventType) -> Message:
+def event(event_type: EventType) -> RecordSchema:
     data = of_contract(event_type.data)
     definitions = data.pop("$defs", {})
     value = object_of(
@@ -70,7 +70,7 @@ def event(event_type: EventType) -> Message:
         envelope.PAYLOAD_SHA256,
         envelope.TENANT,
     )
-    return Message(
+    return RecordSchema(
         "event",
         "in the common format; a repeat has the same id and origin",
         ENTITY_ID,
@@ -79,9 +79,9 @@ def event(event_type: EventType) -> Message:
     )
 
 
-def snapshot(row: Any) -> Message:
+def snapshot(row: Any) -> RecordSchema:
     says = "the latest state; null: it is gone"
-    return Message("snapshot", says, TEXT, object_of({}), _state(row))
+    return RecordSchema("snapshot", says, TEXT, object_of({}), _state(row))
 
 
 def _state(row: Any) -> Fields:
@@ -148,13 +148,13 @@ def _state(row: Any) -> Fields:
     }
 
 
-def completion(event_type: EventType) -> Message:
+def completion(event_type: EventType) -> RecordSchema:
     ours = {
         envelope.TYPE: {"const": f"completion.{event_type.name}"},
         envelope.SOURCE: {"const": "/persist"},
         envelope.CONTENT_TYPE: {"const": "application/json"},
     }
-    return Message(
+    return RecordSchema(
         "completion",
         "this event is a row now; at least once, under the same ce_id. A correction of it has a "
         "ce_id of its own, and its revision",
@@ -173,12 +173,12 @@ def completion(event_type: EventType) -> Message:
     )
 
 
-def of_fold() -> dict[str, list[Message]]:
+def of_fold() -> dict[str, list[RecordSchema]]:
     whose = {"entity": TEXT, "id": ENTITY_ID}
     counts = {"type": "object", "additionalProperties": COUNT}
     refold = object_of({**whose, "positions": counts, "asked": counts}, {"emitted_to": counts})
     refolded = {**whose, "snapshot": {"type": "object"}, "parked": ARRAY}
-    request = Message(
+    request = RecordSchema(
         "refold",
         "an entity is to be folded anew from its event log, up to these positions, since an event "
         "was corrected or sent on again; null: it was. What it gets meanwhile waits in fold",
@@ -186,7 +186,7 @@ def of_fold() -> dict[str, list[Message]]:
         object_of({}),
         {**refold, "type": ["object", "null"]},
     )
-    answer = Message(
+    answer = RecordSchema(
         "refolded",
         "the entity as it was folded anew; fold takes it in, and publishes it with its state",
         ENTITY_ID,
@@ -196,9 +196,9 @@ def of_fold() -> dict[str, list[Message]]:
     return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
 
 
-def _repeats() -> Message:
+def _repeats() -> RecordSchema:
     places = {"type": "object", "additionalProperties": {"type": "array", "items": COUNT}}
-    return Message(
+    return RecordSchema(
         "repeats",
         "payloads whose events fold passed over, because their ids had come before: offsets by "
         "ingest topic/partition. The ledger reads it",

@@ -9,7 +9,7 @@ from shared.published.schemas.shapes import (
     INGEST_HEADERS_AT_TIMES,
     TEXT,
     TIME_MS,
-    Message,
+    RecordSchema,
     headers_of,
     object_of,
     of_contract,
@@ -27,12 +27,12 @@ _AGAIN_AT_TIMES = (
 _FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
 
 
-def payload(endpoint: Endpoint) -> Message:
+def payload(endpoint: Endpoint) -> RecordSchema:
     ours = {
         envelope.TYPE: {"const": f"ingest.{endpoint.name}"},
         envelope.SOURCE: {"const": f"/v1/{endpoint.name}"},
     }
-    return Message(
+    return RecordSchema(
         "payload",
         "as it was posted, byte for byte; only enrich looks into it and holds it to this schema",
         ENTITY_ID,
@@ -41,9 +41,9 @@ def payload(endpoint: Endpoint) -> Message:
     )
 
 
-def again() -> Message:
+def again() -> RecordSchema:
     its_own = tuple(name for name in INGEST_HEADERS if name not in _AGAIN_HEADERS)
-    return Message(
+    return RecordSchema(
         "again",
         "a payload that comes again, byte for byte: retried, redriven or to be corrected. Its "
         "origin's endpoint takes it, at the time of its first arrival",
@@ -53,13 +53,13 @@ def again() -> Message:
     )
 
 
-def waiting_or_parked(job: Job) -> Message:
+def waiting_or_parked(job: Job) -> RecordSchema:
     of_attempts = (
         *(envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES),
         *(envelope.SOFTWARE, envelope.READ_AT, envelope.TRIES),
     )
     its_own = (*INGEST_HEADERS, *INGEST_HEADERS_AT_TIMES, *of_attempts, envelope.SUBJECT)
-    return Message(
+    return RecordSchema(
         "untouched",
         f"a record of {' or '.join(job.ignited_by)}, byte for byte, and why it did not pass",
         {"type": ["string", "null"]},
@@ -68,12 +68,12 @@ def waiting_or_parked(job: Job) -> Message:
     )
 
 
-def of_the_lane() -> dict[str, list[Message]]:
+def of_the_lane() -> dict[str, list[RecordSchema]]:
     return {gate_topic("enrich"): [_gate()], wake_topic("enrich"): [_wake()]}
 
 
-def _gate() -> Message:
-    return Message(
+def _gate() -> RecordSchema:
+    return RecordSchema(
         "gate",
         "an entity whose payloads wait, how many, and what the first waits for; null: none does",
         ENTITY_ID,
@@ -106,8 +106,8 @@ def _gate() -> Message:
     )
 
 
-def _wake() -> Message:
-    return Message(
+def _wake() -> RecordSchema:
+    return RecordSchema(
         "wake",
         "retry looks at all that waits, and anew for rows of master data that have come",
         {"type": "null"},

@@ -81,7 +81,7 @@ COMPLETION_HEADERS = (
 )
 
 
-class Message(NamedTuple):
+class RecordSchema(NamedTuple):
     """A kind of record on a topic."""
 
     name: str
