@@ -15,6 +15,7 @@ from shared.published.schemas.shapes import (
     TIME_MS,
     RecordSchema,
     headers_of,
+    map_of,
     object_of,
     of_contract,
 )
@@ -93,41 +94,27 @@ def _state(row: Any) -> Fields:
         "fold": {**TEXT, "description": "fingerprint of the code that made it"},
     }
     place_in_log = {
-        "newest": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "array",
-                "items": {"type": "integer"},
-                "minItems": 3,
-                "maxItems": 3,
-            },
-        },
-        "rings": {
-            "type": "object",
-            "additionalProperties": {**TEXT, "description": "digests of the type's last ids"},
-        },
-        "positions": {"type": "object", "additionalProperties": COUNT},
-        "marks": {"type": "object", "additionalProperties": COUNT},
+        "newest": map_of({**ARRAY, "items": {"type": "integer"}, "minItems": 3, "maxItems": 3}),
+        "rings": map_of({**TEXT, "description": "digests of the type's last ids"}),
+        "positions": map_of(COUNT),
+        "marks": map_of(COUNT),
     }
     at_times = {
         "bursts": {
-            "type": "object",
-            "additionalProperties": {"type": "array", "items": _BURST},
+            **map_of({**ARRAY, "items": _BURST}),
             "description": "the same of what came together",
         },
         "parked": {"type": "array", "items": TEXT},
         "arrived_ms": TIME_MS,
         "emissions": {"type": "array", "items": {"type": "object"}},
-        "corrections": {"type": "object", "additionalProperties": COUNT},
-        "retried_marks": {"type": "object", "additionalProperties": COUNT},
+        "corrections": map_of(COUNT),
+        "retried_marks": map_of(COUNT),
         "asked": {
-            "type": "object",
-            "additionalProperties": COUNT,
+            **map_of(COUNT),
             "description": "events that a refold which is under way takes in",
         },
         "emitted_to": {
-            "type": "object",
-            "additionalProperties": COUNT,
+            **map_of(COUNT),
             "description": "meanwhile, up to where what follows from events was emitted",
         },
         "ended_ms": TIME_MS,
@@ -136,11 +123,8 @@ def _state(row: Any) -> Fields:
         "clock_off": {**COUNT, "description": "events that count by their arrival"},
     }
     # of an aggregate, its members' snapshots tell what is in it
-    own = (
-        object_of({**meta, **place_in_log}, at_times)
-        if isinstance(row, Entity)
-        else object_of(meta)
-    )
+    is_entity = isinstance(row, Entity)
+    own = object_of({**meta, **place_in_log}, at_times) if is_entity else object_of(meta)
     return {
         **state,
         "properties": {**state.get("properties", {}), META: own},
@@ -175,7 +159,7 @@ def completion(event_type: EventType) -> RecordSchema:
 
 def of_fold() -> dict[str, list[RecordSchema]]:
     whose = {"entity": TEXT, "id": ENTITY_ID}
-    counts = {"type": "object", "additionalProperties": COUNT}
+    counts = map_of(COUNT)
     refold = object_of({**whose, "positions": counts, "asked": counts}, {"emitted_to": counts})
     refolded = {**whose, "snapshot": {"type": "object"}, "parked": ARRAY}
     request = RecordSchema(
@@ -197,7 +181,7 @@ def of_fold() -> dict[str, list[RecordSchema]]:
 
 
 def _repeats() -> RecordSchema:
-    places = {"type": "object", "additionalProperties": {"type": "array", "items": COUNT}}
+    places = map_of({**ARRAY, "items": COUNT})
     return RecordSchema(
         "repeats",
         "payloads whose events fold passed over, because their ids had come before: offsets by "
