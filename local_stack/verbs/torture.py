@@ -1,7 +1,5 @@
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
 
 import typer
 
@@ -20,16 +18,12 @@ def torture(context: typer.Context) -> None:
 
     Example: ./headrace torture --seed 7 --events 20000 --faults 12
     """
-    run_fault_rig(context.args)
-
-
-def run_fault_rig(arguments: Sequence[str]) -> NoReturn:
-    """In place of this process: Ctrl-C then goes to the rig alone, which ends its stack."""
     rig = CHECKOUT / "tests" / "faults" / "whole"
     if not rig.exists():
         raise StackError(
             f"the fault rig is not there: {rig}", "it is a part of the tests: run it in a checkout"
         )
     fetch_downloads(find_java())
-    command = [sys.executable, "-P", "-m", "tests.faults.whole", *arguments]
+    command = [sys.executable, "-P", "-m", "tests.faults.whole", *context.args]
+    # in place of this process: Ctrl-C then goes to the rig alone, which ends its stack
     os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": python_path()})
