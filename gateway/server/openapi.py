@@ -12,7 +12,7 @@ from gateway.http.problems import MEDIA_TYPE
 from gateway.ingest.batch import FRAMES, NDJSON
 from shared.ids import ENTITY_ID
 from shared.model import Endpoint
-from shared.published.schemas import of_contract
+from shared.published.schemas.shapes import of_contract
 from shared.settings import GatewaySettings
 from shared.topology import Flow, dead_letter_topic
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from shared.published.schemas import Message, messages
+from shared.published.schemas.by_topic import messages
+from shared.published.schemas.shapes import RecordSchema
 from shared.topology import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
@@ -40,7 +41,7 @@ def document(flow: Flow, version: str, file_of: dict[str, str]) -> dict[str, Any
     }
 
 
-def _channel(topic: Topic, known: list[Message], file: str | None) -> dict[str, Any]:
+def _channel(topic: Topic, known: list[RecordSchema], file: str | None) -> dict[str, Any]:
     return {
         "address": topic.name,
         "summary": topic.why,
@@ -54,7 +55,7 @@ def _channel(topic: Topic, known: list[Message], file: str | None) -> dict[str, 
     }
 
 
-def _message(message: Message, file: str | None) -> dict[str, Any]:
+def _message(message: RecordSchema, file: str | None) -> dict[str, Any]:
     described = {
         "summary": message.says,
         "headers": message.headers,

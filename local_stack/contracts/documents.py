@@ -5,7 +5,7 @@ from typing import Any
 from local_stack.contracts import asyncapi
 from shared.flow import load_flow
 from shared.model import Fields
-from shared.published.schemas import messages
+from shared.published.schemas.by_topic import messages
 from shared.settings import GatewaySettings
 from shared.topology import Flow, master_topic
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md: a table of all settings, made from `shared/settings.py`."""
+"""docs/configuration.md: a table of all settings, made from `shared/settings/`."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _SECTIONS: dict[str, type[Settings]] = {
 _HEAD = """\
 # Configuration
 
-<!-- made by ./headrace contracts from shared/settings.py: change it there -->
+<!-- made by ./headrace contracts from shared/settings/: change it there -->
 
 Settings are environment variables. Each process reads them once, at its start; an invalid value
 stops the process with a one-line error that names the variable. `./headrace doctor` also finds

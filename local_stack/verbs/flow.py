@@ -1,7 +1,6 @@
 from typing import TYPE_CHECKING, Any
 
-from local_stack.terminal.output import Output, OutputOption, say_json
-from local_stack.terminal.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_found
 
 if TYPE_CHECKING:
     from shared.topology import Flow
@@ -15,10 +14,7 @@ def flow(output: OutputOption = Output.TABLE) -> None:
     from local_stack.machine.settings_check import chosen_flow
 
     chosen = chosen_flow()
-    if output is Output.JSON:
-        say_json(document(chosen))
-    else:
-        say(chosen.picture())
+    say_found(document(chosen), chosen.picture(), output)
 
 
 def document(flow: "Flow") -> dict[str, Any]:

@@ -1,0 +1,29 @@
+"""Which kinds of record are on which topic of a flow."""
+
+from shared.published.schemas.events import completion, event, of_fold, snapshot
+from shared.published.schemas.operations import credential, job_status, master_data
+from shared.published.schemas.payloads import again, of_the_lane, payload, waiting_or_parked
+from shared.published.schemas.shapes import RecordSchema
+from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, again_topic, master_topic
+
+
+def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
+    """By topic, for every topic of the flow."""
+    return {
+        **{row.topic: [payload(row)] for row in flow.endpoints},
+        again_topic("enrich"): [again()],
+        **{row.topic: [event(row)] for row in flow.event_types},
+        **{row.topic: [snapshot(row)] for row in flow.with_state},
+        **{row.completion_topic: [completion(row)] for row in flow.event_types},
+        **{master_topic(table): master_data(table) for table in flow.published_tables},
+        **{
+            lane: [waiting_or_parked(job)]
+            for job in flow.jobs()
+            if job.name != "retry"  # it parks what enrich would have parked
+            for lane in (*job.waits_in, *job.parks_in)
+        },
+        **(of_the_lane() if flow.master_tables else {}),
+        **(of_fold() if flow.entities else {}),
+        JOB_STATUS_TOPIC: [job_status()],
+        CREDENTIAL_TOPIC: [credential()],
+    }

@@ -1,0 +1,192 @@
+"""Of the topics of events, of the states that they become, and of their completions."""
+
+from typing import Any
+
+from shared.events import envelope
+from shared.folding.snapshot import META
+from shared.model import Entity, EventType, Fields
+from shared.published.schemas.shapes import (
+    ARRAY,
+    COMPLETION_HEADERS,
+    COUNT,
+    ENTITY_ID,
+    RFC3339,
+    TEXT,
+    TIME_MS,
+    RecordSchema,
+    headers_of,
+    map_of,
+    object_of,
+    of_contract,
+)
+from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
+
+_BURST = {
+    "type": "array",
+    "description": "moments of its type since then, digests of ids",
+    "prefixItems": [COUNT, TEXT],
+    "minItems": 2,
+    "maxItems": 2,
+}
+_EVENT_HEADERS = (*COMPLETION_HEADERS, envelope.ORIGIN)
+
+
+def event(event_type: EventType) -> RecordSchema:
+    data = of_contract(event_type.data)
+    definitions = data.pop("$defs", {})
+    value = object_of(
+        {
+            "id": {**TEXT, "description": "the same for every writing of the same event"},
+            "type": {"const": event_type.name},
+            "entity_id": ENTITY_ID,
+            "time_ms": {**TIME_MS, "description": "epoch milliseconds, by the device's own clock"},
+            "arrived_ms": {**TIME_MS, "description": "epoch milliseconds, by the broker's clock"},
+            "origin": {
+                "type": "array",
+                "description": "topic, partition and offset of what it was made from: a payload, "
+                "or the event that an entity was changed by",
+                "prefixItems": [TEXT, COUNT, COUNT],
+                "minItems": 3,
+                "maxItems": 3,
+            },
+            "data": data,
+        },
+        at_times={
+            "attempt": {"type": "integer", "minimum": 1},
+            "cause": {**TEXT, "description": "id of the event that this one follows from"},
+            "revision": {"type": "integer", "minimum": 1},
+            **({"shape": {"const": event_type.shape}} if event_type.upcasters else {}),
+        },
+    )
+    if definitions:
+        value["$defs"] = definitions
+    ours = {
+        envelope.TYPE: {"const": event_type.name},
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    kept = (
+        envelope.REVISION,
+        envelope.REWRITTEN,
+        envelope.TRACE_PARENT,
+        envelope.PAYLOAD_SHA256,
+        envelope.TENANT,
+    )
+    return RecordSchema(
+        "event",
+        "in the common format; a repeat has the same id and origin",
+        ENTITY_ID,
+        headers_of(_EVENT_HEADERS, kept, ours),
+        value,
+    )
+
+
+def snapshot(row: Any) -> RecordSchema:
+    says = "the latest state; null: it is gone"
+    return RecordSchema("snapshot", says, TEXT, object_of({}), _state(row))
+
+
+def _state(row: Any) -> Fields:
+    """The state's own fields and, beside them, what the snapshot knows of itself."""
+    state = of_contract(row.state)
+    meta = {
+        "version": {**COUNT, "description": "grows with every change"},
+        "event_time_ms": {"type": ["integer", "null"]},
+        "fold": {**TEXT, "description": "fingerprint of the code that made it"},
+    }
+    place_in_log = {
+        "newest": map_of({**ARRAY, "items": {"type": "integer"}, "minItems": 3, "maxItems": 3}),
+        "rings": map_of({**TEXT, "description": "digests of the type's last ids"}),
+        "positions": map_of(COUNT),
+        "marks": map_of(COUNT),
+    }
+    at_times = {
+        "bursts": {
+            **map_of({**ARRAY, "items": _BURST}),
+            "description": "the same of what came together",
+        },
+        "parked": {"type": "array", "items": TEXT},
+        "arrived_ms": TIME_MS,
+        "emissions": {"type": "array", "items": {"type": "object"}},
+        "corrections": map_of(COUNT),
+        "retried_marks": map_of(COUNT),
+        "asked": {
+            **map_of(COUNT),
+            "description": "events that a refold which is under way takes in",
+        },
+        "emitted_to": {
+            **map_of(COUNT),
+            "description": "meanwhile, up to where what follows from events was emitted",
+        },
+        "ended_ms": TIME_MS,
+        "deleted": {"const": True, "description": "the state is the initial one again"},
+        "late": {**COUNT, "description": "events that came after a newer one of their type"},
+        "clock_off": {**COUNT, "description": "events that count by their arrival"},
+    }
+    # of an aggregate, its members' snapshots tell what is in it
+    is_entity = isinstance(row, Entity)
+    own = object_of({**meta, **place_in_log}, at_times) if is_entity else object_of(meta)
+    return {
+        **state,
+        "properties": {**state.get("properties", {}), META: own},
+        "required": [*state.get("required", []), META],
+    }
+
+
+def completion(event_type: EventType) -> RecordSchema:
+    ours = {
+        envelope.TYPE: {"const": f"completion.{event_type.name}"},
+        envelope.SOURCE: {"const": "/persist"},
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    return RecordSchema(
+        "completion",
+        "this event is a row now; at least once, under the same ce_id. A correction of it has a "
+        "ce_id of its own, and its revision",
+        ENTITY_ID,
+        headers_of(COMPLETION_HEADERS, (envelope.REVISION, envelope.TRACE_PARENT), ours),
+        object_of(
+            {
+                "row_key": {"type": "integer"},
+                "event_id": TEXT,
+                "type": {"const": event_type.name},
+                "entity_id": ENTITY_ID,
+                "stored_at": RFC3339,
+            },
+            at_times={"revision": {"type": "integer", "minimum": 1}},
+        ),
+    )
+
+
+def of_fold() -> dict[str, list[RecordSchema]]:
+    whose = {"entity": TEXT, "id": ENTITY_ID}
+    counts = map_of(COUNT)
+    refold = object_of({**whose, "positions": counts, "asked": counts}, {"emitted_to": counts})
+    refolded = {**whose, "snapshot": {"type": "object"}, "parked": ARRAY}
+    request = RecordSchema(
+        "refold",
+        "an entity is to be folded anew from its event log, up to these positions, since an event "
+        "was corrected or sent on again; null: it was. What it gets meanwhile waits in fold",
+        {**TEXT, "description": "entity:id"},
+        object_of({}),
+        {**refold, "type": ["object", "null"]},
+    )
+    answer = RecordSchema(
+        "refolded",
+        "the entity as it was folded anew; fold takes it in, and publishes it with its state",
+        ENTITY_ID,
+        object_of({}),
+        object_of(refolded, {"follows": ARRAY}),
+    )
+    return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
+
+
+def _repeats() -> RecordSchema:
+    places = map_of({**ARRAY, "items": COUNT})
+    return RecordSchema(
+        "repeats",
+        "payloads whose events fold passed over, because their ids had come before: offsets by "
+        "ingest topic/partition. The ledger reads it",
+        ENTITY_ID,
+        object_of({}),
+        places,
+    )

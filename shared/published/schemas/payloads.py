@@ -1,0 +1,123 @@
+"""Of the topics that payloads come on, wait on and are parked on."""
+
+from shared.events import envelope
+from shared.model import Endpoint
+from shared.published.schemas.shapes import (
+    COUNT,
+    ENTITY_ID,
+    INGEST_HEADERS,
+    INGEST_HEADERS_AT_TIMES,
+    TEXT,
+    TIME_MS,
+    RecordSchema,
+    headers_of,
+    object_of,
+    of_contract,
+)
+from shared.topology import Job, gate_topic, wake_topic
+
+_AGAIN_HEADERS = (envelope.ID, envelope.ORIGIN, envelope.ARRIVED, envelope.ATTEMPT)
+_AGAIN_AT_TIMES = (
+    envelope.REVISION,
+    envelope.ATTEMPTS,
+    envelope.REWRITTEN,
+    envelope.SUBJECT,
+    envelope.DISCARDED,
+)
+_FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
+
+
+def payload(endpoint: Endpoint) -> RecordSchema:
+    ours = {
+        envelope.TYPE: {"const": f"ingest.{endpoint.name}"},
+        envelope.SOURCE: {"const": f"/v1/{endpoint.name}"},
+    }
+    return RecordSchema(
+        "payload",
+        "as it was posted, byte for byte; only enrich looks into it and holds it to this schema",
+        ENTITY_ID,
+        headers_of(INGEST_HEADERS, INGEST_HEADERS_AT_TIMES, ours),
+        of_contract(endpoint.payload),
+    )
+
+
+def again() -> RecordSchema:
+    its_own = tuple(name for name in INGEST_HEADERS if name not in _AGAIN_HEADERS)
+    return RecordSchema(
+        "again",
+        "a payload that comes again, byte for byte: retried, redriven or to be corrected. Its "
+        "origin's endpoint takes it, at the time of its first arrival",
+        ENTITY_ID,
+        headers_of(_AGAIN_HEADERS, (*its_own, *INGEST_HEADERS_AT_TIMES, *_AGAIN_AT_TIMES), {}),
+        None,
+    )
+
+
+def waiting_or_parked(job: Job) -> RecordSchema:
+    of_attempts = (
+        *(envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES),
+        *(envelope.SOFTWARE, envelope.READ_AT, envelope.TRIES),
+    )
+    its_own = (*INGEST_HEADERS, *INGEST_HEADERS_AT_TIMES, *of_attempts, envelope.SUBJECT)
+    return RecordSchema(
+        "untouched",
+        f"a record of {' or '.join(job.ignited_by)}, byte for byte, and why it did not pass",
+        {"type": ["string", "null"]},
+        headers_of(_FAILURE_HEADERS, its_own, {envelope.STAGE: {"const": job.name}}),
+        None,
+    )
+
+
+def of_the_lane() -> dict[str, list[RecordSchema]]:
+    return {gate_topic("enrich"): [_gate()], wake_topic("enrich"): [_wake()]}
+
+
+def _gate() -> RecordSchema:
+    return RecordSchema(
+        "gate",
+        "an entity whose payloads wait, how many, and what the first waits for; null: none does",
+        ENTITY_ID,
+        object_of({}),
+        {
+            "oneOf": [
+                {"type": "null"},
+                object_of(
+                    {
+                        "payloads": {**COUNT, "description": "to a sixteenth"},
+                        "since_ms": TIME_MS,
+                        "origin": TEXT,
+                        "reason": TEXT,
+                        "detail": TEXT,
+                        "needs": {
+                            "type": "object",
+                            "description": "of each partition of the lane nothing before that",
+                            "additionalProperties": COUNT,
+                        },
+                    },
+                    {
+                        "full": {
+                            "type": "boolean",
+                            "description": "what comes beyond is parked; absent: it is not",
+                        },
+                    },
+                ),
+            ]
+        },
+    )
+
+
+def _wake() -> RecordSchema:
+    return RecordSchema(
+        "wake",
+        "retry looks at all that waits, and anew for rows of master data that have come",
+        {"type": "null"},
+        object_of({}),
+        {
+            "type": "array",
+            "items": {
+                **TEXT,
+                "description": "table/key of a row that has come; *: look at all; @ and epoch "
+                "milliseconds: master data is complete up to then",
+            },
+        },
+    )

@@ -1,0 +1,118 @@
+"""What the schemas of all topics are made of: common shapes, headers, and the flow's contracts."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from shared.contract import contract_of
+from shared.events import envelope
+from shared.ids import FULL_ID, TENANT
+from shared.model import Fields
+
+TEXT = {"type": "string"}
+COUNT = {"type": "integer", "minimum": 0}
+ARRAY = {"type": "array"}
+TIME_MS = {"type": "integer", "description": "epoch milliseconds"}
+ENTITY_ID = {"type": "string", "pattern": f"^{FULL_ID.pattern}$"}
+RFC3339 = {"type": "string", "format": "date-time"}
+
+# what a header's text may be, where that can be said once for all topics
+_HEADERS: dict[str, Fields] = {
+    envelope.SPEC_VERSION: {"const": "1.0"},
+    envelope.ID: TEXT,
+    envelope.TYPE: TEXT,
+    envelope.SOURCE: TEXT,
+    envelope.SUBJECT: ENTITY_ID,
+    envelope.TIME: RFC3339,
+    envelope.CONTENT_TYPE: TEXT,
+    envelope.CONTENT_ENCODING: TEXT,
+    envelope.TRACE_PARENT: TEXT,
+    envelope.PAYLOAD_SHA256: {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    envelope.TENANT: {"type": "string", "pattern": f"^{TENANT.pattern}$"},
+    envelope.ORIGIN: {"type": "string", "description": "topic/partition/offset"},
+    envelope.ARRIVED: {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": "epoch milliseconds of the payload's first arrival, by the broker's clock",
+    },
+    envelope.RECEIVED: {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": "epoch milliseconds, by the gateway's clock, where its spool held it",
+    },
+    envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
+    envelope.REVISION: {"type": "string", "pattern": "^[1-9][0-9]*$"},
+    envelope.READ_AT: {"type": "string", "description": "topic/partition/offset"},
+    envelope.TRIES: {"type": "string", "pattern": "^[1-9][0-9]*$"},
+    envelope.STAGE: TEXT,
+    envelope.REASON: TEXT,
+    envelope.DETAIL: TEXT,
+    envelope.DISCARDED: {"const": "1", "description": "nothing is to become of it any more"},
+    envelope.SOFTWARE: {**TEXT, "description": "the version of Headrace that could not do it"},
+    envelope.ATTEMPTS: {**TEXT, "description": "JSON: the times before, each with its reason"},
+    envelope.REWRITTEN: {
+        "type": "string",
+        "pattern": "^[0-9a-f]{64}$",
+        "description": "sha256 of the payload before an operator changed its bytes",
+    },
+}
+INGEST_HEADERS = (
+    envelope.SPEC_VERSION,
+    envelope.ID,
+    envelope.TYPE,
+    envelope.SOURCE,
+    envelope.TIME,
+    envelope.PAYLOAD_SHA256,
+)
+INGEST_HEADERS_AT_TIMES = (
+    envelope.CONTENT_TYPE,
+    envelope.CONTENT_ENCODING,
+    envelope.TRACE_PARENT,
+    envelope.TENANT,
+    envelope.RECEIVED,
+)
+COMPLETION_HEADERS = (
+    envelope.SPEC_VERSION,
+    envelope.ID,
+    envelope.TYPE,
+    envelope.SOURCE,
+    envelope.SUBJECT,
+    envelope.TIME,
+    envelope.CONTENT_TYPE,
+)
+
+
+class RecordSchema(NamedTuple):
+    """A kind of record on a topic."""
+
+    name: str
+    says: str
+    key: Fields
+    headers: Fields
+    value: Fields | None  # None: bytes as they came
+
+
+def of_contract(shape: Any, definitions_at: str = "#/$defs/") -> Fields:
+    """Any object where a row gives no contract."""
+    if shape is None:
+        return {"type": "object"}
+    schema = contract_of(shape).json_schema(definitions_at)
+    if "$ref" in schema:  # of a shape that holds itself
+        name = schema["$ref"].removeprefix(definitions_at)
+        return {**schema["$defs"][name], "$defs": schema["$defs"]}
+    return schema
+
+
+def headers_of(always: Iterable[str], at_times: Iterable[str], ours: Mapping[str, Any]) -> Fields:
+    known = {**_HEADERS, **ours}
+    return object_of({n: known[n] for n in always}, {n: known[n] for n in at_times})
+
+
+def map_of(values: Fields) -> Fields:
+    return {"type": "object", "additionalProperties": values}
+
+
+def object_of(always: Mapping[str, Any], at_times: Mapping[str, Any] | None = None) -> Fields:
+    schema: Fields = {"type": "object", "properties": {**always, **(at_times or {})}}
+    if always:
+        schema["required"] = list(always)
+    return schema

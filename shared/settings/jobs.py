@@ -1,0 +1,137 @@
+"""The settings of the jobs."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+from pydantic.config import JsonDict
+
+from shared.retry_policy import WhenParked
+from shared.settings.all_parts import READ_BY, Settings, make_folder
+
+_JOBS_AND_RELAY: JsonDict = {READ_BY: "jobs, relay"}
+_ENRICH: JsonDict = {READ_BY: "enrich"}
+_ENRICH_AND_RETRY: JsonDict = {READ_BY: "enrich, retry"}
+_RETRY: JsonDict = {READ_BY: "retry"}
+_FOLD: JsonDict = {READ_BY: "fold"}
+_FOLD_AND_AGGREGATE: JsonDict = {READ_BY: "fold, aggregate"}
+
+
+class JobSettings(Settings):
+    READ_BY: ClassVar[str] = "jobs"
+
+    spark_jars: Path | None = Field(
+        None, description="Folder of jars for Spark's class path; `up` sets it"
+    )
+    spark_master: str = Field(
+        "local[3]",
+        description="Spark master. With one slot more than there are state partitions, enrich can "
+        "keep polling (`HEADRACE_STAYS_S`)",
+    )
+    spark_memory: str = Field("1g", description="Memory of the Spark driver")
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict, description="Further Spark configuration, as a JSON object"
+    )
+    checkpoint_dir: Path | None = Field(
+        None, description="Folder for checkpoints; without it, `checkpoints` in the state folder"
+    )
+    state_partitions: int = Field(
+        2,
+        ge=1,
+        description="Partitions of the working state, one task each. After a change the jobs "
+        "rebuild it from the state topics",
+        json_schema_extra=_FOLD_AND_AGGREGATE,
+    )
+    trigger_ms: int = Field(
+        100,
+        ge=0,
+        description="Shortest time between two micro-batches, unless another job has just written "
+        "something to read; at least 500 ms for aggregate and persist, 1 s for retry",
+    )
+    stays_s: float = Field(
+        10.0,
+        ge=0,
+        le=600,
+        description="How long enrich keeps polling after a small batch, handling records as they "
+        "arrive. 0 disables it; at most 600",
+        json_schema_extra=_ENRICH,
+    )
+    batch_records_max: int = Field(
+        200_000, ge=1, description="Largest number of records in one micro-batch"
+    )
+    deleted_kept_s: float = Field(
+        7 * 86_400.0,
+        ge=0,
+        description="How long a deleted entity is remembered as deleted; then its key gets a null "
+        "on the state topic",
+        json_schema_extra=_FOLD,
+    )
+    master_age_max_s: float = Field(
+        86_400.0,
+        gt=0,
+        description="enrich pauses when the last known master data is older than this",
+        json_schema_extra=_ENRICH,
+    )
+    slow_after_s: float = Field(
+        10.0,
+        ge=1,
+        description="If PostgreSQL or Kafka takes longer to answer, the job treats it as "
+        "unavailable and pauses (docs/operations.md#breakers)",
+        json_schema_extra=_JOBS_AND_RELAY,
+    )
+
+    master_stale_after_s: float = Field(
+        300.0,
+        ge=120,
+        description="After so long without confirmation from the relay, master data is stale, and "
+        "the clock of waiting payloads stops",
+        json_schema_extra=_RETRY,
+    )
+    waits_max_s: float = Field(
+        7 * 86_400.0,
+        gt=0,
+        description="A payload whose master data is missing is parked after this time; time in "
+        "which master data was stale does not count (docs/operations.md#what-waits)",
+        json_schema_extra=_RETRY,
+    )
+    waiting_per_entity_max: int = Field(
+        1_000,
+        ge=1,
+        description="Payloads of one entity that may wait; further ones are parked as `line_full`",
+        json_schema_extra=_RETRY,
+    )
+    waiting_per_tenant_max: int = Field(
+        200_000,
+        ge=1,
+        description="Payloads of one tenant that may wait; beyond that, those of further entities "
+        "are parked as `too_many_waiting`",
+        json_schema_extra=_ENRICH,
+    )
+    waiting_entities_max: int = Field(
+        20_000,
+        ge=1,
+        description="Entities of one tenant that may wait; payloads of others are parked as "
+        "`too_many_waiting`",
+        json_schema_extra=_ENRICH,
+    )
+    unknown_ids_per_minute_max: int = Field(
+        5_000,
+        ge=1,
+        description="Entities of one tenant that may begin to wait within a minute; payloads of "
+        "others are parked as `too_many_unknown`",
+        json_schema_extra=_ENRICH,
+    )
+    when_parked: WhenParked = Field(
+        "go_on",
+        description="What happens to an entity's later payloads after one was parked: `go_on`, or "
+        "`wait` until it was sent again or discarded",
+        json_schema_extra=_ENRICH_AND_RETRY,
+    )
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.checkpoint_dir or self.state_dir / "checkpoints"
+
+    def make_folders(self) -> None:
+        super().make_folders()
+        make_folder("checkpoint_dir", self.checkpoints)
