@@ -52,14 +52,14 @@ PYTHON = (
                      "stateful_processor_api_client.py:", "bulk_map_state.py:",
                      "stateful_processor_util.py:_handle_data_rows")),
     ("applier", ("applier.py:", "snapshot.py:", "emissions.py:")),
-    ("pack for the shuffle", ("packing.py:pack_by_bucket", "packing.py:unpack")),
+    ("pack for the shuffle", ("buckets.py:pack_by_bucket", "buckets.py:unpack")),
     ("read from Kafka", ("read_range.py:", "read_tail.py:", "messages.py:")),
     ("write to Kafka", ("topic_writer.py:",)),
     ("Arrow to Python", ("serializers.py:load_stream",)),
     ("Arrow from Python", ("serializers.py:dump_stream", "serializers.py:_create_batch",
                            "conversion.py:")),
     ("enrichment", ("enrich/decide.py:", "enrich/job.py:", "ids.py:")),
-    ("fold's handler", ("fold/job.py:",)),
+    ("fold's handler", ("fold/bucket_fold.py:",)),
     ("worker's own", ("daemon.py:", "worker.py:main", "worker.py:process", "worker.py:read")),
 )  # fmt: skip
 

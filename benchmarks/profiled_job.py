@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from stream_jobs.__main__ import main
-from stream_jobs.supervision.supervisor import records_of
+from stream_jobs.supervision.progress import records_of
 
 _EVERY_S = 0.1
 RECORDS = "records"  # Spark counts rows, and sees none of most

@@ -5,11 +5,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka import create_topics
 from clients.kafka.offsets import LogOffsets
@@ -19,38 +18,20 @@ from shared.errors import AnotherCopyError, StoreAwayError
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAwayError
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
-from shared.topology import Flow, Job
+from shared.topology import Flow
 from stream_jobs import relay
-from stream_jobs.aggregate import job as aggregate
-from stream_jobs.enrich import job as enrich
-from stream_jobs.fold import job as fold
-from stream_jobs.fold import rebuild
-from stream_jobs.fold.clock_counts import ClockCounts
 from stream_jobs.guards import checkpoints
 from stream_jobs.guards.single_copy import OneCopy
+from stream_jobs.jobs import JOBS
 from stream_jobs.ledger import keeper
-from stream_jobs.persist import job as persist
-from stream_jobs.retry import job as retry
-from stream_jobs.retry.waker import Waker
 from stream_jobs.supervision.session import open_session, tidy_up
-from stream_jobs.supervision.side_task import Beside
-from stream_jobs.supervision.status import Say, StatusReporter
+from stream_jobs.supervision.status import StatusReporter
 from stream_jobs.supervision.supervisor import JobRun, supervise
-from stream_jobs.warm_up import warm_up
+from stream_jobs.supervision.warm_up import warm_up
 
-Build = Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
+USAGE = f"""usage: python -m stream_jobs {"|".join(JOBS)}|all|relay|topics|migrate
 
-# a job reads what the flow's table says ignites it
-SPARK_JOBS: dict[str, Build] = {
-    "enrich": enrich.build,
-    "retry": retry.build,
-    "fold": fold.build,
-    "aggregate": aggregate.build,
-    "persist": persist.build,
-}
-USAGE = f"""usage: python -m stream_jobs {"|".join(SPARK_JOBS)}|all|relay|topics|migrate
-
-  {", ".join(SPARK_JOBS)}   one Spark application; several names run in one process, `all` runs all
+  {", ".join(JOBS)}   one Spark application; several names run in one process, `all` runs all
   relay                   PostgreSQL's outbox -> Kafka, a plain process; it keeps the ledger, too
   topics                  makes the flow's topics and ends
   migrate                 brings the schema up, seeds the sample devices for a flow that
@@ -62,7 +43,7 @@ def main(names: Sequence[str]) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call back from Spark
-    known = {*SPARK_JOBS, "all", "relay", "topics", "migrate"}
+    known = {*JOBS, "all", "relay", "topics", "migrate"}
     if not names or not known.issuperset(names):
         print(USAGE, file=sys.stderr)
         return 2
@@ -82,7 +63,7 @@ def main(names: Sequence[str]) -> int:
         relay.run(settings, stop)
         return 0
     declared = [job.name for job in flow.jobs()]
-    absent = [name for name in names if name in SPARK_JOBS and name not in declared]
+    absent = [name for name in names if name in JOBS and name not in declared]
     if absent:
         print(f"{', '.join(absent)}: this flow has no such job", file=sys.stderr)
         return 2
@@ -134,35 +115,25 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     runs = [
         JobRun(
             name,
-            partial(SPARK_JOBS[name], spark, settings, flow),
+            partial(JOBS[name].build, spark, settings, flow),
             spark,
             settings,
             offsets[name],
             copies[name],
-            _beside(name, settings, flow),
-            _writes(jobs[name]),
+            JOBS[name].beside(settings, flow),
+            JOBS[name].writes(jobs[name]),
         )
         for name in names
     ]
     threading.Thread(target=_end_with_jvm, args=(spark,), daemon=True).start()
-    warm_up(spark, settings, names)
+    plans = {name: plan for name in JOBS if name in names and (plan := JOBS[name].on_nothing)}
+    warm_up(spark, {name: partial(plan, spark, settings) for name, plan in plans.items()})
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
     displaced = [run.other_copy for run in runs if run.other_copy]
     print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
     tidy_up()
     os._exit(2 if displaced else 0)
-
-
-def _beside(job: str, settings: JobSettings, flow: Flow) -> Beside:
-    if job == retry.STAGE:
-        return Waker(settings, flow)
-    return ClockCounts() if job == rebuild.STAGE else Beside()
-
-
-def _writes(job: Job) -> tuple[str, ...]:
-    """In an order that others rely on; what persist emits is the relay's to write."""
-    return () if job.name == "persist" else (*job.emits, *job.waits_in, *job.starts_from)
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

@@ -120,7 +120,7 @@ USES = (
     ),
     Use(
         "the Java query behind a StreamingQuery",
-        ("stream_jobs.supervision.supervisor",),
+        ("stream_jobs.supervision.progress",),
         "knowing cheaply whether a query has made progress since the last look",
         "compare query.lastProgress instead: right, but some milliseconds each time",
         (
@@ -194,9 +194,10 @@ USES = (
         "modules of PySpark's streaming that are documented under other names",
         (
             *(f"stream_jobs.{job}.job" for job in ("aggregate", "enrich", "fold", "persist")),
-            *("stream_jobs.__main__", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
+            *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
             *("stream_jobs.source.log_source", "stream_jobs.source.writing_processor"),
-            *("stream_jobs.state.bulk_map_state", "stream_jobs.supervision.supervisor"),
+            *("stream_jobs.state.bulk_map_state", "stream_jobs.supervision.progress"),
+            "stream_jobs.supervision.supervisor",
         ),
         "types, and the base classes of the source's reader and of the processor of state",
         "import them from where the documentation has them now",
@@ -212,7 +213,7 @@ USES = (
     ),
     Use(
         "Spark's sink for nothing",
-        ("stream_jobs.source.log_source", "stream_jobs.warm_up"),
+        ("stream_jobs.source.log_source", "stream_jobs.supervision.warm_up"),
         "ending a query whose work has written all there is to write",
         "write to a foreachBatch that does nothing",
         (Part(f"{SPARK_SQL}.execution.datasources.noop.NoopDataSource", "noop"),),

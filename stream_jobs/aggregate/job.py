@@ -18,16 +18,13 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Outgoing
 from clients.kafka.write import publish
 from shared.consumer_groups import of_job
-from shared.events import envelope
-from shared.events.envelope import Position
-from shared.events.stub import fitted
 from shared.events.user_code import told
 from shared.flow import load_flow
 from shared.folding import snapshot
 from shared.folding.applier import fold_fingerprint
 from shared.model import Aggregate
 from shared.settings import JobSettings
-from shared.topology import Flow, dead_letter_topic
+from shared.topology import Flow
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Members, Part, Total
 from stream_jobs.aggregate.vacated import emptied
@@ -35,17 +32,18 @@ from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import Handler, Written
-from stream_jobs.state.buckets import bucket_of, buckets_of
+from stream_jobs.source.writing_processor import Handler, Written, dead_letter
+from stream_jobs.state.buckets import PACKED_DDL, bucket_of, buckets_of, pack_by_bucket, unpack
 from stream_jobs.state.bulk_map_state import Key, States
-from stream_jobs.state.packing import PACKED_DDL, pack_by_bucket, unpack
 from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.warm_up import empty_buckets
 
 STAGE = "aggregate"
 # of a partition: where a member has changed, all of its bucket are read
 _BUCKETS = 32
 # the part of an aggregate that its members in one bucket are
 _PART_DDL = "bucket int, aggregate string, id string, member_bucket string, part binary"
+_dead_letter = partial(dead_letter, STAGE)
 
 
 class MemberBucket(Handler):
@@ -155,13 +153,6 @@ def _json(value: Any) -> bytes:
     return orjson.dumps(value, default=tuple)  # it takes no named ones
 
 
-def _dead_letter(
-    position: Position, key: bytes | None, value: bytes | None, reason: str, detail: str
-) -> Outgoing:
-    failure = envelope.failure_headers((), STAGE, position, reason, detail)
-    return Outgoing(dead_letter_topic(STAGE), *fitted(position, key, value, failure))
-
-
 def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:
     writer = WriterOf.job_of(STAGE, settings)
     parts = snapshots.transformWithState(
@@ -178,6 +169,10 @@ def transform(snapshots: GroupedData, settings: JobSettings, versions_before: in
         outputMode="append",
         timeMode="none",
     )
+
+
+def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    return transform(empty_buckets(spark), settings, versions_before=0)
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:

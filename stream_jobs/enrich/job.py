@@ -12,7 +12,7 @@ from functools import cache
 import pyarrow as pa
 from confluent_kafka import Message
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka.messages import payload_of
@@ -28,6 +28,7 @@ from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_source import read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.warm_up import in_all_workers
 from stream_jobs.waiting.gate_view import GateView
 from stream_jobs.waiting.limits import Caps, Newcomers
 from stream_jobs.waiting.protocol import Gates
@@ -120,6 +121,10 @@ def task(settings: JobSettings) -> EnrichTask:
         Caps.of(settings),
         WriterOf.job_of(STAGE, settings),
     )
+
+
+def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    return in_all_workers(spark, task(settings))
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:

@@ -49,34 +49,32 @@ def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
     """Where a query begins that has no checkpoint yet. What it says is believed only as it was
     written: with a digit changed by its disk it would pass over payloads in silence."""
     checkpoint.mkdir(parents=True, exist_ok=True)
-    new = checkpoint / "begins_at.new"
-    with new.open("wb") as file:
-        file.write(seal(_told(offsets)))
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(checkpoint / _BEGINS_AT)
+    replace(checkpoint / _BEGINS_AT, seal(_told(offsets)), synced=True)
 
 
 def begins_at(checkpoint: Path) -> Offsets | None:
-    try:
-        return _as_offsets(unseal((checkpoint / _BEGINS_AT).read_bytes()))
-    except (OSError, ValueError, AttributeError):
-        return None
+    return _noted(checkpoint / _BEGINS_AT)
 
 
 def remember_ahead(checkpoint: Path, offsets: Offsets) -> None:
     """What a job has done that no batch of Spark's has in its plan. It lasts as Spark's own files
     do: what a machine that fails forgets of it is done again."""
-    new = checkpoint / f"ahead.{os.getpid()}.new"
-    new.write_bytes(seal(_told(further(ahead_at(checkpoint), offsets))))
-    new.replace(checkpoint / _AHEAD)
+    replace(checkpoint / _AHEAD, seal(_told(further(ahead_at(checkpoint), offsets))))
 
 
 def ahead_at(checkpoint: Path) -> Offsets:
-    try:
-        return _as_offsets(unseal((checkpoint / _AHEAD).read_bytes()))
-    except (OSError, ValueError, AttributeError):
-        return {}
+    return _noted(checkpoint / _AHEAD) or {}
+
+
+def replace(file: Path, said: bytes, *, synced: bool = False) -> None:
+    """Whoever reads it meanwhile finds what it said before, or all of this."""
+    new = file.with_name(f"{file.name}.{os.getpid()}.new")
+    with new.open("wb") as written:
+        written.write(said)
+        if synced:
+            written.flush()
+            os.fsync(written.fileno())
+    new.replace(file)
 
 
 def seal(said: bytes) -> bytes:
@@ -90,6 +88,13 @@ def unseal(raw: bytes) -> bytes:
     if checksum != b"%08x\n" % crc32(said):
         raise ValueError("it is not what was written")
     return said
+
+
+def _noted(file: Path) -> Offsets | None:
+    try:
+        return _as_offsets(unseal(file.read_bytes()))
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def further(one: Offsets, other: Offsets) -> Offsets:

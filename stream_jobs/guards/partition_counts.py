@@ -12,6 +12,7 @@ from pathlib import Path
 import orjson
 
 from shared.errors import OtherLogError
+from stream_jobs.guards import checkpoints
 
 Counts = Mapping[str, int]
 
@@ -40,9 +41,7 @@ class PartitionCounts:
         self._in_use = dict(now)
         told = {**self._known(), **{topic: (ids[topic], now[topic]) for topic in ids.keys() & now}}
         if told != self._known():
-            new = self._file.with_suffix(".new")
-            new.write_bytes(orjson.dumps(told))
-            new.replace(self._file)
+            checkpoints.replace(self._file, orjson.dumps(told))
 
     def _refuse(self, known: Counts, now: Counts) -> None:
         for topic, before in known.items():

@@ -148,7 +148,6 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> D
             task,
             _OUTCOME_DDL,
             at_most_every_ms=SELDOM_MS,
-            takes_turns=False,  # its batches wait for PostgreSQL, and none of the others should
         )
         .writeStream.queryName(STAGE)
         .option("checkpointLocation", str(settings.checkpoints / STAGE))

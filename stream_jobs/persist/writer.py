@@ -13,11 +13,12 @@ from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
 from shared.events import stub
-from shared.events.envelope import ID, TIME, failure_headers
+from shared.events.envelope import ID, failure_headers
 from shared.model import Fields
 from shared.published import ledger
 from shared.published.ledger import Verdict
 from shared.topology import dead_letter_topic
+from stream_jobs.persist import statements
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
 
 CHUNK_ROWS_MAX = 2_000
@@ -25,103 +26,6 @@ CHUNK_BYTES_MAX = 8 * 1024 * 1024
 _SLOW_ROWS_MIN = 50
 _ATTEMPTS = 3
 _RETRY_AFTER_S = 0.2
-
-_GIVEN = """
-    WITH given AS MATERIALIZED (
-        SELECT * FROM unnest(
-            %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::text[],
-            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[]
-        ) AS given (event_id, type, entity_id, time_ms, arrived_ms,
-                    origin, position, payload_sha256, data, topic, told, headers, revision)
-    )"""
-_COMPLETE = f"""
-    stored AS MATERIALIZED (SELECT headrace.rfc3339(now()) AS at)
-    INSERT INTO headrace.outbox (topic, key, value, headers)
-    SELECT topic, convert_to(given.entity_id, 'UTF8'),
-           convert_to('{{"row_key" : ' || row_key || told || at || '"}}', 'UTF8'),
-           (left(headers, -1) || ', ["{TIME}", "' || at || '"]]')::jsonb
-    FROM written JOIN given USING (event_id) CROSS JOIN stored ORDER BY row_key
-"""
-_INSERT_EVENTS = f"""{_GIVEN}, written AS (
-        INSERT INTO headrace.event
-            (event_id, type, entity_id, event_time, arrived_at, origin, position,
-             payload_sha256, data, revision)
-        SELECT event_id, type, entity_id,
-               'epoch'::timestamptz + time_ms * interval '1 millisecond',
-               'epoch'::timestamptz + arrived_ms * interval '1 millisecond',
-               origin, position, payload_sha256, data::jsonb, revision
-        FROM given
-        ON CONFLICT (event_id) DO NOTHING
-        RETURNING event_id, row_key
-    ), {_COMPLETE}
-"""
-# A correction has another content, and the id, the place and the arrival of what it corrects.
-_CORRECT_EVENTS = f"""{_GIVEN}, written AS (
-        UPDATE headrace.event AS known SET
-            type = given.type, entity_id = given.entity_id, position = given.position,
-            event_time = 'epoch'::timestamptz + given.time_ms * interval '1 millisecond',
-            data = given.data::jsonb, revision = given.revision
-        FROM given WHERE known.event_id = given.event_id AND known.revision < given.revision
-        RETURNING known.event_id, known.row_key
-    ), {_COMPLETE}
-"""
-# A statement of its own, after the insert: only so it sees a row that another task's insert,
-# which this one had to wait for, has put there.
-_FROM_ELSEWHERE = """
-    SELECT number, coalesce(stored.payload_sha256 <> given.payload_sha256, false),
-           stored.origin, stored.payload_sha256
-    FROM unnest(%b::text[], %b::text[], %b::text[]) WITH ORDINALITY
-        AS given (event_id, place, payload_sha256, number)
-    JOIN headrace.event AS stored USING (event_id)
-    WHERE given.place NOT IN (stored.origin, stored.position)
-    ORDER BY number
-"""
-_JOURNAL = """
-    INSERT INTO headrace.ledger_journal (topic, partition, first, verdicts)
-    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::bytea[])
-"""
-# until the ledger knows whether fold took them for repeats, too (corrections.py)
-_REMEMBER_REPEATS = """
-    INSERT INTO headrace.repeat (topic, partition, place, event_id)
-    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[])
-    ON CONFLICT DO NOTHING
-"""
-_UPSERT_STATES = """
-    INSERT INTO headrace.entity_state AS stored
-        (entity, id, version, event_time, state, deleted, position)
-    SELECT entity, id, version, 'epoch'::timestamptz + time_ms * interval '1 millisecond',
-           state::jsonb, deleted, position
-    FROM unnest(
-        %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::boolean[], %b::text[]
-    ) AS given (entity, id, version, time_ms, state, deleted, position)
-    ORDER BY entity, id
-    ON CONFLICT (entity, id) DO UPDATE SET
-        version = excluded.version, event_time = excluded.event_time, state = excluded.state,
-        deleted = excluded.deleted, position = excluded.position, updated_at = now()
-    WHERE excluded.version > stored.version
-"""
-# What stood before a null is over, whatever its version: by its place in their common partition.
-_FORGET_STATES = """
-    DELETE FROM headrace.entity_state AS stored
-    USING unnest(%b::text[], %b::text[], %b::text[], %b::bigint[])
-        AS given (entity, id, partition, "offset")
-    WHERE (stored.entity, stored.id) = (given.entity, given.id)
-      AND starts_with(stored.position, given.partition)
-      AND substring(stored.position from '[0-9]+$')::bigint < given."offset"
-"""
-_PARK = """
-    WITH given AS MATERIALIZED (
-        SELECT * FROM unnest(
-            %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::text[]
-        ) AS given (id, position, reason, detail, key, value, headers)
-    ), first_time AS (
-        INSERT INTO headrace.parked (id, stage, position, reason, detail)
-        SELECT id, 'persist', position, reason, detail FROM given
-        ON CONFLICT DO NOTHING RETURNING id
-    )
-    INSERT INTO headrace.outbox (topic, key, value, headers)
-    SELECT %b::text, key, value, headers::jsonb FROM first_time JOIN given USING (id)
-"""
 
 
 class Written(NamedTuple):
@@ -233,8 +137,8 @@ class EventStore:
             judged_errors(),
             self._connection.transaction(),
         ):
-            inserted = self._write_events(_INSERT_EVENTS, events.values())
-            corrected = self._write_events(_CORRECT_EVENTS, corrections.values())
+            inserted = self._write_events(statements.INSERT_EVENTS, events.values())
+            corrected = self._write_events(statements.CORRECT_EVENTS, corrections.values())
             verdicts: list[int] = [Verdict.STORED] * len(given)
             if inserted < len(given):
                 repeats = []
@@ -282,21 +186,23 @@ class EventStore:
             [str(row.ledger_place) for row in rows],
             [row.payload_sha256 for row in rows],
         ]
-        found = self._connection.execute(_FROM_ELSEWHERE.encode(), columns)
+        found = self._connection.execute(statements.FROM_ELSEWHERE.encode(), columns)
         for number, is_other, origin, digest in found:
             yield number - 1, key_reuse(rows[number - 1], origin, digest) if is_other else None
 
     def _remember_repeats(self, rows: Iterable[EventRow]) -> None:
         """Of payloads alone: what folds derive is not in the ledger's pages for fold."""
         own = [row for row in rows if str(row.ledger_place) == row.origin]
-        self._execute(_REMEMBER_REPEATS, [(*row.ledger_place, row.event_id) for row in own])
+        self._execute(
+            statements.REMEMBER_REPEATS, [(*row.ledger_place, row.event_id) for row in own]
+        )
 
     def _journal(
         self, rows: Sequence[EventRow], verdicts: Sequence[int], letters: Iterable[DeadLetter]
     ) -> None:
         told = [(row.ledger_place, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
         told += [(at, Verdict.PARKED) for letter in letters if (at := letter.ledger_place)]
-        self._execute(_JOURNAL, list(ledger.entries(told)))
+        self._execute(statements.JOURNAL, list(ledger.entries(told)))
 
     def _upsert_states(self, rows: Iterable[StateRow]) -> int:
         columns = [
@@ -311,12 +217,12 @@ class EventStore:
             )
             for row in rows
         ]
-        return self._execute(_UPSERT_STATES, columns)
+        return self._execute(statements.UPSERT_STATES, columns)
 
     def _forget_states(self, rows: Iterable[GoneRow]) -> None:
         places = [(row, row.record.position) for row in rows]
         columns = [(row.entity, row.id, f"{p.topic}/{p.partition}/", p.offset) for row, p in places]
-        self._execute(_FORGET_STATES, columns)
+        self._execute(statements.FORGET_STATES, columns)
 
     def _park(self, letters: Iterable[DeadLetter]) -> int:
         columns = [
@@ -332,7 +238,7 @@ class EventStore:
             for letter in letters
             for key, value, headers in [_as_parked(letter)]
         ]
-        return self._execute(_PARK, columns, dead_letter_topic("persist"))
+        return self._execute(statements.PARK, columns, dead_letter_topic("persist"))
 
     def _execute(self, statement: str, rows: list[tuple[Any, ...]], *more: Any) -> int:
         if not rows:

@@ -7,6 +7,7 @@ import math
 import pickle
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -30,14 +31,7 @@ from stream_jobs.guards.checkpoints import (
     remember_begin,
 )
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.core_sharing import Turn, turn_of
-from stream_jobs.source.log_ranges import (
-    as_json,
-    from_json,
-    left_of,
-    planned,
-    shared_out,
-)
+from stream_jobs.source.log_ranges import as_json, from_json, left_of, planned, shared_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +56,7 @@ class Source:
     work: bytes = field(repr=False)
     looks_every_s: float = 0.0
     at_most_every_s: float = 0.0
-    turns: Path | None = None  # with other jobs, where the cores are few
+    wakes: Path | None = None  # touched after each round of a job that stays at its logs
     stays_s: float = 0.0  # at the ends of its logs, after a batch of few records
 
 
@@ -79,8 +73,8 @@ class LogReader(DataSourceStreamReader):
     def __init__(self, source: Source) -> None:
         self._source = source
         self._log: LogOffsets | None = None
-        self._turn: Turn | None = None
         self._looked_s = -math.inf
+        self._woken_ns = 0
         self._away_since_s = 0.0
 
     def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
@@ -97,7 +91,8 @@ class LogReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict, _limit: ReadLimit) -> dict:  # type: ignore[type-arg]  # noqa: N802
         try:
-            end = self._next(from_json(start))
+            self._pause()
+            end = self._planned(from_json(start))
         except KafkaException:
             self._away_since_s = self._away_since_s or time.monotonic()
             if time.monotonic() - self._away_since_s > STALLED_S:
@@ -106,32 +101,21 @@ class LogReader(DataSourceStreamReader):
         self._away_since_s = 0.0
         return as_json(end)
 
-    def _next(self, start: Offsets) -> Offsets:
-        """Spark asks as soon as the batch before is done: a trigger of its own would let a turn
-        that has ended last until its next time."""
-        if self._source.turns is None:
-            self._pause()
-            return self._planned(start)
-        self._turn = self._turn or Turn(self._source.turns)
-        self._turn.end()
-        self._pause()
-        end = self._planned(start)
-        if end == start or self._stays_after(self._left_of(start, end)):
-            return end
-        self._turn.wait()
-        self._looked_s = time.monotonic()
-        return self._planned(start)
-
     def _pause(self) -> None:
+        """Spark asks as soon as the batch before is done: a trigger of its own could not be woken
+        as soon as there is something."""
         soonest_s = self._looked_s + self._source.at_most_every_s
         latest_s = self._looked_s + max(self._source.looks_every_s, self._source.at_most_every_s)
         time.sleep(max(0.0, soonest_s - time.monotonic()))
-        while (left_s := latest_s - time.monotonic()) > 0 and not self._may_have_been_left_some():
+        while (left_s := latest_s - time.monotonic()) > 0 and self._wake_ns() == self._woken_ns:
             time.sleep(min(left_s, _WAKES_EVERY_S))
-        self._looked_s = time.monotonic()
+        self._looked_s, self._woken_ns = time.monotonic(), self._wake_ns()
 
-    def _may_have_been_left_some(self) -> bool:
-        return self._turn is not None and self._turn.another_has_ended_since(self._looked_s)
+    def _wake_ns(self) -> int:
+        try:
+            return self._source.wakes.stat().st_mtime_ns if self._source.wakes else 0
+        except OSError:
+            return 0  # nobody has stayed yet
 
     def _planned(self, start: Offsets) -> Offsets:
         done = further(start, ahead_at(self._source.checkpoint))
@@ -203,5 +187,6 @@ def _tail_reader(kafka: KafkaAccess, job: str) -> TailReader:
 def _is_done(source: Source, up_to: Offsets) -> None:
     check_lease(source.job)  # another copy may be the one by now, and what it has done counts
     remember_ahead(source.checkpoint, up_to)
-    if source.turns is not None:
-        turn_of(source.turns).has_left_some()
+    if source.wakes is not None:
+        with suppress(OSError):  # it costs the others a moment, and no payload
+            source.wakes.touch()

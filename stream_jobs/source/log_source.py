@@ -40,7 +40,6 @@ def read_logs(
     begins_at: Offsets | None = None,
     *,
     at_most_every_ms: int = 0,
-    takes_turns: bool = True,
     may_stay: bool = False,
 ) -> DataFrame:
     """What `work` yields for the records of these topics. What needs no state may be done where
@@ -49,7 +48,7 @@ def read_logs(
         _source(settings, job, topics, work, begins_at),
         looks_every_s=settings.trigger_ms / 1000,
         at_most_every_s=at_most_every_ms / 1000,
-        turns=_turns(spark, settings) if takes_turns else None,
+        wakes=_wakes(spark, settings),
         stays_s=settings.stays_s if may_stay and _has_room(spark, settings) else 0.0,
     )
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
@@ -92,14 +91,11 @@ def _source(
     )
 
 
-def _turns(spark: SparkSession, settings: JobSettings) -> Path | None:
-    """Of the jobs in this process, where the tasks of two do not fit beside each other."""
+def _wakes(spark: SparkSession, settings: JobSettings) -> Path | None:
+    """Of the jobs in this process; on several machines none sees what another touches."""
     if not settings.spark_master.startswith("local"):
-        return None  # they are done on several machines
-    context = spark.sparkContext
-    is_narrow = context.defaultParallelism < 2 * settings.state_partitions
-    file = settings.state_dir.absolute() / "spark" / f"{context.appName}.turns"
-    return file if is_narrow else None
+        return None
+    return settings.state_dir.absolute() / "spark" / f"{spark.sparkContext.appName}.wakes"
 
 
 def _has_room(spark: SparkSession, settings: JobSettings) -> bool:

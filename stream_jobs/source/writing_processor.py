@@ -1,15 +1,31 @@
 """What a handler of state makes for topics is written where it is made."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from clients.kafka.records import Outgoing
+from shared.events.envelope import Header, Position, failure_headers
+from shared.events.stub import fitted
+from shared.topology import dead_letter_topic
 from stream_jobs.source.topic_writer import TopicWriter, WriterOf
 from stream_jobs.state.bulk_map_state import States
+
+
+def dead_letter(
+    stage: str,
+    place: Position,
+    key: bytes | None,
+    value: bytes | None,
+    reason: str,
+    detail: str,
+    headers: Sequence[Header] = (),
+) -> Outgoing:
+    why = failure_headers(headers, stage, place, reason, detail)
+    return Outgoing(dead_letter_topic(stage), *fitted(place, key, value, why))
 
 
 class Handler(ABC):

@@ -3,14 +3,7 @@
 import re
 from typing import NamedTuple
 
-from shared.errors import (
-    AnotherCopyError,
-    JobError,
-    StopError,
-    StoreAwayError,
-    WaitError,
-    by_name,
-)
+from shared.errors import AnotherCopyError, JobError, StopError, StoreAwayError, WaitError, by_name
 
 # Damage that a restart cannot mend, or that it would make worse: a person has to look.
 _STOPPING = (

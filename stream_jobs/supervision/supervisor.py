@@ -5,9 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any
 
-import orjson
 from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,17 +13,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka.lag import LagReader, unread
 from clients.kafka.offsets import LogOffsets
-from clients.kafka.records import Offsets
 from clients.postgres import store
 from shared.errors import AnotherCopyError, OtherLogError
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
-from stream_jobs.guards.checkpoints import ahead_at, further, offsets_of
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import SameLog, topic_ids
-from stream_jobs.source.log_ranges import from_json, left_of, ranges
 from stream_jobs.supervision.failure import judge
+from stream_jobs.supervision.progress import Progress
 from stream_jobs.supervision.side_task import Beside
 from stream_jobs.supervision.status import Say, StatusReporter
 
@@ -65,29 +61,18 @@ class JobRun:
         self._same_log = SameLog(job, self._checkpoint)
         self._uses = {*offsets.topics, *uses}
         self._counts = PartitionCounts(job, self._checkpoint, settings.widened_topics)
-        self._count_at_s = 0.0
+        self._start_at_s = self._started_at_s = self._count_at_s = 0.0
+        self._report_at_s = self._hold_at_s = 0.0
         self._query: StreamingQuery | None = None
-        self._state, self._detail = "restarting", "starting"
-        self._failures = 0
+        self._failures, self._why_ended = 0, ""
         self._builds = False
-        self._why_ended = ""
-        self._start_at_s = 0.0
-        self._started_at_s = 0.0
-        self._report_at_s = 0.0
-        self._batch_id = -1
-        self._idle_since = ""
-        self._published: Offsets = {}
-        self._looked_s = time.monotonic()
-        self._numbers: dict[str, Any] = {}
-        self._heard_batch = -1
+        self._state, self._detail = "restarting", "starting"
         self._trouble = ""  # of what it does beside its query
-        self._seen_progress: tuple[str, int, str] | None = None
         self._offsets = offsets
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
-        self._copy = copy
-        self._beside = beside
+        self._copy, self._beside = copy, beside
+        self._progress = Progress(job, self._checkpoint, copy, beside)
         self._is_the_copy = False
-        self._hold_at_s = 0.0
         self._breakers = {"kafka": Breaker()}
         self._status = StatusReporter(settings, job)
 
@@ -114,9 +99,9 @@ class JobRun:
             self._judge_end(now_s)
         else:
             self._recover(now_s - self._started_at_s)
-            self._publish_progress()
+            self._progress.publish(self._query)
             if not self._breakers["kafka"].is_open:
-                self._publish_ahead()
+                self._progress.publish_ahead()
                 self._step_beside()
                 self._count_partitions(now_s)
 
@@ -192,7 +177,7 @@ class JobRun:
 
     def _begin(self, now_s: float) -> None:
         self._started_at_s = now_s
-        self._batch_id = self._heard_batch = -1  # of a checkpoint that may have been lost meanwhile
+        self._progress.begin()
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
         self._builds = True  # which may take long, where a job makes its state anew
         try:
@@ -252,87 +237,10 @@ class JobRun:
         self._why_ended = failure.reason
         self.say("waiting" if failure.waits else "restarting", failure.reason)
 
-    def _publish_progress(self) -> None:
-        progress = self._news()
-        if progress is None:
-            return
-        self._hear(progress)
-        if progress["batchId"] <= self._batch_id:
-            return
-        if not records_of(progress):
-            self._publish_done(progress["timestamp"])
-            return  # the batch that it names may have yet to run
-        start, end = _offsets(progress, "startOffset"), _offsets(progress, "endOffset")
-        its = left_of(start, end, self._published)
-        if not self._publish(end):
-            return
-        self._batch_id = progress["batchId"]
-        self._numbers["batch_id"] = self._batch_id
-        if its:  # else it has stayed, and was counted meanwhile
-            spent_ms = progress["durationMs"]
-            took_s = max(spent_ms["triggerExecution"] - spent_ms.get("latestOffset", 0), 1) / 1000
-            self._numbers["rows_per_s"] = round(sum(one.records for one in its) / took_s, 1)
-
-    def _news(self) -> Any:
-        """The query's last progress, if it was not seen yet: to write it out takes Spark
-        milliseconds, and this looks several times a second."""
-        told = self._query._jsq.lastProgress() if self._query else None
-        at = None if told is None else (told.runId().toString(), told.batchId(), told.timestamp())
-        if at == self._seen_progress or self._query is None:
-            return None
-        self._seen_progress = at
-        return self._query.lastProgress
-
-    def _hear(self, last: Any) -> None:
-        """What each batch has observed, those included that came between two looks."""
-        if last["batchId"] <= self._heard_batch:
-            return
-        has_missed = last["batchId"] > self._heard_batch + 1
-        # all of the recent ones are written out for it: only where it has to be
-        recent = self._query.recentProgress if self._query and has_missed else [last]
-        for progress in recent:
-            # one without records says nothing of the batch that it names, which has yet to run
-            if progress["batchId"] > self._heard_batch and records_of(progress):
-                self._heard_batch = progress["batchId"]
-                for row in progress["observedMetrics"].values():
-                    self._beside.hear(row.asDict())
-        self._heard_batch = max(self._heard_batch, last["batchId"] - 1)
-
-    def _publish_ahead(self) -> None:
-        """A job that stays at its logs has done more than its batches say, and others wait to hear
-        how far it is."""
-        since_s, self._looked_s = self._looked_s, time.monotonic()
-        before = self._published
-        done = further(before, ahead_at(self._checkpoint))
-        if done == before or not self._publish(done) or not before:
-            return
-        records = sum(one.records for one in ranges(before, done))
-        self._numbers["rows_per_s"] = round(records / (self._looked_s - since_s), 1)
-
-    def _publish(self, offsets: Offsets) -> bool:
-        offsets = further(offsets, ahead_at(self._checkpoint))
-        try:
-            self._copy.publish(offsets)
-        except KafkaException as error:
-            _log.warning("%s could not publish its offsets: %s", self.job, error)
-            self._seen_progress = None  # to be told again
-            return False
-        self._published = offsets
-        return True
-
-    def _publish_done(self, told_at: str) -> None:
-        """Of a batch whose progress nobody saw, because this copy is new or the next one came at
-        once: others wait to hear how far the job is."""
-        if told_at == self._idle_since:
-            return
-        done = offsets_of(self._checkpoint).done
-        if not done or done == self._published or self._publish(done):
-            self._idle_since = told_at
-
     def _report(self) -> None:
         state, detail = self._state, self._detail
         kafka = self._breakers["kafka"]
-        self._numbers["lag_records"] = self._numbers["lag_s"] = None
+        self._progress.numbers["lag_records"] = self._progress.numbers["lag_s"] = None
         if kafka.is_open:
             if state != "failed":
                 state, detail = "waiting", f"Kafka: {kafka.reason}"
@@ -342,10 +250,10 @@ class JobRun:
             with suppress(KafkaException):
                 waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
                 lag = self._lag.lag(waiting)
-                self._numbers["lag_records"], self._numbers["lag_s"] = lag
-                self._numbers |= self._beside.numbers()
+                self._progress.numbers["lag_records"], self._progress.numbers["lag_s"] = lag
+                self._progress.numbers |= self._beside.numbers()
         breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
-        self._status.report(state, detail, **self._numbers, breakers=breakers)
+        self._status.report(state, detail, **self._progress.numbers, breakers=breakers)
 
     def stop(self) -> None:
         self._end_query()
@@ -365,18 +273,6 @@ class JobRun:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def records_of(progress: Any) -> int:
-    """Of the batch: Spark counts rows, and sees none of most."""
-    its = ranges(_offsets(progress, "startOffset"), _offsets(progress, "endOffset"))
-    return sum(one.records for one in its)
-
-
-def _offsets(progress: Any, which: str) -> Offsets:
-    (source,) = progress["sources"]
-    told = source[which]
-    return from_json((orjson.loads(told) if isinstance(told, str) else told) or {})
 
 
 def supervise(runs: list[JobRun], stop: threading.Event, stop_deadline_s: float = 8.0) -> None:

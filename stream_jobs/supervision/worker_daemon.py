@@ -14,7 +14,7 @@ from importlib import import_module
 _NEEDED = (
     *("numpy", "pandas", "pyarrow", "pyarrow.compute"),
     *("pyspark.worker", "pyspark.testing.utils", "pyspark.sql.streaming.proto.StateMessage_pb2"),
-    *(f"stream_jobs.{job}.job" for job in ("aggregate", "enrich", "fold", "persist", "retry")),
+    "stream_jobs.jobs",
 )
 # a young object is looked at after so many new ones; an older one after so many such looks
 _SELDOM = (50_000, 20, 100)

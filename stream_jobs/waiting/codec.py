@@ -11,16 +11,8 @@ from shared.events.envelope import Position
 from shared.events.redelivery import First
 from shared.timestamps import is_time_ms
 from shared.topology import dead_letter_topic, retry_topic
-from stream_jobs.waiting.protocol import (
-    ENRICH,
-    Entry,
-    Line,
-    Missing,
-    Outcome,
-    Passed,
-    Refused,
-    Told,
-)
+from stream_jobs.waiting.line import Entry, Line, Missing, Outcome, Passed, Refused, Told
+from stream_jobs.waiting.protocol import ENRICH
 
 _HEADERS_BYTES = struct.Struct("!i")
 

@@ -18,7 +18,8 @@ from shared.settings import JobSettings
 from shared.topology import Flow, gate_topic, retry_topic
 from stream_jobs.waiting.codec import gate_told
 from stream_jobs.waiting.limits import Caps
-from stream_jobs.waiting.protocol import Gates, Look, Ripeness, Told
+from stream_jobs.waiting.line import Told
+from stream_jobs.waiting.protocol import Gates, Look, Ripeness
 
 _ANSWER_S = 3.0
 _MINUTE_MS = 60_000

@@ -13,25 +13,22 @@ import orjson
 from shared.events.envelope import Position
 from shared.retry_policy import RetryPolicy
 from stream_jobs.waiting.lane_clock import LaneClock
-from stream_jobs.waiting.protocol import (
-    LINE_FULL,
+from stream_jobs.waiting.line import (
     Batch,
     Close,
     Entry,
-    Gates,
     Line,
-    Look,
     Missing,
     Open,
     Outcome,
     Park,
     Passed,
     Refused,
-    Ripeness,
     Send,
     Step,
     serve,
 )
+from stream_jobs.waiting.protocol import LINE_FULL, Gates, Look, Ripeness
 
 Plan = dict[tuple[str, int], int]  # ingest partition -> up to where
 Writes = list[list[tuple[str, Any]]]  # topic and record, in order per partition

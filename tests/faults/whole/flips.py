@@ -29,7 +29,6 @@ _FILES = {
     "topic_ids.json": ("persist", "*/topic_ids.json"),
     "a lease": ("enrich", "*.lease"),
     "made-for.json": ("fold", "*.made-for.json"),
-    "the turns": ("fold", "../spark/*.turns"),
 }
 _WORKERS_LIVE_ON_S = 2.0
 _SPOOLED_AFTER_S = (6.0, 8.0)  # the gateway gives Kafka 5 s

@@ -10,7 +10,7 @@ from shared.events.envelope import Position
 from shared.events.stub import fitted
 from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX
 from stream_jobs.aggregate import job as aggregate
-from stream_jobs.fold import job as fold
+from stream_jobs.fold import bucket_fold
 from stream_jobs.persist.rows import DeadLetter
 from stream_jobs.persist.writer import _as_parked
 
@@ -55,7 +55,7 @@ def test_a_key_that_is_too_large_to_be_one_is_left_out() -> None:
 @pytest.mark.parametrize(
     "park",
     [
-        lambda: fold._dead_letter(PLACE, b"k", LARGEST, "no_event", "why")[1:],
+        lambda: bucket_fold._dead_letter(PLACE, b"k", LARGEST, "no_event", "why")[1:],
         lambda: aggregate._dead_letter(PLACE, b"k", LARGEST, "no_snapshot", "why")[1:],
         lambda: _as_parked(
             DeadLetter(Record(PLACE, b"k", LARGEST, [("h", b"1")]), "no_event", "why")

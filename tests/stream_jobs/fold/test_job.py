@@ -11,11 +11,11 @@ from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applier, entity_fingerprint
-from stream_jobs.fold.job import BucketFold
+from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.persist.rows import EventRow, RowMaker
 from stream_jobs.state import paged_states
+from stream_jobs.state.buckets import packed_rows
 from stream_jobs.state.bulk_map_state import States
-from stream_jobs.state.packing import packed_rows
 from tests.builders import event_record
 
 BUCKET = 7

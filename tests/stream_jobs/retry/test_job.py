@@ -15,7 +15,8 @@ from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs.enrich.decide import InTurn, enricher
 from stream_jobs.retry import job as retry
-from stream_jobs.retry.job import BucketOfLines, RetryTask
+from stream_jobs.retry import lines
+from stream_jobs.retry.lines import BucketOfLines, RetryTask
 from stream_jobs.state.buckets import bucket_of
 from stream_jobs.state.bulk_map_state import States
 from stream_jobs.waiting import codec
@@ -79,7 +80,7 @@ class World:
             }
         )
         self.handle = Handle()
-        monkeypatch.setattr(retry, "_worker", lambda _task: self)
+        monkeypatch.setattr(lines, "_worker", lambda _task: self)
         self.in_turn = InTurn(enricher(FLOW), Gates(), self.task.when_parked)
 
     def look(self) -> None:

@@ -12,7 +12,7 @@ from shared.flow import FLOW
 from shared.settings import JobSettings
 from stream_jobs.retry.lane_trim import LaneTrim
 from stream_jobs.waiting.codec import gate_value
-from stream_jobs.waiting.protocol import Told
+from stream_jobs.waiting.line import Told
 from tests.kafka_log import eventually
 from tests.stream_jobs.retry.test_waker import _have_leaders
 from tests.stream_jobs.waiting.test_gate_view import GATE, LANE, _commit, _write

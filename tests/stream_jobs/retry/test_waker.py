@@ -20,7 +20,7 @@ from stream_jobs.retry import job as retry
 from stream_jobs.retry.job import BUCKETS
 from stream_jobs.retry.waker import Waker
 from stream_jobs.waiting.codec import as_of, gate_value
-from stream_jobs.waiting.protocol import Told
+from stream_jobs.waiting.line import Told
 from tests.kafka_log import eventually, read_topic
 
 pytestmark = pytest.mark.stack

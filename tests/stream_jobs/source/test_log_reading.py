@@ -25,7 +25,6 @@ from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from stream_jobs.guards.checkpoints import ahead_at, remember_ahead
 from stream_jobs.guards.lease import Lease, check_lease, now_s
-from stream_jobs.source import core_sharing
 from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
 from stream_jobs.source.topic_writer import WriterOf
 
@@ -229,68 +228,37 @@ def test_batches_are_planned_up_to_the_end_and_no_broker_means_no_more(
     assert cut_off.latestOffset(half, limit) == half
 
 
-def test_a_batch_has_what_came_while_its_job_waited_for_its_turn(
-    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(core_sharing, "_TURN_S_MAX", 3600.0)
-    topic = _topic(parts, "test.turns.v1", 1)
-    _write(parts, topic, 10)
-    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
-    one, other = LogReader(source), LogReader(source)
-    start, limit = one.initialOffset(), one.getDefaultReadLimit()
-    assert one.latestOffset(start, limit) == {topic: {"0": 10}}
-    with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(other.latestOffset, start, limit)
-        with pytest.raises(TimeoutError):
-            waiting.result(0.1)
-        _write(parts, topic, 5)
-        # the batch is done, and with nothing new it is nobody's turn
-        assert one.latestOffset({topic: {"0": 15}}, limit) == {topic: {"0": 15}}
-        assert waiting.result(20) == {topic: {"0": 15}}
-
-
 @pytest.mark.parametrize("at_most_every_s", [0.0, 1.0])
-def test_a_job_that_found_nothing_looks_again_when_anothers_turn_has_ended(
+def test_a_job_that_found_nothing_looks_again_when_one_that_stays_has_written(
     parts: Stack, tmp_path: Path, at_most_every_s: float
 ) -> None:
     topic = _topic(parts, f"test.woken{at_most_every_s:g}.v1", 1)
-    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
-    one = LogReader(source)
-    other = LogReader(replace(source, looks_every_s=30.0, at_most_every_s=at_most_every_s))
-    start, limit = one.initialOffset(), one.getDefaultReadLimit()
+    wakes = tmp_path / "wakes"
+    source = replace(_source(parts, tmp_path, topic), wakes=wakes)
+    reader = LogReader(replace(source, looks_every_s=30.0, at_most_every_s=at_most_every_s))
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
     begun_s = time.monotonic()
-    assert other.latestOffset(start, limit) == start
+    assert reader.latestOffset(start, limit) == start
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(other.latestOffset, start, limit)
+        waiting = pool.submit(reader.latestOffset, start, limit)
         _write(parts, topic, 5)
-        assert one.latestOffset(start, limit) == {topic: {"0": 5}}
         assert not waiting.done()
-        # the batch is done: its turn ends
-        assert one.latestOffset({topic: {"0": 5}}, limit) == {topic: {"0": 5}}
+        wakes.touch()
         assert waiting.result(20) == {topic: {"0": 5}}
     assert time.monotonic() - begun_s >= at_most_every_s
 
 
-def test_the_pause_of_a_job_that_had_a_turn_begins_with_it(
-    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else who has waited long has two turns at a time, and the others wait for both."""
-    monkeypatch.setattr(core_sharing, "_TURN_S_MAX", 3600.0)
+def test_a_job_pauses_between_two_looks(parts: Stack, tmp_path: Path) -> None:
     topic = _topic(parts, "test.pause.v1", 1)
     _write(parts, topic, 5)
-    source = replace(_source(parts, tmp_path, topic), turns=tmp_path / "turns")
-    one, other = LogReader(source), LogReader(replace(source, looks_every_s=0.5))
-    start, limit = one.initialOffset(), one.getDefaultReadLimit()
-    assert one.latestOffset(start, limit) != start
-    with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(other.latestOffset, start, limit)
-        with pytest.raises(TimeoutError):
-            waiting.result(1.0)
-        its_turn_s = time.monotonic()
-        one.latestOffset({topic: {"0": 5}}, limit)
-        waiting.result(20)
-        other.latestOffset({topic: {"0": 5}}, limit)
-    assert time.monotonic() - its_turn_s >= 0.5
+    source = replace(_source(parts, tmp_path, topic), wakes=tmp_path / "wakes")
+    reader = LogReader(replace(source, looks_every_s=0.5))
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    begun_s = time.monotonic()
+    end = reader.latestOffset(start, limit)
+    assert end == {topic: {"0": 5}}
+    assert reader.latestOffset(end, limit) == end
+    assert time.monotonic() - begun_s >= 0.5
 
 
 def _offsets_of(rounds: Iterator[tuple[list[Message], Offsets]]) -> tuple[list[int], Offsets]:
@@ -390,30 +358,20 @@ def test_what_was_done_ahead_of_its_batch_is_in_no_later_one(parts: Stack, tmp_p
     ]
 
 
-def test_a_large_batch_has_its_turn_and_all_tasks_and_a_small_one_stays_without_one(
-    parts: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(core_sharing, "_TURN_S_MAX", 3600.0)
+def test_a_large_batch_has_all_tasks_and_a_small_one_stays(parts: Stack, tmp_path: Path) -> None:
     topic = _topic(parts, "test.small.v1")
-    small = replace(
-        _source(parts, tmp_path, topic), turns=tmp_path / "turns", stays_s=5.0, records_max=10_000
-    )
+    reader = LogReader(replace(_source(parts, tmp_path, topic), stays_s=5.0, records_max=10_000))
     _write(parts, topic, 10)
-    one, other = LogReader(small), LogReader(replace(small, checkpoint=tmp_path / "other"))
-    start, limit = one.initialOffset(), one.getDefaultReadLimit()
-    for reader in (one, other):  # neither waits for the other one
-        assert reader.latestOffset(start, limit) == {topic: {"0": 10, "1": 0}}
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    small = reader.latestOffset(start, limit)
+    assert small == {topic: {"0": 10, "1": 0}}
+    (task,) = reader.partitions(start, small)
+    assert isinstance(task, Task)
+    assert task.stays_from == {topic: {0: 10, 1: 0}}
     _write(parts, topic, 3_000)
     _write(parts, topic, 3_000, partition=1)
-    end = one.latestOffset(start, limit)
-    tasks = one.partitions(start, end)
+    tasks = reader.partitions(start, reader.latestOffset(start, limit))
     assert [task.stays_from for task in tasks if isinstance(task, Task)] == [None, None]
-    with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(other.latestOffset, start, limit)
-        with pytest.raises(TimeoutError):
-            waiting.result(0.1)
-        assert one.latestOffset(end, limit) == end
-        assert waiting.result(20) == end
 
 
 def test_what_a_task_has_done_while_it_stays_wakes_who_waits_for_it(
@@ -429,18 +387,15 @@ def test_what_a_task_has_done_while_it_stays_wakes_who_waits_for_it(
     source = replace(
         _source(parts, tmp_path, topic),
         work=cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
-        turns=tmp_path / "turns",
+        wakes=tmp_path / "wakes",
         stays_s=2.0,
     )
     (tmp_path / "job").mkdir()
-    waits = core_sharing.Turn(tmp_path / "turns")
-    begun_s = time.monotonic()
-    assert not waits.another_has_ended_since(begun_s)
     with ThreadPoolExecutor() as pool:
         staying = pool.submit(lambda: list(work_on(source, Task((), {topic: {0: 0}}))))
         time.sleep(0.5)
         _write(parts, topic, 3)
-        written_s = time.monotonic()
+        written_s = time.time()
         staying.result(20)
-    assert waits.another_has_ended_since(written_s)
+    assert (tmp_path / "wakes").stat().st_mtime >= written_s
     assert ahead_at(source.checkpoint) == {topic: {0: 3}}

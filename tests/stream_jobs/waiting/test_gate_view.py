@@ -11,7 +11,7 @@ from shared.flow import FLOW
 from shared.settings import JobSettings
 from stream_jobs.waiting.codec import gate_value
 from stream_jobs.waiting.gate_view import GateView, LaneView, RipenessView, first_needed
-from stream_jobs.waiting.protocol import Told
+from stream_jobs.waiting.line import Told
 
 pytestmark = pytest.mark.stack
 

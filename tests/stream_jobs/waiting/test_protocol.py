@@ -7,18 +7,8 @@ import pytest
 
 from shared.events.envelope import Position
 from stream_jobs.waiting.lane_clock import LaneClock
-from stream_jobs.waiting.protocol import (
-    LINE_FULL,
-    Batch,
-    Close,
-    Entry,
-    Gates,
-    Line,
-    Open,
-    Ripeness,
-    Step,
-    serve,
-)
+from stream_jobs.waiting.line import Batch, Close, Entry, Line, Open, Step, serve
+from stream_jobs.waiting.protocol import LINE_FULL, Gates, Ripeness
 from tests.stream_jobs.gate_simulator import (
     HOLDS_MS,
     Plan,

@@ -143,8 +143,8 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "stream_jobs.source.log_reader": lambda m: before(
         "enrich, written and not noted", m, "_is_done"
     ),
-    "stream_jobs.retry.job": lambda m: after_a_bucket("retry", m.BucketOfLines),
-    "stream_jobs.fold.job": lambda m: after_a_bucket("fold", m.BucketFold),
+    "stream_jobs.retry.lines": lambda m: after_a_bucket("retry", m.BucketOfLines),
+    "stream_jobs.fold.bucket_fold": lambda m: after_a_bucket("fold", m.BucketFold),
     "stream_jobs.aggregate.sums": lambda m: after("aggregate, in a batch", m, "renew"),
     "stream_jobs.persist.writer": lambda m: (
         before("persist, not committed", m.EventStore, "_upsert_states"),

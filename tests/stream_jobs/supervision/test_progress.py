@@ -1,4 +1,5 @@
-"""What a job hears of its batches; the rest of it is in test_job_run, on a real Spark."""
+"""How far a job is, and what it hears of its batches; the rest is in test_job_run, on a real
+Spark."""
 
 import time
 from collections.abc import Mapping
@@ -10,8 +11,8 @@ from pyspark.sql import Row
 
 from clients.kafka.records import Offsets
 from stream_jobs.guards.checkpoints import remember_ahead
+from stream_jobs.supervision.progress import Progress
 from stream_jobs.supervision.side_task import Beside
-from stream_jobs.supervision.supervisor import JobRun
 
 
 class Hearing(Beside):
@@ -39,14 +40,14 @@ def _progress(batch: int, rows: int = 1) -> dict[str, Any]:
     return {"batchId": batch, "sources": [places], "observedMetrics": observed}
 
 
-def test_each_batch_is_heard_once_and_all_recent_ones_are_written_out_only_for_a_missed_one() -> (
-    None
-):
+def test_each_batch_is_heard_once_and_all_recent_ones_are_written_out_only_for_a_missed_one(
+    tmp_path: Path,
+) -> None:
     beside, query = Hearing(), Query()
-    run = SimpleNamespace(_query=query, _beside=beside, _heard_batch=-1)
+    run = Progress("job", tmp_path, SimpleNamespace(), beside)  # type: ignore[arg-type]
 
     def hear(progress: dict[str, Any]) -> None:
-        JobRun._hear(run, progress)  # type: ignore[arg-type]
+        run._hear(query, progress)  # type: ignore[arg-type]
 
     for batch in (0, 1, 1, 2):
         hear(_progress(batch))
@@ -58,33 +59,32 @@ def test_each_batch_is_heard_once_and_all_recent_ones_are_written_out_only_for_a
     assert (beside.heard, query.asked) == ([0, 1, 2, 3, 4, 5, 6], 1)
 
 
-class Told(SimpleNamespace):
-    """As much of a job's run as says how far it is."""
-
+class Told(Progress):
     def __init__(self, checkpoint: Path) -> None:
         self.told: list[Offsets] = []
-        self._copy = SimpleNamespace(publish=self.told.append)
-        self._checkpoint = checkpoint
-        self._published: Offsets = {}
-        self._looked_s, self._batch_id = 0.0, -1
-        self._numbers: dict[str, Any] = {}
-        self._publish = lambda offsets: JobRun._publish(self, offsets)  # type: ignore[arg-type]
-        self._hear = lambda _: None
+        copy: Any = SimpleNamespace(publish=self.told.append)
+        super().__init__("job", checkpoint, copy, Beside())
 
     def look(self, *, seconds_later: float = 1.0) -> None:
         self._looked_s = time.monotonic() - seconds_later
-        JobRun._publish_ahead(self)  # type: ignore[arg-type]
+        self.publish_ahead()
 
     def end_batch(self, batch: int, start: int, end: int) -> None:
         places = {"startOffset": {"t": {"0": start}}, "endOffset": {"t": {"0": end}}}
-        spent_ms = {"triggerExecution": 2_000}
-        progress = {"batchId": batch, "sources": [places], "durationMs": spent_ms}
-        self._news = lambda: progress
-        JobRun._publish_progress(self)  # type: ignore[arg-type]
+        progress: dict[str, Any] = {"batchId": batch, "sources": [places], "observedMetrics": {}}
+        progress |= {"durationMs": {"triggerExecution": 2_000}}
+        said = SimpleNamespace(
+            runId=lambda: SimpleNamespace(toString=str),
+            batchId=lambda: batch,
+            timestamp=lambda: f"of {batch}",
+        )
+        spark: Any = SimpleNamespace(lastProgress=lambda: said)
+        query: Any = SimpleNamespace(_jsq=spark, lastProgress=progress)
+        self.publish(query)
 
     @property
     def rows_per_s(self) -> float:
-        return round(self._numbers["rows_per_s"])
+        return round(self.numbers["rows_per_s"])
 
 
 def test_what_is_done_ahead_of_batches_is_told_once_and_not_taken_back(tmp_path: Path) -> None:

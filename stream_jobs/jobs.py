@@ -1,0 +1,46 @@
+"""The jobs: a row for each, of what its folder has for the process that runs it.
+
+What starts a job and what it emits says the flow (`shared/topology.py`). The Python workers of all
+jobs come from one process that imports this table before it forks them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.settings import JobSettings
+from shared.topology import Flow, Job
+from stream_jobs.aggregate import job as aggregate
+from stream_jobs.enrich import job as enrich
+from stream_jobs.fold import job as fold
+from stream_jobs.fold.clock_counts import ClockCounts
+from stream_jobs.persist import job as persist
+from stream_jobs.retry import job as retry
+from stream_jobs.retry.waker import Waker
+from stream_jobs.supervision.side_task import Beside
+from stream_jobs.supervision.status import Say
+
+
+class JobRow(NamedTuple):
+    build: Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
+    # its plan with no records, run once so that the first batch is quick; None: it has nothing to
+    # warm up
+    on_nothing: Callable[[SparkSession, JobSettings], DataFrame] | None = None
+    # its task on the driver, beside the query
+    beside: Callable[[JobSettings, Flow], Beside] = lambda *_: Beside()
+    through_outbox: bool = False  # what it emits is the relay's to write
+
+    def writes(self, job: Job) -> tuple[str, ...]:
+        """In an order that others rely on."""
+        return () if self.through_outbox else (*job.emits, *job.waits_in, *job.starts_from)
+
+
+JOBS = {
+    "enrich": JobRow(enrich.build, enrich.on_nothing),
+    "retry": JobRow(retry.build, retry.on_nothing, beside=Waker),
+    "fold": JobRow(fold.build, fold.on_nothing, beside=lambda *_: ClockCounts()),
+    "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
+    "persist": JobRow(persist.build, through_outbox=True),
+}

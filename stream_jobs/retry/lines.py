@@ -1,0 +1,250 @@
+"""What waits in a bucket of entities, and how retry serves it: see `waiting/protocol.py`."""
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import orjson
+from pyspark.sql import Row
+
+from clients.kafka.records import Outgoing, Payload
+from shared.events import envelope
+from shared.events.envelope import Position
+from shared.events.redelivery import First, headers_of
+from shared.events.stub import fitted
+from shared.flow import load_flow
+from shared.kafka_access import KafkaAccess
+from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
+from shared.topology import dead_letter_topic, gate_topic
+from stream_jobs.enrich.decide import Enrich, enricher
+from stream_jobs.enrich.master_data_view import MasterView
+from stream_jobs.enrich.on_demand_fields import FreshFields
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.retry.kept_payloads import KeptLetters
+from stream_jobs.retry.schedule import KeptClock, Look, Looks
+from stream_jobs.source.writing_processor import Handler, dead_letter
+from stream_jobs.state.bulk_map_state import Key, States
+from stream_jobs.waiting import codec
+from stream_jobs.waiting.gate_view import RipenessView
+from stream_jobs.waiting.line import Batch, Close, Entry, Line, Open, Outcome, Park, Send, serve
+from stream_jobs.waiting.protocol import ENRICH
+
+STAGE = "retry"
+# more would only fill the memory
+_LINES_AT_ONCE = 16
+# what a bucket tells the driver of a batch: no topic gets it
+TOLD_DDL = "look_ms long, woken long, parked long"
+
+
+class RetryTask(NamedTuple):
+    """What a worker process needs to know; it builds the rest once and keeps it."""
+
+    flow: str
+    kafka: KafkaAccess
+    master_age_max_s: float
+    postgres_url: str
+    slow_after_s: float
+    waits_max_s: float
+    when_parked: WhenParked
+    master_stale_after_s: float
+    waiting_per_entity_max: int
+
+    @property
+    def policy(self) -> RetryPolicy:
+        return POLICIES[ENRICH]._replace(
+            age_max_s=self.waits_max_s,
+            when_parked=self.when_parked,
+            line_max=self.waiting_per_entity_max,
+        )
+
+
+class Worker:
+    """What looks around in Kafka and the store; once a process."""
+
+    def __init__(self, task: RetryTask) -> None:
+        flow = load_flow(task.flow)
+        self._enrich: Enrich = enricher(flow)
+        self._master = MasterView(task.kafka, flow.master_tables, task.master_age_max_s)
+        self._fresh = FreshFields(flow, task.postgres_url, task.slow_after_s)
+        self._ripeness = RipenessView(task.kafka, flow)
+
+    def look(self) -> None:
+        """At each batch, and again within it: what is seen only grows."""
+        self._ripeness.refresh()
+        self._master.catch_up()
+        self._master.refresh()
+
+    def is_ripe(self, place: Position) -> bool:
+        return self._ripeness.is_ripe(place)
+
+    def enrich(self, payload: Payload) -> Outgoing:
+        known = self._fresh.over(self._master, [payload])
+        outgoing = self._enrich(payload, known)
+        if outgoing.key != payload.key and not payload.attempt:
+            # an event of another entity: its order among that one's is not kept here, so the fold
+            # must not take it for a second writing
+            outgoing = self._enrich(payload._replace(attempt=1), known)
+        return outgoing
+
+
+@cache
+def _worker(task: RetryTask) -> Worker:
+    return Worker(task)
+
+
+class BucketOfLines(Handler):
+    """The lines of all entities whose ids fall into one bucket."""
+
+    def __init__(self, task: RetryTask) -> None:
+        self._task = task
+        self._next_look_ms: int | None = None
+
+    def init(self, states: States) -> None:
+        # one for all: each that is declared takes Spark many milliseconds of each task
+        self._states = states.of("kept", "kind", "key", "ident")
+        self._looks = Looks(self._states)
+        self._clocks = KeptClock(self._states, int(self._task.master_stale_after_s * 1000))
+        self._letters = KeptLetters(self._states)
+
+    @cached_property
+    def _event_topics(self) -> frozenset[str]:
+        return frozenset(row.topic for row in load_flow(self._task.flow).event_types)
+
+    @cached_property
+    def _ingest_topics(self) -> frozenset[str]:
+        return frozenset(row.topic for row in load_flow(self._task.flow).endpoints)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self, _bucket: Any, rows: Iterator[Any], times: Any
+    ) -> Iterator[Outgoing | Row]:
+        self._looks.begin()
+        self._clocks.begin()
+        woken: set[str] = set()
+        packed: list[bytes] = []
+        for row in rows:
+            if row.woken is not None:
+                woken.update(orjson.loads(row.woken))
+            else:
+                packed.append(row.packed)
+        now_ms = times.getCurrentProcessingTimeInMs()
+        self._clock = self._clocks.at(now_ms, codec.as_of(woken))
+        lines: dict[str, Line] = {}
+        for own in packed:
+            yield from self._take([Payload(*fields) for fields in pickle.loads(own)], lines)
+        made: Counter[str] = Counter()
+        for outgoing in self._serve(now_ms, woken, lines):
+            made[outgoing.topic] += 1
+            yield outgoing
+        self._letters.write()
+        self._looks.write()
+        self._clocks.keep(self._clock if self._looks.all() else None)
+        yield Row(
+            look_ms=self._next_look_ms,
+            woken=sum(made[topic] for topic in self._event_topics),
+            parked=made[dead_letter_topic(ENRICH)],
+        )
+
+    def _take(self, records: Sequence[Payload], lines: dict[str, Line]) -> Iterator[Outgoing]:
+        read: list[tuple[str, Payload, Entry, bytes]] = []
+        for record in records:
+            try:
+                entry, letter = codec.read(record, self._ingest_topics)
+                entry.taken_ms = self._clock.now_ms
+                read.append(((record.key or b"").decode(), record, entry, letter))
+            except ValueError as error:
+                yield _unreadable(record, str(error))
+        self._load({key for key, *_ in read}, lines)
+        for key, record, entry, letter in read:
+            if envelope.find(record.headers, envelope.DISCARDED) is not None:
+                for gone in lines[key].discard(entry.place, entry.attempt):
+                    self._letters.remove(key, gone)
+            elif lines[key].take(entry):
+                self._letters.put(key, entry, letter)
+
+    def _load(self, keys: Iterable[str], lines: dict[str, Line]) -> None:
+        wanted = sorted(set(keys).difference(lines))
+        stored = self._states.get([_line(key) for key in wanted])
+        for key, raw in zip(wanted, stored, strict=True):
+            lines[key] = codec.decode(raw) if raw else Line()
+
+    def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Outgoing]:
+        is_due = {
+            key
+            for key, (at_ms, rows) in self._looks.all().items()
+            if codec.EVERY_LINE in woken
+            or (at_ms is not None and at_ms <= self._clock.now_ms)
+            or not woken.isdisjoint(rows)
+        }
+        keys = [*lines, *sorted(is_due.difference(lines))]
+        if keys:
+            check_lease(STAGE)
+            worker = _worker(self._task)
+            worker.look()
+            batch = Batch(now_ms, self._clock.now_ms, woken, worker.is_ripe)
+        for begin in range(0, len(keys), _LINES_AT_ONCE):
+            some = keys[begin : begin + _LINES_AT_ONCE]
+            self._load(some, lines)
+            served = {key: lines.pop(key) for key in some}
+            self._letters.look_ahead(served, batch)
+            for key, line in served.items():
+                yield from self._serve_line(key, line, batch, worker)
+            self._keep(served)
+        due = [look.at_ms for look in self._looks.all().values() if look.at_ms is not None]
+        self._next_look_ms = self._clocks.told(min(due, default=None), self._clock)
+
+    def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Outgoing]:
+        policy = self._task.policy
+        made: dict[tuple[Position, int], Outgoing] = {}
+
+        def attempt(entry: Entry) -> Outcome:
+            outgoing = worker.enrich(self._letters.payload(key, entry))
+            made[entry.ident] = outgoing
+            return codec.outcome_of(outgoing)
+
+        for step in serve(line, batch, attempt, policy):
+            match step:
+                case Send(entry):
+                    self._letters.remove(key, entry)
+                    yield made.pop(entry.ident)
+                case Park(entry):
+                    yield self._dead_letter(key, entry)
+                    self._letters.remove(key, entry)  # the dead letter has it
+                case Open(told):
+                    yield _gate(key, codec.gate_value(told))
+                case Close():
+                    yield _gate(key, None)
+
+    def _keep(self, served: Mapping[str, Line]) -> None:
+        closed = [key for key, line in served.items() if line.closed]
+        self._states.remove([_line(key) for key in closed])
+        for key in closed:
+            self._looks.remove(key)
+        kept = {key: line for key, line in served.items() if not line.closed}
+        self._states.put({_line(key): codec.encode(line) for key, line in kept.items()})
+        for key, line in kept.items():
+            self._looks.put(key, Look(line.next_look(self._task.policy), line.rows()))
+
+    def _dead_letter(self, key: str, entry: Entry) -> Outgoing:
+        payload = self._letters.payload(key, entry)
+        first = First(entry.place, payload.arrived_ms, entry.attempt, entry.revision)
+        known = headers_of(payload.headers, first)
+        headers = envelope.failure_headers(known, ENRICH, entry.place, entry.reason, entry.detail)
+        tries = (envelope.TRIES, str(entry.tries).encode())
+        topic = dead_letter_topic(ENRICH)
+        letter = fitted(entry.place, payload.key, payload.value, [*headers, tries])
+        return Outgoing(topic, *letter)
+
+
+def _line(key: str) -> Key:
+    return "line", key, ""
+
+
+def _gate(key: str, value: bytes | None) -> Outgoing:
+    return Outgoing(gate_topic(ENRICH), key.encode(), value, [])
+
+
+def _unreadable(record: Payload, detail: str) -> Outgoing:
+    own = record.position, record.key, record.value
+    return dead_letter(ENRICH, *own, "no_origin", detail, record.headers)

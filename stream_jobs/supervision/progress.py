@@ -1,0 +1,126 @@
+"""How far a job is, from what its query says, for all who wait for it."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from clients.kafka.records import Offsets
+from stream_jobs.guards.checkpoints import ahead_at, further, offsets_of
+from stream_jobs.guards.single_copy import OneCopy
+from stream_jobs.source.log_ranges import from_json, left_of, ranges
+from stream_jobs.supervision.side_task import Beside
+
+_log = logging.getLogger(__name__)
+
+
+class Progress:
+    def __init__(self, job: str, checkpoint: Path, copy: OneCopy, beside: Beside) -> None:
+        self._job = job
+        self._checkpoint = checkpoint
+        self._copy = copy
+        self._beside = beside
+        self.numbers: dict[str, Any] = {}  # for the job's report
+        self._published: Offsets = {}
+        self._looked_s = time.monotonic()
+        self._idle_since = ""
+        self._seen: tuple[str, int, str] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """With a query, of a checkpoint that may have been lost meanwhile."""
+        self._batch_id = self._heard_batch = -1
+
+    def publish(self, query: StreamingQuery) -> None:
+        """What the query has said since the last look."""
+        progress = self._news(query)
+        if progress is None:
+            return
+        self._hear(query, progress)
+        if progress["batchId"] <= self._batch_id:
+            return
+        if not records_of(progress):
+            self._publish_done(progress["timestamp"])
+            return  # the batch that it names may have yet to run
+        start, end = _offsets(progress, "startOffset"), _offsets(progress, "endOffset")
+        its = left_of(start, end, self._published)
+        if not self._write(end):
+            return
+        self._batch_id = progress["batchId"]
+        self.numbers["batch_id"] = self._batch_id
+        if its:  # else it has stayed, and was counted meanwhile
+            spent_ms = progress["durationMs"]
+            took_s = max(spent_ms["triggerExecution"] - spent_ms.get("latestOffset", 0), 1) / 1000
+            self.numbers["rows_per_s"] = round(sum(one.records for one in its) / took_s, 1)
+
+    def _news(self, query: StreamingQuery) -> Any:
+        """The query's last progress, if it was not seen yet: to write it out takes Spark
+        milliseconds, and this looks several times a second."""
+        told = query._jsq.lastProgress()
+        at = None if told is None else (told.runId().toString(), told.batchId(), told.timestamp())
+        if at == self._seen:
+            return None
+        self._seen = at
+        return query.lastProgress
+
+    def _hear(self, query: StreamingQuery, last: Any) -> None:
+        """What each batch has observed, those included that came between two looks."""
+        if last["batchId"] <= self._heard_batch:
+            return
+        has_missed = last["batchId"] > self._heard_batch + 1
+        # all of the recent ones are written out for it: only where it has to be
+        recent = query.recentProgress if has_missed else [last]
+        for progress in recent:
+            # one without records says nothing of the batch that it names, which has yet to run
+            if progress["batchId"] > self._heard_batch and records_of(progress):
+                self._heard_batch = progress["batchId"]
+                for row in progress["observedMetrics"].values():
+                    self._beside.hear(row.asDict())
+        self._heard_batch = max(self._heard_batch, last["batchId"] - 1)
+
+    def publish_ahead(self) -> None:
+        """A job that stays at its logs has done more than its batches say, and others wait to hear
+        how far it is."""
+        since_s, self._looked_s = self._looked_s, time.monotonic()
+        before = self._published
+        done = further(before, ahead_at(self._checkpoint))
+        if done == before or not self._write(done) or not before:
+            return
+        records = sum(one.records for one in ranges(before, done))
+        self.numbers["rows_per_s"] = round(records / (self._looked_s - since_s), 1)
+
+    def _write(self, offsets: Offsets) -> bool:
+        offsets = further(offsets, ahead_at(self._checkpoint))
+        try:
+            self._copy.publish(offsets)
+        except KafkaException as error:
+            _log.warning("%s could not publish its offsets: %s", self._job, error)
+            self._seen = None  # to be told again
+            return False
+        self._published = offsets
+        return True
+
+    def _publish_done(self, told_at: str) -> None:
+        """Of a batch whose progress nobody saw, because this copy is new or the next one came at
+        once: others wait to hear how far the job is."""
+        if told_at == self._idle_since:
+            return
+        done = offsets_of(self._checkpoint).done
+        if not done or done == self._published or self._write(done):
+            self._idle_since = told_at
+
+
+def records_of(progress: Any) -> int:
+    """Of the batch: Spark counts rows, and sees none of most."""
+    its = ranges(_offsets(progress, "startOffset"), _offsets(progress, "endOffset"))
+    return sum(one.records for one in its)
+
+
+def _offsets(progress: Any, which: str) -> Offsets:
+    (source,) = progress["sources"]
+    told = source[which]
+    return from_json((orjson.loads(told) if isinstance(told, str) else told) or {})
