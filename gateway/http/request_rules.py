@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from gateway.http.message import read_by_name
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, retry_after
 
 HEAD_BYTES_MAX = 32 * 1024
 TARGET_BYTES_MAX = 8 * 1024
 PAYLOADS = b"/v1/"  # below it are the routes of payloads and no others
 HEADERS_MAX = 100
+PIPELINED_MAX = 100
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -147,6 +148,18 @@ def head_too_large() -> Problem:
 
 def target_too_long() -> Problem:
     return _refused(414, "target_too_long", f"a URL has at most {TARGET_BYTES_MAX} bytes here")
+
+
+def too_many_pipelined() -> Problem:
+    return Problem(
+        503,
+        "too_many_pipelined",
+        f"at most {PIPELINED_MAX} requests of a connection wait for their answers; nothing of this "
+        "one was written, send it again after them",
+        outcome="definite",
+        headers=retry_after(1),
+        ends_connection=True,
+    )
 
 
 def payloads_come_by_post(*, ends_connection: bool = False) -> Problem:

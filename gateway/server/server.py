@@ -15,8 +15,9 @@ from fastapi import FastAPI
 
 from gateway.http.tls import ServerTls
 from gateway.node.node import Node
-from gateway.server.connection import GatewayProtocol, Limits
+from gateway.server.connection import HttpConnection
 from gateway.server.connection_limits import Connections, affordable
+from gateway.server.deadlines import Limits
 from gateway.server.head_cache import KnownHeads
 from gateway.server.own_pages import own_pages
 from shared.settings import GatewaySettings
@@ -43,7 +44,7 @@ def server_config(
     )
     ingest = getattr(app.state, INGEST, None)
     protocol = partial(
-        GatewayProtocol,
+        HttpConnection,
         Limits.of(settings),
         connections,
         ingest,

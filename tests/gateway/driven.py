@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from uvicorn.server import ServerState
 
-from gateway.server.connection import GatewayProtocol
+from gateway.server.connection import HttpConnection
 from gateway.server.server import server_config
 from tests.gateway.support import Gateway
 
@@ -60,7 +60,7 @@ class Driven:
     async def outcome(self, reads: Iterable[bytes]) -> Outcome:
         """Of a connection on which these came, then an end."""
         self._log.records.clear()
-        protocol: GatewayProtocol = self._config.http_protocol_class(  # type: ignore[assignment]
+        protocol: HttpConnection = self._config.http_protocol_class(  # type: ignore[assignment]
             config=self._config, server_state=self._state, app_state={}
         )
         wire = _Wire()
