@@ -28,7 +28,8 @@ import uvloop
 
 from gateway.log.outcome import Receipt, Record, Tell
 from gateway.monitor.routes import Health
-from gateway.server.app import create_app
+from gateway.node.node import Node
+from gateway.server.parts import Parts, put_together
 from gateway.server.server import server_config
 from gateway.view.reader import StateView
 from shared.flow import FLOW
@@ -179,8 +180,9 @@ def _serve(listener: socket.socket) -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = GatewaySettings(state_dir=Path(folder))
         log, view = _QuickLog(), StateView(settings.state_dir)
-        app = create_app(settings, FLOW, log, view, Health(settings, FLOW, log, view))
-        uvicorn.Server(server_config(app, settings)).run([listener])
+        node, health = Node(), Health(settings, FLOW, log, view)
+        app, ingest = put_together(Parts(settings, FLOW, node, log, view, health))
+        uvicorn.Server(server_config(app, settings, node, ingest)).run([listener])
 
 
 def main() -> None:

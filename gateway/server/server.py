@@ -14,6 +14,7 @@ import uvloop
 from fastapi import FastAPI
 
 from gateway.http.tls import ServerTls
+from gateway.ingest.accept import Ingest
 from gateway.node.node import Node
 from gateway.server.connection import HttpConnection
 from gateway.server.connection_limits import Connections, affordable
@@ -25,8 +26,6 @@ from shared.settings import GatewaySettings
 _HANDSHAKE_S = 5.0
 _OBJECTS_PER_LOOK = 50_000
 _LAST_ANSWER = (b"connection", b"close")
-# where the application keeps what answers POSTs of payloads without it
-INGEST = "ingest"
 
 
 class CannotListenError(Exception):
@@ -34,15 +33,18 @@ class CannotListenError(Exception):
 
 
 def server_config(
-    app: FastAPI, settings: GatewaySettings, node: Node | None = None
+    app: FastAPI,
+    settings: GatewaySettings,
+    node: Node | None = None,
+    ingest: Ingest | None = None,
 ) -> uvicorn.Config:
+    """Without `ingest` the application answers all requests."""
     tls = ServerTls(settings) if settings.tls_cert_file else None
     connections = Connections(
         affordable(settings.connections_max),
         settings.connections_per_address_max,
         (node or Node()).counts.request_refused,
     )
-    ingest = getattr(app.state, INGEST, None)
     protocol = partial(
         HttpConnection,
         Limits.of(settings),

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from uvicorn.server import ServerState
 
 from gateway.server.connection import HttpConnection
-from gateway.server.server import server_config
 from tests.gateway.support import Gateway
 
 _TURNS = 6  # of the loop; then what a read has caused is done
@@ -53,7 +52,7 @@ class Driven:
 
     def __init__(self, gateway: Gateway) -> None:
         self._log = gateway.log
-        self._config = server_config(gateway.app, gateway.settings)
+        self._config = gateway.config(gateway.settings)
         self._config.load()
         self._state = ServerState()
 
