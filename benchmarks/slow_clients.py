@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import uvicorn
 import uvloop
 
-from gateway.log.outcome import Receipt, Record, Tell
+from gateway.log.outcome import OnWritten, Receipt, Record
 from gateway.monitor.routes import Health
 from gateway.node.node import Node
 from gateway.server.parts import Parts, put_together
@@ -166,11 +166,11 @@ class _QuickLog:
     def __init__(self) -> None:
         self._offset = 0
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
         self._offset += len(records)
         places = range(self._offset - len(records), self._offset)
         receipts = [Receipt(topic, 0, offset) for offset in places]
-        asyncio.get_running_loop().call_soon(tell, receipts)
+        asyncio.get_running_loop().call_soon(on_written, receipts)
 
     def is_healthy(self) -> bool:
         return True

@@ -49,7 +49,7 @@ class Post:
             for chunk in self._early:
                 self._reception.body.take(chunk)
             if self._is_whole:
-                self._ingest.accept(self._reception, self._tell)
+                self._ingest.accept(self._reception, self._respond)
         except Exception as error:
             self._fail(error)
 
@@ -59,7 +59,7 @@ class Post:
         try:
             self._reception = reception = self._ingest.admit(self.request)
             reception.body.take(body)
-            self._ingest.accept(reception, self._tell)
+            self._ingest.accept(reception, self._respond)
         except Exception as error:
             self._fail(error)
 
@@ -77,7 +77,7 @@ class Post:
         if self._reception is None:
             return
         try:
-            self._ingest.accept(self._reception, self._tell)
+            self._ingest.accept(self._reception, self._respond)
         except Exception as error:
             self._fail(error)
 
@@ -90,13 +90,13 @@ class Post:
                 self._reception.span.failed(why)
                 self._reception.end()
 
-    def _tell(self, told: Answer | Problem) -> None:
+    def _respond(self, answer: Answer | Problem) -> None:
         try:
-            if isinstance(told, Problem):
-                self._fail(told)
+            if isinstance(answer, Problem):
+                self._fail(answer)
             else:
-                self._answer(told)
-        except Exception:  # whoever tells goes on with other payloads
+                self._answer(answer)
+        except Exception:  # whoever calls goes on with other payloads
             log.exception("an answer could not be given")
 
     def _fail(self, error: Exception) -> None:

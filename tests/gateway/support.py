@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from gateway.ingest.accept import Ingest
 from gateway.log import outcome
-from gateway.log.outcome import Outcome, Receipt, Tell
+from gateway.log.outcome import OnWritten, Outcome, Receipt
 from gateway.monitor.routes import Health
 from gateway.node.node import Node
 from gateway.server.parts import Parts, put_together
@@ -47,19 +47,19 @@ class FakeLog:
         self.pause_s = 0.0
         self.asked = 0
 
-    def put(self, topic: str, records: Sequence[outcome.Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[outcome.Record], on_written: OnWritten) -> None:
         self.asked += len(records)
         if isinstance(self.failure, Exception) and not isinstance(self.failure, Outcome):
             raise self.failure
-        asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, records, tell)
+        asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, records, on_written)
 
-    def _put(self, topic: str, records: Sequence[outcome.Record], tell: Tell) -> None:
+    def _put(self, topic: str, records: Sequence[outcome.Record], on_written: OnWritten) -> None:
         if self.failure is not None:
-            tell([self.failure] * len(records))  # type: ignore[list-item]
+            on_written([self.failure] * len(records))  # type: ignore[list-item]
             return
         begin = len(self.records)
         self.records += [Record(topic, r.key, r.value, dict(r.headers)) for r in records]
-        tell([Receipt(topic, 0, offset) for offset in range(begin, len(self.records))])
+        on_written([Receipt(topic, 0, offset) for offset in range(begin, len(self.records))])
 
     def is_healthy(self) -> bool:
         return self.healthy
