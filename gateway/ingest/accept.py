@@ -15,7 +15,7 @@ import orjson
 from gateway.auth.caller import Caller
 from gateway.auth.who import Who
 from gateway.http.message import Answer, Request
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import Problem, refused, retry_after
 from gateway.http.request_rules import PAYLOADS, payloads_come_by_post
 from gateway.ingest import batch, write_permission
 from gateway.ingest.admission import Admission
@@ -124,9 +124,9 @@ class Ingest:
         endpoint = self._flow.endpoint(endpoint_name)
         if endpoint is None:
             known = ", ".join(e.name for e in self._flow.endpoints)
-            raise _refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
+            raise refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
         if slash and not ENTITY_ID.fullmatch(entity_id):
-            raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
+            raise refused(400, "bad_entity_id", ENTITY_ID_RULE)
         if len(request.target) <= _PLACE_BYTES_MAX:
             if len(self._places) >= _PLACES_MOST:
                 self._places.clear()
@@ -150,7 +150,7 @@ class Ingest:
         payload_sha256 = sha256(payload).hexdigest()
         write_permission.refuse_other_body(caller, payload_sha256)
         if not payload:
-            raise _refused(400, "empty_body", "an empty body is no payload")
+            raise refused(400, "empty_body", "an empty body is no payload")
         received_at = _received_at(time.time_ns() // 1_000_000)
         key = None if head.idempotency_key is None else (head.idempotency_key,)
         item = Item(entity_id, payload, write_permission.key_of(caller, key))
@@ -229,12 +229,11 @@ class Ingest:
 
     def _enter(self, payloads: int) -> None:
         if not self._admission.enter(payloads):
-            raise Problem(
+            raise refused(
                 503,
                 "too_many_requests_in_flight",
                 "the gateway is full; nothing was written, send it again",
-                outcome="definite",
-                headers=retry_after(1),
+                retry_after(1),
                 payloads=payloads,
             )
 
@@ -249,10 +248,6 @@ _received_at = lru_cache(4)(to_rfc3339)
 
 def _name(request: Request) -> str:
     return request.path().removeprefix(PAYLOADS.decode())
-
-
-def _refused(status: int, code: str, detail: str) -> Problem:
-    return Problem(status, code, detail, outcome="definite")
 
 
 _JSON = b"content-type: application/json\r\n"

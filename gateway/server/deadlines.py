@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from gateway.http.exchange import Exchange
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, last_refusal
 from gateway.server.request_reader import RequestReader
 from shared.settings import GatewaySettings
 
@@ -97,16 +97,13 @@ class Deadlines:
             client.transport.close()  # an answer to nothing would be taken for one to the next
         else:
             within = f"a request's head has to come within {self._limits.head_s:g} s here"
-            client.refuse(_slow("head_too_slow", within))
+            client.refuse(last_refusal(408, "head_too_slow", within))
 
     def _slow_body(self, came_bytes: int) -> Problem:
-        return _slow(
+        return last_refusal(
+            408,
             "body_too_slow",
             f"a body has to come within {self._limits.body_s:g} s here, without a pause of "
             f"{self._limits.body_pause_s:g} s; of this one {came_bytes} bytes came: send it again, "
             "faster or in smaller parts",
         )
-
-
-def _slow(code: str, detail: str) -> Problem:
-    return Problem(408, code, detail, outcome="definite", ends_connection=True)

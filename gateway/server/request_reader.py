@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import httptools
 
 from gateway.http.message import Headers
-from gateway.http.problems import Problem
+from gateway.http.problems import last_refusal
 from gateway.http.request_rules import (
     HEAD_BYTES_MAX,
     TARGET_BYTES_MAX,
@@ -90,10 +90,12 @@ class RequestReader:
         except httptools.HttpParserError as error:
             # the parser's own fixed words: nothing of what was sent is in them
             detail = f"this is no HTTP/1.1 as RFC 9112 writes it: {error}"
-            raise _bad("malformed_request", detail) from None
+            raise last_refusal(400, "malformed_request", detail) from None
         if self.framing_bytes > HEAD_BYTES_MAX + _BYTES_PER_CHUNK_MAX * self._chunks:
             if self._is_in_body:
-                raise _bad("bad_chunks", "send chunks without extensions, and larger ones")
+                raise last_refusal(
+                    400, "bad_chunks", "send chunks without extensions, and larger ones"
+                )
             raise head_too_large()
         if self.framing_bytes < 0:  # a body whose head was not counted
             self.framing_bytes = 0
@@ -140,7 +142,9 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_in_body:
-            raise _bad("trailers_refused", "send headers before the body, not after it")
+            raise last_refusal(
+                400, "trailers_refused", "send headers before the body, not after it"
+            )
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -174,7 +178,3 @@ class RequestReader:
         self._connection.on_end()
         self._is_in_body = False
         self.framing_bytes = self._chunks = self.body_bytes = 0
-
-
-def _bad(code: str, detail: str) -> Problem:
-    return Problem(400, code, detail, outcome="definite", ends_connection=True)
