@@ -28,7 +28,8 @@ from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW
 from shared.folding import snapshot
-from shared.folding.applier import Applier, fold_fingerprint
+from shared.folding.applier import Applier
+from shared.folding.fingerprint import fold_fingerprint
 from shared.ids import fresh_event_id
 from shared.settings import JobSettings
 

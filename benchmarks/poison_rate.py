@@ -23,7 +23,7 @@ import httpx
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.processes import cpu_s
-from local_stack.operate.ledger import from_database
+from local_stack.verbs.ledger import from_database
 from shared.flow import FLOW
 from tests.end_to_end.launcher import Launcher
 

@@ -31,9 +31,9 @@ import psycopg
 from confluent_kafka import KafkaException
 
 from clients.postgres.grants import OWNER
-from local_stack.operate.ledger import from_database
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import StackError
+from local_stack.verbs.ledger import from_database
 from shared.folding.snapshot import META
 from shared.published.ledger import TERMS
 from shared.retry_policy import WhenParked

@@ -26,9 +26,10 @@ from urllib.parse import urlsplit
 import uvicorn
 import uvloop
 
-from gateway.log.outcome import Receipt, Record, Tell
+from gateway.log.outcome import OnWritten, Receipt, Record
 from gateway.monitor.routes import Health
-from gateway.server.app import create_app
+from gateway.node.node import Node
+from gateway.server.parts import Parts, put_together
 from gateway.server.server import server_config
 from gateway.view.reader import StateView
 from shared.flow import FLOW
@@ -165,11 +166,11 @@ class _QuickLog:
     def __init__(self) -> None:
         self._offset = 0
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
         self._offset += len(records)
         places = range(self._offset - len(records), self._offset)
         receipts = [Receipt(topic, 0, offset) for offset in places]
-        asyncio.get_running_loop().call_soon(tell, receipts)
+        asyncio.get_running_loop().call_soon(on_written, receipts)
 
     def is_healthy(self) -> bool:
         return True
@@ -179,8 +180,9 @@ def _serve(listener: socket.socket) -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = GatewaySettings(state_dir=Path(folder))
         log, view = _QuickLog(), StateView(settings.state_dir)
-        app = create_app(settings, FLOW, log, view, Health(settings, FLOW, log, view))
-        uvicorn.Server(server_config(app, settings)).run([listener])
+        node, health = Node(), Health(settings, FLOW, log, view)
+        app, ingest = put_together(Parts(settings, FLOW, node, log, view, health))
+        uvicorn.Server(server_config(app, settings, node, ingest)).run([listener])
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ ENTITY_ID_RULE = (
     "a digit"
 )
 TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-TENANT_RULE = "a tenant has 1 to 32 characters out of a-z 0-9 - and begins with a letter or a digit"
 NO_TENANT = ""  # whoever has no name: all of a stack that does not ask who is asking
 # what an entity is known by behind the gateway; no path can name it, for no ENTITY_ID has a slash
 FULL_ID = re.compile(f"(?:{TENANT.pattern}/)?{ENTITY_ID.pattern}")

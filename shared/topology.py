@@ -123,6 +123,11 @@ class Flow:
         return _once(row.topic for row in self.endpoints)
 
     @cached_property
+    def _endpoints_by_topic(self) -> dict[str, list[Endpoint]]:
+        topics = self.ingest_topics
+        return {topic: [row for row in self.endpoints if row.topic == topic] for topic in topics}
+
+    @cached_property
     def event_topics(self) -> tuple[str, ...]:
         return _once(row.topic for row in self.event_types)
 
@@ -130,17 +135,10 @@ class Flow:
     def drops(self) -> bool:
         return any(row.drops for row in self.endpoints)
 
-    @cached_property
-    def _endpoints_by_topic(self) -> dict[str, list[Endpoint]]:
-        return {
-            topic: [row for row in self.endpoints if row.topic == topic]
-            for topic in self.ingest_topics
-        }
-
     def endpoint_of(self, topic: str, kind: str | None) -> Endpoint | None:
         """Whose payload it is: `kind` is its header `ce_type`, which counts where endpoints share
         the topic. None where it is nobody's."""
-        rows = self._endpoints_by_topic.get(topic, [])
+        rows = self._endpoints_by_topic.get(topic, ())
         if len(rows) == 1:
             return rows[0]
         return next((row for row in rows if kind == row.payload_type), None)
@@ -246,24 +244,6 @@ class Flow:
         )
         return (*(job for job in needed if job), persist)
 
-    def picture(self) -> str:
-        """The flow as text: what ignites each job, and what it emits when it is done."""
-        lines = ["POST /v1/<endpoint>/<id>"]
-        lines += [f"  gateway ─▶ {topic}" for topic in self.ingest_topics]
-        for job in self.jobs():
-            lines += ["", f"{job.name}: {job.does}"]
-            lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
-            lines += [f"  looks up    {topic}" for topic in job.looks_up]
-            lines += [f"  emits       {self._marked(topic)}" for topic in job.emits]
-            lines += [f"  waits in    {topic}" for topic in job.waits_in]
-            lines += [f"  parks in    {topic}" for topic in job.parks_in]
-        lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
-        lines += [f"who may ask the gateway stands on {CREDENTIAL_TOPIC}"]
-        return "\n".join(lines)
-
-    def _marked(self, topic: str) -> str:
-        return f"{topic} (at most once)" if topic in self.at_most_once_topics else topic
-
     @property
     def at_most_once_topics(self) -> frozenset[str]:
         """Everything else comes at least once."""
@@ -304,11 +284,7 @@ class Flow:
                 if self.master_tables
                 else []
             ),
-            *(
-                [Topic(dropped_topic("enrich"), ingest, "payloads dropped on purpose")]
-                if self.drops
-                else []
-            ),
+            *([Topic(dropped_topic("enrich"), ingest, "dropped on purpose")] if self.drops else ()),
             *(self._topics_of_fold(ingest) if self.entities else ()),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
             Topic(CREDENTIAL_TOPIC, _COMPACTED, "who may ask the gateway, without their secrets"),

@@ -19,6 +19,9 @@ ROOMS = sorted(
 MODULES_MAX = 15
 # one small module for each command
 EXEMPT = {Path("local_stack/verbs")}
+LINES_MAX = 300
+# what the docstring of a longer module begins its reason with
+REASON = "In one file because"
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=str)
@@ -26,6 +29,28 @@ def test_a_room_shows_few_modules_and_says_what_it_is_for(room: Path) -> None:
     modules = [path for path in (ROOT / room).glob("*.py") if path.name != "__init__.py"]
     assert len(modules) <= MODULES_MAX or room in EXEMPT
     assert ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text())) or not modules
+
+
+def is_too_long(text: str) -> bool:
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    return len(text.splitlines()) > LINES_MAX and REASON not in " ".join(docstring.split())
+
+
+def test_a_module_is_short_or_says_why_it_is_in_one_file() -> None:
+    too_long = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if is_too_long(path.read_text())
+    }
+    assert not too_long
+
+
+def test_a_long_module_is_found_unless_it_gives_its_reason() -> None:
+    body = "x = 1\n" * LINES_MAX
+    assert is_too_long(f'"""What it is."""\n{body}')
+    assert not is_too_long(body)
+    assert not is_too_long(f'"""What it is. In one file because its parts are one rule."""\n{body}')
 
 
 def imported(name: str, tree: ast.AST, known: Mapping[str, object]) -> Iterator[str]:

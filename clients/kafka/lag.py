@@ -18,20 +18,20 @@ class Lag(NamedTuple):
     seconds: float | None  # None: the oldest record was not read in time
 
 
-class Unread(NamedTuple):
+class UnreadRecords(NamedTuple):
     """The first record of a partition that the job has yet to finish."""
 
     offset: int
     records: int
 
 
-def unread(committed: Offsets, ranges: Mapping[Partition, Range]) -> dict[Partition, Unread]:
+def unread(committed: Offsets, ranges: Mapping[Partition, Range]) -> dict[Partition, UnreadRecords]:
     """Of the partitions where there is any. Pure."""
     found = {}
     for (topic, partition), log in ranges.items():
         offset = max(committed.get(topic, {}).get(partition, log.start), log.start)
         if offset < log.end:
-            found[topic, partition] = Unread(offset, log.end - offset)
+            found[topic, partition] = UnreadRecords(offset, log.end - offset)
     return found
 
 
@@ -49,7 +49,7 @@ class LagReader:
         self._consumer = reader(kafka, group, options)
         self._at_ms: dict[tuple[Partition, int], int] = {}
 
-    def lag(self, waiting: Mapping[Partition, Unread]) -> Lag:
+    def lag(self, waiting: Mapping[Partition, UnreadRecords]) -> Lag:
         """KafkaException where the broker does not answer."""
         records = sum(one.records for one in waiting.values())
         firsts = {(place, one.offset) for place, one in waiting.items()}

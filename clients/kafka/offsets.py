@@ -22,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
 from clients.kafka.connect import Options, asker
-from clients.kafka.records import Offsets, Partition, Range
+from clients.kafka.records import Offsets, Partition, Range, by_partition
 from shared.kafka_access import KafkaAccess
 
 _ANSWER_S = 5.0
@@ -133,14 +133,8 @@ class LogOffsets:
     def commit(self, offsets: Offsets, note: str) -> None:
         """Returns when the broker has confirmed it."""
         self._answers.clear()
-        self._consumer.commit(
-            offsets=[
-                TopicPartition(topic, partition, offset, note)
-                for topic, partitions in offsets.items()
-                for partition, offset in partitions.items()
-            ],
-            asynchronous=True,
-        )
+        places = [TopicPartition(*at, offset, note) for at, offset in by_partition(offsets).items()]
+        self._consumer.commit(offsets=places, asynchronous=True)
         deadline = time.monotonic() + self._answer_s
         while not self._answers:
             if time.monotonic() > deadline:

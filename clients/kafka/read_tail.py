@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from clients.kafka.connect import reader
-from clients.kafka.records import Offsets
+from clients.kafka.messages import position_of
+from clients.kafka.records import Offsets, by_partition
 from shared.kafka_access import KafkaAccess
 
 _AT_ONCE = 2_000
@@ -30,13 +31,8 @@ class TailReader:
     ) -> Iterator[tuple[list[Message], Offsets]]:
         """Each with how far it goes. The next one begins when the caller is done with it."""
         at = {topic: dict(partitions) for topic, partitions in begin.items()}
-        self._consumer.assign(
-            [
-                TopicPartition(topic, partition, offset)
-                for topic, partitions in at.items()
-                for partition, offset in partitions.items()
-            ]
-        )
+        starts = [TopicPartition(*place, offset) for place, offset in by_partition(begin).items()]
+        self._consumer.assign(starts)
         until_s, slow_rounds = time.monotonic() + stays_s, 0
         try:
             while time.monotonic() < until_s and slow_rounds < _SLOW_ROUNDS_MAX:
@@ -46,8 +42,8 @@ class TailReader:
                     continue
                 found += self._consume(_AT_ONCE - 1, _GATHERS_S)
                 for message in found:
-                    topic, partition = str(message.topic()), message.partition() or 0
-                    at[topic][partition] = (message.offset() or 0) + 1
+                    topic, partition, offset = position_of(message)
+                    at[topic][partition] = offset + 1
                 began_s = time.monotonic()
                 yield found, at
                 is_slow = len(found) == _AT_ONCE or time.monotonic() - began_s > _SLOW_S

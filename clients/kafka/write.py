@@ -33,14 +33,8 @@ class DeadProducerError(Exception):
 
 class AckedWriter:
     def __init__(self, kafka: KafkaAccess, options: Options | None = None) -> None:
-        self._producer = writer(
-            kafka,
-            {
-                # never: a record given up here could be overtaken by a later one of its key
-                "message.timeout.ms": 0,
-                **(options or {}),
-            },
-        )
+        # never: a record given up here could be overtaken by a later one of its key
+        self._producer = writer(kafka, {"message.timeout.ms": 0, **(options or {})})
 
     def send(self, records: Iterable[Sendable], go_on: Callable[[], bool]) -> dict[int, str]:
         """The refusals, by the number of the record, when every record has been answered.

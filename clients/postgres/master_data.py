@@ -15,7 +15,7 @@ class MasterDataError(Exception):
     """What is wrong with the request, in one sentence."""
 
 
-class Device(NamedTuple):
+class DeviceRow(NamedTuple):
     id: str
     area: str
     model: str
@@ -68,7 +68,7 @@ def add_device(
     area: str,
     model: str,
     attributes: dict[str, Any] | None = None,
-) -> Device:
+) -> DeviceRow:
     with _named_errors(connection, device_id, model):
         row = connection.execute(
             f"""INSERT INTO headrace.device (id, area, model, attributes)
@@ -76,7 +76,7 @@ def add_device(
             (device_id, area, model, json.dumps(attributes or {})),
         ).fetchone()
     assert row is not None
-    return Device(*row)
+    return DeviceRow(*row)
 
 
 def set_device(
@@ -85,7 +85,7 @@ def set_device(
     area: str | None = None,
     model: str | None = None,
     attributes: dict[str, Any] | None = None,
-) -> Device:
+) -> DeviceRow:
     """Changes what is given; `attributes` takes the place of all that were there."""
     with _named_errors(connection, device_id, model):
         row = connection.execute(
@@ -97,14 +97,14 @@ def set_device(
         ).fetchone()
     if row is None:
         raise MasterDataError(f"there is no device {device_id!r}: add it first")
-    return Device(*row)
+    return DeviceRow(*row)
 
 
-def list_devices(connection: Connection, limit: int = 100) -> list[Device]:
+def list_devices(connection: Connection, limit: int = 100) -> list[DeviceRow]:
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM headrace.device ORDER BY id LIMIT %s".encode(), (limit,)
     )
-    return [Device(*row) for row in rows]
+    return [DeviceRow(*row) for row in rows]
 
 
 def add_model(

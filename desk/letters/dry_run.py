@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from clients.kafka.records import Payload
-from desk.letters.resend import Change, Message, Refused, Rows, event_of, way_back
+from desk.letters.resend import OutboxMessage, ResendError, Rewrite, RowToStore, event_of, way_back
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
@@ -20,7 +20,7 @@ from stream_jobs.enrich.decide import as_first_come, enricher
 from stream_jobs.persist.rows import DeadLetter
 
 # state topic and key -> the snapshot that is known now
-Snapshots = Callable[[str, bytes], bytes | None]
+SnapshotLookup = Callable[[str, bytes], bytes | None]
 _RING_SIZE = 64
 _NO_PARTITION = -1  # a place that no snapshot has passed
 
@@ -51,15 +51,15 @@ def try_again(
     flow: Flow,
     letter: Letter,
     attempt: int,
-    change: Change | None,
+    change: Rewrite | None,
     master: MasterData,
-    snapshots: Snapshots,
+    snapshots: SnapshotLookup,
 ) -> Trial:
     try:
         way = way_back(flow, letter, attempt, change)
-    except Refused as refused:
+    except ResendError as refused:
         return Trial("refused", detail=str(refused))
-    if isinstance(way, Rows):
+    if isinstance(way, RowToStore):
         if isinstance(way.row, DeadLetter):
             return Trial("parked", way.row.reason, way.row.detail)
         event = event_of(letter)
@@ -70,7 +70,9 @@ def try_again(
     return _event(flow, place, way.key, way.value or b"", snapshots)
 
 
-def _payload(flow: Flow, way: Message, master: MasterData, snapshots: Snapshots) -> Trial:
+def _payload(
+    flow: Flow, way: OutboxMessage, master: MasterData, snapshots: SnapshotLookup
+) -> Trial:
     place = Position(way.topic, 0, 0)
     payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), flow.ingest_topics)
     made = enricher(flow)(payload, master)
@@ -92,7 +94,7 @@ def _payload(flow: Flow, way: Message, master: MasterData, snapshots: Snapshots)
 
 
 def _event(
-    flow: Flow, place: Position, key: bytes | None, value: bytes, snapshots: Snapshots
+    flow: Flow, place: Position, key: bytes | None, value: bytes, snapshots: SnapshotLookup
 ) -> Trial:
     try:
         record = EventReader.of(flow).read(place, key, value)
@@ -103,7 +105,9 @@ def _event(
     return Trial("event", event=orjson.loads(value), states=states)
 
 
-def _state(flow: Flow, entity: Entity, record: EventRecord, snapshots: Snapshots) -> StateTrial:
+def _state(
+    flow: Flow, entity: Entity, record: EventRecord, snapshots: SnapshotLookup
+) -> StateTrial:
     known = snapshots(entity.topic, record.entity_id.encode())
     before = None if known is None else snapshot.decode(known)
     state_before = None if before is None else before.state

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from clients.postgres import store
-from desk.letters.dry_run import Snapshots
+from desk.letters.dry_run import SnapshotLookup
+from desk.letters.index_store import LetterIndex
 from desk.letters.service import snapshots_of
-from desk.letters.store import LetterBook
 from desk.letters.topics import LetterLog, letter_of
 from gateway.view.reader import StateView
 from shared.errors import StoreAwayError
@@ -40,7 +40,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
                 store.connect(settings.postgres_url.get_secret_value(), "desk-index") as connection,
                 LetterLog(settings) as log,
             ):
-                book = LetterBook(connection)
+                book = LetterIndex(connection)
                 follow(flow, log, book, snapshots_of(view), status, stop.is_set)
         except (StoreAwayError, KafkaAwayError) as away:
             _log.warning("letters are not indexed now: %s", away)
@@ -53,8 +53,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
 def follow(
     flow: Flow,
     log: LetterLog,
-    book: LetterBook,
-    snapshots: Snapshots,
+    book: LetterIndex,
+    snapshots: SnapshotLookup,
     status: StatusReporter,
     ends: Callable[[], bool],
 ) -> None:
@@ -76,7 +76,7 @@ def follow(
             note_folded(flow, book, snapshots)
 
 
-def read_on(flow: Flow, log: LetterLog, book: LetterBook, timeout_s: float) -> int:
+def read_on(flow: Flow, log: LetterLog, book: LetterIndex, timeout_s: float) -> int:
     """How many records it has read."""
     records, places = log.read_on(timeout_s)
     if records:
@@ -84,7 +84,7 @@ def read_on(flow: Flow, log: LetterLog, book: LetterBook, timeout_s: float) -> i
     return len(records)
 
 
-def note_folded(flow: Flow, book: LetterBook, snapshots: Snapshots) -> None:
+def note_folded(flow: Flow, book: LetterIndex, snapshots: SnapshotLookup) -> None:
     """Of what is under way to fold: an event that its entity's snapshot holds and does not call
     parked is done."""
     readers = {flow.event_type(name).topic: entity for entity in flow.entities

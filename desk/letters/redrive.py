@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from psycopg.rows import DictRow
+
 from clients.postgres import store
 from clients.postgres.store import judged_errors
 from desk.letters.redrive_store import RedriveBook
-from desk.letters.resend import Change, Message, Refused, Rows, Way, way_back
+from desk.letters.resend import OutboxMessage, ResendError, Rewrite, RowToStore, Way, way_back
 from desk.letters.selection import Selection
-from desk.letters.store import LetterBook, Row, place_of
+from desk.letters.store import LetterBook, place_of
 from desk.letters.topics import LetterLog, letter_of
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
@@ -41,7 +43,7 @@ class Redriver:
         self._log = log
         self._rows = rows
 
-    def send_now(self, ids: Sequence[str], by: str, change: Change | None = None) -> Sent:
+    def send_now(self, ids: Sequence[str], by: str, change: Rewrite | None = None) -> Sent:
         """A few, and at once."""
         selection = Selection(ids=tuple(ids))
         parked = self._book.parked(selection, AT_ONCE_MAX)
@@ -54,7 +56,7 @@ class Redriver:
         return Sent(sent.ids, {**sent.refusals, **dict.fromkeys(sorted(others), why)})
 
     def send_changed(
-        self, selection: Selection, by: str, change: Change, how: str, per_second: float
+        self, selection: Selection, by: str, change: Rewrite, how: str, per_second: float
     ) -> Iterator[Sent]:
         """Of what is parked now: what comes back meanwhile is for another time."""
         rows = self._book.parked(selection)
@@ -67,13 +69,15 @@ class Redriver:
             if rows:
                 time.sleep(max(0.0, begun_s + len(few) / per_second - time.monotonic()))
 
-    def send(self, rows: Sequence[Row], change: Change | None = None) -> Sent:
+    def send(self, rows: Sequence[DictRow], change: Rewrite | None = None) -> Sent:
         ways, refusals = self._ways(rows, change)
         tried = self._try_here(ways)
         with judged_errors(), self._book.connection.transaction():
             claimed = self._book.claim([row for row in rows if row["id"] in ways])
             self._book.send(
-                way for id_, way in ways.items() if id_ in claimed and isinstance(way, Message)
+                way
+                for id_, way in ways.items()
+                if id_ in claimed and isinstance(way, OutboxMessage)
             )
             self._book.note_done(id_ for id_ in claimed & tried.keys() if not tried[id_])
             for id_ in claimed & tried.keys():
@@ -83,7 +87,7 @@ class Redriver:
         return Sent([row["id"] for row in rows if row["id"] in claimed - refusals.keys()], refusals)
 
     def _ways(
-        self, rows: Sequence[Row], change: Change | None
+        self, rows: Sequence[DictRow], change: Rewrite | None
     ) -> tuple[dict[str, Way], dict[str, str]]:
         places = {row["id"]: place_of(row) for row in rows}
         records = self._log.at(places.values())
@@ -94,16 +98,16 @@ class Redriver:
             letter = None if record is None else letter_of(self._flow, record)
             try:
                 if letter is None or letter.id != row["id"]:
-                    raise Refused(f"its bytes are no longer at {places[row['id']]}")
+                    raise ResendError(f"its bytes are no longer at {places[row['id']]}")
                 ways[row["id"]] = way_back(self._flow, letter, row["attempt"] + 1, change)
-            except Refused as refused:
+            except ResendError as refused:
                 refusals[row["id"]] = str(refused)
         return ways, refusals
 
     def _try_here(self, ways: Mapping[str, Way]) -> dict[str, tuple[str, str] | None]:
         """persist's own step. It may be done twice, so it is done before anyone is told of it; with
         what was wrong this time, if anything."""
-        rows = {id_: way.row for id_, way in ways.items() if isinstance(way, Rows)}
+        rows = {id_: way.row for id_, way in ways.items() if isinstance(way, RowToStore)}
         fit = {id_: row for id_, row in rows.items() if not isinstance(row, DeadLetter)}
         if fit:
             self._rows.write([*fit.values()])
@@ -172,7 +176,7 @@ def step(redriver: Redriver, redrives: RedriveBook, redrive_id: int, at_once: in
         return len(rows)
 
 
-def _first_few(rows: list[Row], at_once: int) -> tuple[list[Row], list[Row]]:
+def _first_few(rows: list[DictRow], at_once: int) -> tuple[list[DictRow], list[DictRow]]:
     """One, and as many more as fit into memory with it; and the others."""
     sizes = accumulate(row["bytes"] for row in rows[:at_once])
     count = max(1, sum(size <= _AT_ONCE_BYTES_MAX for size in sizes))

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
+from psycopg.rows import DictRow
 
 from clients.postgres.store import judged_errors
 from desk.letters.selection import Selection
-from desk.letters.store import LetterBook, Row
+from desk.letters.store import LetterBook
 from shared.events.envelope import Position
 
 _TOLD = "id, status, selection, per_second, by, begun_at, letters, sent, refused, refusal, after"
@@ -94,7 +95,7 @@ class RedriveBook:
             )
             yield found[0] if found else None
 
-    def next_letters(self, redrive: Redrive, limit: int) -> list[Row]:
+    def next_letters(self, redrive: Redrive, limit: int) -> list[DictRow]:
         """In the order of their topics, which is how they are read."""
         condition, values = Selection.of(redrive.selection).where()
         after = Position.parse(redrive.after)

@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 
 from clients.kafka.records import Record
-from desk.letters.store import Known, place_of
+from desk.letters.store import IndexedLetter, place_of
 from shared.timestamps import to_rfc3339
 
 _HEX_BYTES_MAX = 4096
 _HEX_ROW = 16
 
 
-def document(known: Known, record: Record | None) -> dict[str, Any]:
+def document(known: IndexedLetter, record: Record | None) -> dict[str, Any]:
     """`record`: None where its bytes are no longer in their topic."""
     row = {name: value for name, value in known.row.items()
            if name not in ("topic", "partition", "offset", "parked_in")}  # fmt: skip

@@ -16,11 +16,11 @@ from shared.topology import Flow, again_topic
 from stream_jobs.persist.rows import Row, RowMaker
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer
+class ResendError(Exception):
     """Why it cannot be sent on again, and what can be done instead."""
 
 
-class Message(NamedTuple):
+class OutboxMessage(NamedTuple):
     """For the relay, through the outbox: together with the note that it was sent."""
 
     topic: str
@@ -29,42 +29,42 @@ class Message(NamedTuple):
     headers: list[Header]
 
 
-class Rows(NamedTuple):
+class RowToStore(NamedTuple):
     """For the tables: persist's own step, which may be done any number of times."""
 
     row: Row
 
 
-Way = Message | Rows
-Change = Callable[[bytes], bytes]  # of a letter's bytes; Refused where it cannot be done
+Way = OutboxMessage | RowToStore
+Rewrite = Callable[[bytes], bytes]  # of a letter's bytes; ResendError where it cannot be done
 _Find = Callable[[Flow, Letter, int], Way]
 
 
-def always(value: bytes) -> Change:
+def always(value: bytes) -> Rewrite:
     return lambda _: value
 
 
-def way_back(flow: Flow, letter: Letter, attempt: int, change: Change | None = None) -> Way:
+def way_back(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None = None) -> Way:
     """`attempt`: the number that this one has."""
     if letter.payload is not None and letter.payload == letter.origin:
         return _payload(flow, letter, attempt, change)
     if change is not None:
-        raise Refused(
+        raise ResendError(
             "its bytes are an event or a snapshot that others have taken as it is: they cannot be "
             "changed here; mend the code, or send the payload again"
         )
     found = _BY_STAGE.get(letter.last.stage)
     if found is None:
-        raise Refused(
+        raise ResendError(
             f"there is no way back into {letter.last.stage!r} for {letter.origin}: discard the "
             "letter, or send what it holds again"
         )
     return found(flow, letter, attempt)
 
 
-def _payload(flow: Flow, letter: Letter, attempt: int, change: Change | None) -> Way:
+def _payload(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None) -> Way:
     if letter.origin.topic not in flow.ingest_topics:
-        raise Refused(
+        raise ResendError(
             f"the flow has no endpoint for {letter.origin.topic}, so nothing would take it: put "
             "the endpoint back, or discard the letter"
         )
@@ -77,16 +77,16 @@ def _payload(flow: Flow, letter: Letter, attempt: int, change: Change | None) ->
     value = letter.value if change is None else change(letter.value or b"")
     if value != letter.value:
         headers = _rewritten(headers, letter.value or b"", value or b"")
-    return Message(again_topic("enrich"), letter.key, value, headers)
+    return OutboxMessage(again_topic("enrich"), letter.key, value, headers)
 
 
 def discarded_payload(
     place: Position, entity_id: str, event_id: str | None, attempt: int, arrived_ms: int
-) -> Message:
+) -> OutboxMessage:
     """Those of its entity that wait behind it need not any more."""
     named = [(envelope.ID, (event_id or str(place)).encode()), (envelope.DISCARDED, b"1")]
     headers = redelivery.headers_of(named, First(place, arrived_ms, attempt + 1))
-    return Message(again_topic("enrich"), entity_id.encode(), None, headers)
+    return OutboxMessage(again_topic("enrich"), entity_id.encode(), None, headers)
 
 
 def _revision(letter: Letter) -> int:
@@ -108,19 +108,21 @@ def _rewritten(headers: list[Header], before: bytes, after: bytes) -> list[Heade
 def _into_fold(flow: Flow, letter: Letter, attempt: int) -> Way:
     event = event_of(letter)
     if event is None:
-        raise Refused("these bytes are no event and will never be one: discard the letter")
+        raise ResendError("these bytes are no event and will never be one: discard the letter")
     if event.type not in (row.name for row in flow.event_types):
-        raise Refused(f"the flow has no event type {event.type!r}: put it back, or discard this")
+        raise ResendError(
+            f"the flow has no event type {event.type!r}: put it back, or discard this"
+        )
     takers = [entity.name for entity in flow.entities if event.type in entity.reads]
     if len(takers) != 1:
-        raise Refused(
+        raise ResendError(
             f"{event.type} is folded by {' and '.join(takers) or 'nobody'}: who has taken it "
             "already might take it twice; rebuild fold from the event log instead"
         )
     value = orjson.dumps({**orjson.loads(letter.value or b""), "attempt": attempt})
     topic = flow.event_type(event.type).topic
     headers = envelope.event_headers(event._replace(attempt=attempt))
-    return Message(topic, event.entity_id.encode(), value, headers)
+    return OutboxMessage(topic, event.entity_id.encode(), value, headers)
 
 
 def event_of(letter: Letter) -> EventRecord | None:
@@ -132,19 +134,21 @@ def event_of(letter: Letter) -> EventRecord | None:
 
 def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> Way:
     if letter.last.cause == "key_reuse":
-        raise Refused(
+        raise ResendError(
             "another payload came under the same Idempotency-Key and is the event: send this one "
             "again under a key of its own, or discard the letter"
         )
     topics = {*flow.event_topics, *(row.topic for row in flow.with_state)}
     if letter.origin.topic not in topics:
-        raise Refused(f"the flow has no topic {letter.origin.topic}: put it back, or discard this")
+        raise ResendError(
+            f"the flow has no topic {letter.origin.topic}: put it back, or discard this"
+        )
     record = Record(letter.origin, letter.key, letter.value, list(letter.headers))
-    return Rows(RowMaker.of(flow).make(record))
+    return RowToStore(RowMaker.of(flow).make(record))
 
 
 def _into_aggregate(*_: object) -> Way:
-    raise Refused(
+    raise ResendError(
         "aggregate takes the member's next snapshot by itself, and an old one must not come after "
         "newer ones: mend the code; the member's next change mends the sum. Then discard this"
     )

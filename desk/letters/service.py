@@ -7,12 +7,12 @@ from typing import Any
 from clients.kafka.records import Record
 from clients.postgres import store
 from desk.letters import render
-from desk.letters.dry_run import Snapshots, Trial, try_again
+from desk.letters.dry_run import SnapshotLookup, Trial, try_again
 from desk.letters.redrive import Redriver, Sent
 from desk.letters.redrive_store import RedriveBook
-from desk.letters.resend import Change
+from desk.letters.resend import Rewrite
 from desk.letters.selection import Selection
-from desk.letters.store import Known, LetterBook, place_of
+from desk.letters.store import IndexedLetter, LetterBook, place_of
 from desk.letters.topics import LetterLog, letter_of
 from gateway.view.reader import StateView
 from shared.errors import StaleMasterDataError
@@ -26,7 +26,7 @@ from stream_jobs.persist.writer import EventStore
 _MASTER_AGE_MAX_S = 86_400.0
 
 
-def snapshots_of(view: StateView) -> Snapshots:
+def snapshots_of(view: StateView) -> SnapshotLookup:
     """As the gateway's view has them, which is a file of its machine."""
 
     def find(topic: str, key: bytes) -> bytes | None:
@@ -63,7 +63,7 @@ class Desk:
     def bytes_of(self, letter_id: str) -> bytes:
         return self._letter(self._known(letter_id)).value or b""
 
-    def try_again(self, letter_id: str, change: Change | None = None) -> Trial:
+    def try_again(self, letter_id: str, change: Rewrite | None = None) -> Trial:
         known = self._known(letter_id)
         letter, attempt = self._letter(known), known.row["attempt"] + 1
         view = StateView(self._settings.state_dir)
@@ -75,12 +75,12 @@ class Desk:
         finally:
             view.close()
 
-    def redrive(self, ids: Sequence[str], by: str, change: Change | None = None) -> Sent:
+    def redrive(self, ids: Sequence[str], by: str, change: Rewrite | None = None) -> Sent:
         with self._redriver() as redriver:
             return redriver.send_now(ids, by, change)
 
     def redrive_changed(
-        self, selection: Selection, by: str, change: Change, how: str, per_second: float
+        self, selection: Selection, by: str, change: Rewrite, how: str, per_second: float
     ) -> Iterator[Sent]:
         """Piece by piece; `how`: for the audit."""
         with self._redriver() as redriver:
@@ -94,20 +94,20 @@ class Desk:
         finally:
             rows.close()
 
-    def _known(self, letter_id: str) -> Known:
+    def _known(self, letter_id: str) -> IndexedLetter:
         known = self.book.find(letter_id)
         if known is None:
             raise NoLetterError(f"there is no letter {letter_id!r}")
         return known
 
-    def _letter(self, known: Known) -> Letter:
+    def _letter(self, known: IndexedLetter) -> Letter:
         record = self._record(known)
         letter = None if record is None else letter_of(self._flow, record)
         if letter is None or letter.id != known.row["id"]:
             raise NoLetterError(f"the letter's bytes are no longer at {place_of(known.row)}")
         return letter
 
-    def _record(self, known: Known) -> Record | None:
+    def _record(self, known: IndexedLetter) -> Record | None:
         place = place_of(known.row)
         return self._log.at([place]).get(place)
 

@@ -1,75 +1,25 @@
 """The letters in PostgreSQL: what is known of each, what is to be done, and who did what."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
 
 from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
-from desk.letters.resend import Message, discarded_payload
+from desk.letters.resend import OutboxMessage, discarded_payload
 from desk.letters.selection import Selection, grouped_by
 from shared import VERSION
 from shared.events.envelope import Position
-from shared.ids import tenant_of
 from shared.published import ledger
-from shared.published.dead_letters import Attempt, Letter
+from shared.published.dead_letters import Attempt
 from shared.published.ledger import Verdict
 
-Partition = tuple[str, int]
-Row = dict[str, Any]
-
-_ONE_INDEXER_AT_A_TIME = 4_729_018_805
 _LISTED = (
     "id, status, cause, stage, endpoint, entity_id, tenant, event_id, payload_sha256, bytes, times,"
     " attempt, detail, origin, software, first_parked, parked_at"
 )
-
-# A record may be read again, and a stage may have written it twice: then its attempt is known.
-_SAVE_ATTEMPTS = """
-    INSERT INTO headrace.letter_attempt (letter, number, at, stage, cause, detail, software)
-    SELECT letter, number, 'epoch'::timestamptz + at_ms * interval '1 millisecond',
-           stage, cause, detail, software
-    FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[])
-        AS given (letter, number, at_ms, stage, cause, detail, software)
-    ON CONFLICT DO NOTHING
-"""
-# Parked anew only by an attempt that was not known: what is written twice does not undo what an
-# operator has done since.
-_SAVE_LETTER = """
-    INSERT INTO headrace.letter AS known
-        (id, status, stage, cause, detail, endpoint, entity_id, tenant, event_id, origin, payload,
-         payload_sha256, bytes, software, attempt, times, arrived_at, first_parked, parked_at,
-         topic, partition, "offset")
-    VALUES (%(id)s, 'parked', %(stage)s, %(cause)s, %(detail)s, %(endpoint)s, %(entity_id)s,
-            %(tenant)s, %(event_id)s, %(origin)s, %(payload)s, %(payload_sha256)s, %(bytes)s,
-            %(software)s, %(attempt)s, 1,
-            'epoch'::timestamptz + %(arrived_ms)s * interval '1 millisecond',
-            'epoch'::timestamptz + %(parked_ms)s * interval '1 millisecond',
-            'epoch'::timestamptz + %(parked_ms)s * interval '1 millisecond',
-            %(topic)s, %(partition)s, %(offset)s)
-    ON CONFLICT (id) DO UPDATE SET
-        status = 'parked', cause = excluded.cause, detail = excluded.detail,
-        payload_sha256 = excluded.payload_sha256, bytes = excluded.bytes,
-        software = excluded.software, attempt = excluded.attempt, times = known.times + 1,
-        parked_at = excluded.parked_at, topic = excluded.topic, partition = excluded.partition,
-        "offset" = excluded."offset", parked_in = pg_current_xact_id()
-    WHERE excluded.attempt > known.attempt
-"""
-_SAVE_PLACES = """
-    INSERT INTO headrace.letter_place (topic, partition, next)
-    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[])
-    ON CONFLICT (topic, partition) DO UPDATE SET next = excluded.next
-"""
-# An event that fold could not take has its row all the same.
-_NOTE_STORED = """
-    UPDATE headrace.letter SET status = 'done'
-    FROM headrace.event AS event
-    WHERE letter.status = 'redriven' AND letter.stage <> 'fold'
-      AND letter.event_id = event.event_id
-"""
 
 _UNDECIDED = """
     SELECT coalesce(sum(letters) FILTER (WHERE status = 'parked'), 0)::bigint AS parked,
@@ -79,27 +29,16 @@ _UNDECIDED = """
             FROM headrace.letter WHERE status = 'parked') AS oldest_s
     FROM headrace.letter_count
 """
-_COUNT_ROWS_MAX = 1000
-_SUM_COUNTS_UP = """
-    WITH summed AS (
-        DELETE FROM headrace.letter_count
-        WHERE (SELECT count(*) FROM headrace.letter_count) > %s RETURNING *
-    )
-    INSERT INTO headrace.letter_count
-    SELECT status, stage, cause, sum(letters), sum(came_back), sum(again) FROM summed
-    GROUP BY status, stage, cause
-    HAVING (sum(letters), sum(came_back), sum(again)) <> (0, 0, 0)
-"""
 
 
-class Known(NamedTuple):
+class IndexedLetter(NamedTuple):
     """A letter as it is indexed."""
 
-    row: Row
+    row: DictRow
     attempts: list[Attempt]
 
 
-def place_of(row: Row) -> Position:
+def place_of(row: DictRow) -> Position:
     """Of its record, in the dead-letter topic."""
     return Position(row["topic"], row["partition"], row["offset"])
 
@@ -110,38 +49,9 @@ class LetterBook:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def take_lead(self) -> bool:
-        """True for one indexer at a time, until its connection ends."""
-        return self.values("SELECT pg_try_advisory_lock(%s)", _ONE_INDEXER_AT_A_TIME) == [(True,)]
-
-    def places(self) -> dict[Partition, int]:
-        rows = self.values("SELECT topic, partition, next FROM headrace.letter_place")
-        return {(topic, partition): place for topic, partition, place in rows}
-
-    def index(self, letters: Sequence[Letter], places: Mapping[Partition, int]) -> None:
-        """Together with how far it has come, so that no letter is left out."""
-        with judged_errors(), self.connection.transaction():
-            with self.connection.cursor() as cursor:
-                cursor.executemany(_SAVE_LETTER, [_columns(letter) for letter in letters])
-            attempts = {(one.id, a.number): a for one in letters for a in one.attempts}
-            self._save(_SAVE_ATTEMPTS, [(id_, *a) for (id_, _), a in attempts.items()])
-            self._save(_SAVE_PLACES, [(*at, next_) for at, next_ in places.items()])
-
-    def note_stored(self) -> int:
-        """Of what is under way, what has become a row."""
-        with judged_errors():
-            return self.connection.execute(_NOTE_STORED).rowcount
-
-    def under_way_to(self, stage: str, limit: int) -> list[Row]:
-        return self.rows(
-            "SELECT * FROM headrace.letter WHERE status = 'redriven' AND stage = %s LIMIT %s",
-            stage,
-            limit,
-        )
-
     def page(
         self, selection: Selection, limit: int, after: str | None = None
-    ) -> tuple[list[Row], str | None]:
+    ) -> tuple[list[DictRow], str | None]:
         """The newest first, and what to give as `after` for those that follow, if any do."""
         condition, values = selection.where()
         if after is not None:
@@ -159,7 +69,7 @@ class LetterBook:
         last = rows[limit - 1]
         return rows[:limit], f"{last['parked_at'].isoformat()} {last['id']}"
 
-    def groups(self, by: str, selection: Selection, limit: int = 200) -> list[Row]:
+    def groups(self, by: str, selection: Selection, limit: int = 200) -> list[DictRow]:
         condition, values = selection.where()
         return self.rows(
             f"""SELECT {grouped_by(by)} AS {by}, count(*) AS letters, max(times) AS times_most,
@@ -179,7 +89,7 @@ class LetterBook:
         """For Selection.up_to: what is parked from now on is not meant, nor what comes back."""
         return str(self.values("SELECT pg_current_snapshot()::text")[0][0])
 
-    def find(self, letter_id: str) -> Known | None:
+    def find(self, letter_id: str) -> IndexedLetter | None:
         rows = self.rows("SELECT * FROM headrace.letter WHERE id = %s", letter_id)
         attempts = self.values(
             """SELECT number, (extract(epoch FROM at) * 1000)::bigint, stage, cause, detail,
@@ -187,9 +97,9 @@ class LetterBook:
                FROM headrace.letter_attempt WHERE letter = %s ORDER BY number""",
             letter_id,
         )
-        return Known(rows[0], [Attempt(*one) for one in attempts]) if rows else None
+        return IndexedLetter(rows[0], [Attempt(*one) for one in attempts]) if rows else None
 
-    def parked(self, selection: Selection, limit: int | None = None) -> list[Row]:
+    def parked(self, selection: Selection, limit: int | None = None) -> list[DictRow]:
         condition, values = selection.where()
         return self.rows(
             f"""SELECT * FROM headrace.letter WHERE {condition} AND status = 'parked'
@@ -198,7 +108,7 @@ class LetterBook:
             limit,
         )
 
-    def claim(self, rows: Sequence[Row]) -> set[str]:
+    def claim(self, rows: Sequence[DictRow]) -> set[str]:
         """Those that nobody else was quicker with; in the caller's transaction."""
         claimed = self.values(
             """UPDATE headrace.letter SET status = 'redriven'
@@ -210,7 +120,7 @@ class LetterBook:
         )
         return {id_ for (id_,) in claimed}
 
-    def send(self, messages: Iterable[Message]) -> None:
+    def send(self, messages: Iterable[OutboxMessage]) -> None:
         """Through the outbox, in the caller's transaction."""
         self._save(
             """INSERT INTO headrace.outbox (topic, key, value, headers)
@@ -291,7 +201,7 @@ class LetterBook:
                 (by, what, letters, orjson.dumps(selection.told()).decode(), reason),
             )
 
-    def audit(self, limit: int, before: int | None = None) -> list[Row]:
+    def audit(self, limit: int, before: int | None = None) -> list[DictRow]:
         """The newest first."""
         return self.rows(
             """SELECT seq, at, by, what, letters, selection, reason FROM headrace.letter_audit
@@ -306,12 +216,7 @@ class LetterBook:
         (found,) = self.rows(_UNDECIDED)
         return found
 
-    def sum_counts_up(self) -> None:
-        """For one at a time, now and then: each statement has added rows of its own."""
-        with judged_errors():
-            self.connection.execute(_SUM_COUNTS_UP, (_COUNT_ROWS_MAX,))
-
-    def rows(self, query: str, *values: Any) -> list[Row]:
+    def rows(self, query: str, *values: Any) -> list[DictRow]:
         with judged_errors(), self.connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(query.encode(), values).fetchall()
 
@@ -322,26 +227,3 @@ class LetterBook:
     def _save(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
         if columns := [list(column) for column in zip(*rows, strict=True)]:
             self.connection.execute(statement.encode(), columns)
-
-
-def _columns(letter: Letter) -> Row:
-    value = letter.value or b""
-    return {
-        "id": letter.id,
-        "stage": letter.last.stage,
-        "cause": letter.last.cause,
-        "detail": letter.last.detail,
-        "endpoint": letter.endpoint,
-        "entity_id": letter.entity_id,
-        "tenant": tenant_of(letter.entity_id or ""),
-        "event_id": letter.event_id,
-        "origin": str(letter.origin),
-        "payload": None if letter.payload is None else str(letter.payload),
-        "payload_sha256": sha256(value).hexdigest(),
-        "bytes": len(value),
-        "software": letter.last.software,
-        "attempt": letter.last.number,
-        "arrived_ms": letter.arrived_ms,
-        "parked_ms": letter.last.at_ms,
-        **letter.place._asdict(),
-    }

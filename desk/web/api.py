@@ -10,7 +10,7 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from desk.letters.resend import Change, always
+from desk.letters.resend import Rewrite, always
 from desk.letters.selection import GROUPED_BY, Selection
 from desk.letters.service import Desk
 from desk.web.access import by
@@ -133,7 +133,7 @@ def asked_for(request: Request) -> Selection:
     return selection_of({name: query.getlist(name) for name in query})
 
 
-def _change(given: bytes | None) -> Change | None:
+def _change(given: bytes | None) -> Rewrite | None:
     return None if given is None else always(given)
 
 

@@ -14,20 +14,20 @@ _BYTES_MAX = 32 * 1024 * 1024  # of a letter of 8 MiB, every byte may be three h
 _SIGN_IN_BYTES_MAX = 16 * 1024  # the longest token has half of it
 _FIELDS_MAX = 2_000
 
-Fields = Mapping[str, Sequence[str]]
+FormFields = Mapping[str, Sequence[str]]
 
 
-async def form(request: Request) -> Fields:
+async def form(request: Request) -> FormFields:
     """Problem where it is none of ours."""
     return await _form(request, _BYTES_MAX)
 
 
-async def sign_in_form(request: Request) -> Fields:
+async def sign_in_form(request: Request) -> FormFields:
     """Of somebody whom nobody knows yet."""
     return await _form(request, _SIGN_IN_BYTES_MAX)
 
 
-async def _form(request: Request, bytes_max: int) -> Fields:
+async def _form(request: Request, bytes_max: int) -> FormFields:
     too_large = Problem(413, "too_large", f"a form has {bytes_max} bytes at most here")
     if int(request.headers.get("content-length", 0)) > bytes_max:
         raise too_large
@@ -44,11 +44,11 @@ async def _form(request: Request, bytes_max: int) -> Fields:
     return fields
 
 
-def first(fields: Fields, name: str) -> str:
+def first(fields: FormFields, name: str) -> str:
     return (fields.get(name) or [""])[0]
 
 
-def selection_of(fields: Fields) -> Selection:
+def selection_of(fields: FormFields) -> Selection:
     """Empty fields ask for nothing; 'any' status is none."""
     given = {name: first(fields, name).strip() for name in Selection._fields if name != "ids"}
     ids = tuple(fields.get("ids", ()))
@@ -60,7 +60,7 @@ def selection_of(fields: Fields) -> Selection:
     return Selection(ids=ids, **chosen)
 
 
-def bytes_of(fields: Fields) -> bytes:
+def bytes_of(fields: FormFields) -> bytes:
     """A text field's lines end in CRLF on their way, whatever they ended in before."""
     text = first(fields, "bytes")
     if first(fields, "form") != "base64":

@@ -8,19 +8,19 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from desk.letters.dry_run import Trial
-from desk.letters.resend import Change, always
+from desk.letters.resend import Rewrite, always
 from desk.letters.service import Desk
 from desk.web import letter_page, list_page
 from desk.web.access import COOKIE, by, csrf_of, operator, token_of
 from desk.web.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
-from desk.web.form import Fields, bytes_of, first, form, selection_of, sign_in_form
+from desk.web.form import FormFields, bytes_of, first, form, selection_of, sign_in_form
 from desk.web.html import Html
 from gateway.auth.who import Who
 from gateway.http.problems import Problem
 
 _STYLE = (Path(__file__).parent / "style.css").read_text()
 _ROWS = 100
-Form = Annotated[Fields, Depends(form)]
+Form = Annotated[FormFields, Depends(form)]
 
 
 def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRouter:
@@ -39,7 +39,7 @@ def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRo
         return HTMLResponse(list_page.login(csrf_of(request), wrong=False))
 
     @router.post("/login")
-    def sign_in(request: Request, fields: Annotated[Fields, Depends(sign_in_form)]) -> Response:
+    def sign_in(request: Request, fields: Annotated[FormFields, Depends(sign_in_form)]) -> Response:
         token = first(fields, "token").strip()
         try:
             operator(who, request, token)
@@ -139,7 +139,7 @@ def _letter(
     request: Request,
     desk: Desk,
     letter_id: str,
-    fields: Fields | None = None,
+    fields: FormFields | None = None,
     trial: Trial | None = None,
     told: str = "",
 ) -> Response:
@@ -153,14 +153,14 @@ def _letter(
     return _shown(request, "Letter", content, told)
 
 
-def _change(desk: Desk, letter_id: str, fields: Fields) -> Change | None:
+def _change(desk: Desk, letter_id: str, fields: FormFields) -> Rewrite | None:
     """None where the form still says what the letter does: its own bytes are not to be touched."""
     given, own = bytes_of(fields), desk.bytes_of(letter_id)
     as_typed = own.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return None if given in (own, as_typed) else always(given)
 
 
-def _rate(fields: Fields) -> float:
+def _rate(fields: FormFields) -> float:
     try:
         rate = float(first(fields, "per_second") or RATE)
     except ValueError:

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, refused
 from shared.ids import NO_TENANT, full_id
 from shared.model import Aggregate, Entity
 
@@ -72,28 +72,25 @@ def operators_only() -> Problem:
 
 
 def writers_only() -> Problem:
-    return Problem(
+    return refused(
         403,
         "writers_only",
         "an operator's credential reads; payloads come with a device's or a gateway's",
-        outcome="definite",
     )
 
 
 def not_your_id(caller: Caller) -> Problem:
-    return Problem(
+    return refused(
         403,
         "not_your_id",
         f"this credential is that of {caller.device}, which writes its own id alone",
-        outcome="definite",
     )
 
 
 def other_body() -> Problem:
-    return Problem(
+    return refused(
         401,
         "other_body",
         "the body is not the one whose sha256 was signed; send it again as it was signed",
-        outcome="definite",
-        headers={"www-authenticate": 'Headrace-HMAC realm="headrace"'},
+        {"www-authenticate": 'Headrace-HMAC realm="headrace"'},
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import orjson
 
 from gateway.auth.caller import Caller
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import refused, retry_after
 from shared.ids import ENTITY_ID, NO_TENANT, TENANT
 from shared.timestamps import is_time_ms
 
@@ -107,13 +107,12 @@ class Credentials:
     def find(self, kind: Kind, key_id: bytes) -> Credential:
         """NOBODY of that kind where there is none: it is then compared with all the same."""
         if self._by_kind is None:
-            raise Problem(
+            raise refused(
                 503,
                 "credentials_unknown",
                 "who may ask is not known yet: the gateway is still reading it from Kafka; "
                 "nothing was written, ask again",
-                outcome="definite",
-                headers=retry_after(1),
+                retry_after(1),
             )
         return self._by_kind[kind].get(key_id, NOBODY)
 

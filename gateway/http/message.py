@@ -1,16 +1,19 @@
 """A request and its answer, as HTTP has them and no framework."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gateway.http.problems import MEDIA_TYPE, Problem
 
 Headers = Sequence[tuple[bytes, bytes]]
 ByName = Mapping[bytes, bytes]  # of those that matter, each has come once
+STATUS_LINE: dict[int, bytes] = {
+    status: f"HTTP/1.1 {status} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
 
 
 def read_by_name(headers: Headers) -> dict[bytes, bytes]:
@@ -61,6 +64,11 @@ def refusal(problem: Problem, target: bytes) -> Answer:
     headers = {**problem.headers, "content-type": MEDIA_TYPE}
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
     return Answer(problem.status, lines, problem.body(instance), problem.ends_connection)
+
+
+def last_answer(problem: Problem, default_headers: Headers, method: str, target: bytes) -> bytes:
+    """Of a connection: the bytes of a refusal."""
+    return written(refusal(problem, target), default_headers, method, keep_alive=False)[0]
 
 
 class _Common(NamedTuple):

@@ -1,6 +1,7 @@
 """Every refusal, as RFC 9457 problem details. No exception text ever reaches a client."""
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -57,6 +58,16 @@ class Problem(Exception):  # noqa: N818 - it is an answer
 
     def response(self, scope: Scope) -> Response:
         return Response(self.body(instance_of(scope)), self.status, self.headers, MEDIA_TYPE)
+
+
+def refused(
+    status: int, code: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any
+) -> Problem:
+    """Nothing was written."""
+    return Problem(status, code, detail, outcome="definite", headers=headers, **more)
+
+
+last_refusal = partial(refused, ends_connection=True)
 
 
 def instance_of(scope: Scope) -> str:

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from gateway.http.message import read_by_name
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, last_refusal, refused, retry_after
 
 HEAD_BYTES_MAX = 32 * 1024
 TARGET_BYTES_MAX = 8 * 1024
 PAYLOADS = b"/v1/"  # below it are the routes of payloads and no others
 HEADERS_MAX = 100
+PIPELINED_MAX = 100
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -84,7 +85,7 @@ def _check_protocol(method: bytes, version: str) -> None:
     if version not in ("1.1", "1.0"):
         raise _bad("bad_http_version", "speak HTTP/1.1 here")
     if method == b"CONNECT":
-        raise _refused(
+        raise last_refusal(
             405, "method_not_allowed", "this is no proxy: there is no CONNECT", {"allow": "GET"}
         )
 
@@ -119,7 +120,7 @@ def _check_framing(
         if coding.strip().lower() != b"chunked":
             raise _bad("bad_framing", "the one Transfer-Encoding that is known here is chunked")
     elif length is None and method in _WITH_BODY:
-        raise _refused(
+        raise last_refusal(
             411, "length_required", "say how long the body is, by Content-Length or in chunks"
         )
     if method in _WITHOUT_BODY and (coding or (length and length.strip(b" \t0"))):
@@ -133,12 +134,12 @@ def expects_continue(version: str, expectation: bytes | None) -> bool:
     if expectation is None or version == "1.0":  # which knows no interim answers
         return False
     if expectation.strip().lower() != b"100-continue":
-        raise _refused(417, "expectation_failed", "expect 100-continue, or nothing")
+        raise last_refusal(417, "expectation_failed", "expect 100-continue, or nothing")
     return True
 
 
 def head_too_large() -> Problem:
-    return _refused(
+    return last_refusal(
         431,
         "head_too_large",
         f"a request has at most {HEADERS_MAX} headers, and {HEAD_BYTES_MAX} bytes beside its body",
@@ -146,16 +147,25 @@ def head_too_large() -> Problem:
 
 
 def target_too_long() -> Problem:
-    return _refused(414, "target_too_long", f"a URL has at most {TARGET_BYTES_MAX} bytes here")
+    return last_refusal(414, "target_too_long", f"a URL has at most {TARGET_BYTES_MAX} bytes here")
+
+
+def too_many_pipelined() -> Problem:
+    return last_refusal(
+        503,
+        "too_many_pipelined",
+        f"at most {PIPELINED_MAX} requests of a connection wait for their answers; nothing of this "
+        "one was written, send it again after them",
+        retry_after(1),
+    )
 
 
 def payloads_come_by_post(*, ends_connection: bool = False) -> Problem:
-    return Problem(
+    return refused(
         405,
         "method_not_allowed",
         "payloads come by POST",
-        outcome="definite",
-        headers={"allow": "POST"},
+        {"allow": "POST"},
         ends_connection=ends_connection,
     )
 
@@ -165,8 +175,4 @@ def _shown(name: bytes) -> str:
 
 
 def _bad(code: str, detail: str) -> Problem:
-    return _refused(400, code, detail)
-
-
-def _refused(status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> Problem:
-    return Problem(status, code, detail, outcome="definite", headers=headers, ends_connection=True)
+    return last_refusal(400, code, detail)

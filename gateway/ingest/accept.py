@@ -15,7 +15,7 @@ import orjson
 from gateway.auth.caller import Caller
 from gateway.auth.who import Who
 from gateway.http.message import Answer, Request
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import Problem, refused, retry_after
 from gateway.http.request_rules import PAYLOADS, payloads_come_by_post
 from gateway.ingest import batch, write_permission
 from gateway.ingest.admission import Admission
@@ -41,7 +41,7 @@ from shared.timestamps import to_rfc3339
 from shared.topology import Flow
 
 CLIENT_GONE = "client_gone"
-Tell = Callable[[Answer | Problem], None]
+Respond = Callable[[Answer | Problem], None]
 _PLACES_MOST = 50_000
 _PLACE_BYTES_MAX = 256
 
@@ -124,33 +124,33 @@ class Ingest:
         endpoint = self._flow.endpoint(endpoint_name)
         if endpoint is None:
             known = ", ".join(e.name for e in self._flow.endpoints)
-            raise _refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
+            raise refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
         if slash and not ENTITY_ID.fullmatch(entity_id):
-            raise _refused(400, "bad_entity_id", ENTITY_ID_RULE)
+            raise refused(400, "bad_entity_id", ENTITY_ID_RULE)
         if len(request.target) <= _PLACE_BYTES_MAX:
             if len(self._places) >= _PLACES_MOST:
                 self._places.clear()
             self._places[request.target] = endpoint, entity_id
         return endpoint, entity_id
 
-    def accept(self, reception: Reception, tell: Tell) -> None:
-        """The body is whole. `tell` is called once, unless a Problem is raised."""
+    def accept(self, reception: Reception, respond: Respond) -> None:
+        """The body is whole. `respond` is called once, unless a Problem is raised."""
         payload = reception.body.whole()
         if reception.is_batch:
-            self._accept_batch(reception, payload, tell)
+            self._accept_batch(reception, payload, respond)
         else:
-            self._accept_one(reception, payload, tell)
+            self._accept_one(reception, payload, respond)
 
     def refused(self, request: Request, code: str, payloads: int = 1) -> None:
         endpoint = self._flow.endpoint(_name(request).partition("/")[0])
         self._counts.refused("none" if endpoint is None else endpoint.name, code, payloads)
 
-    def _accept_one(self, reception: Reception, payload: bytes, tell: Tell) -> None:
+    def _accept_one(self, reception: Reception, payload: bytes, respond: Respond) -> None:
         caller, endpoint, entity_id, head, *_ = reception
         payload_sha256 = sha256(payload).hexdigest()
         write_permission.refuse_other_body(caller, payload_sha256)
         if not payload:
-            raise _refused(400, "empty_body", "an empty body is no payload")
+            raise refused(400, "empty_body", "an empty body is no payload")
         received_at = _received_at(time.time_ns() // 1_000_000)
         key = None if head.idempotency_key is None else (head.idempotency_key,)
         item = Item(entity_id, payload, write_permission.key_of(caller, key))
@@ -160,25 +160,27 @@ class Ingest:
         self._enter(1)
         begun_s = time.perf_counter()
 
-        def told(outcomes: list[Outcome]) -> None:
+        def on_written(outcomes: list[Outcome]) -> None:
             (outcome,) = outcomes
             self._admission.leave()
             self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
             if isinstance(outcome, Exception):
-                tell(problem_of(outcome))
+                respond(problem_of(outcome))
                 return
             self._counts.accepted(endpoint.name, outcome)
             reception.span.accepted()
-            receipt = orjson.dumps({"id": event_id, **outcome.told(), "received_at": received_at})
-            tell(Answer(202, b"%blocation: /state/%b\r\n" % (_JSON, entity_id.encode()), receipt))
+            receipt = orjson.dumps({"id": event_id, **outcome.fields(), "received_at": received_at})
+            respond(
+                Answer(202, b"%blocation: /state/%b\r\n" % (_JSON, entity_id.encode()), receipt)
+            )
 
         try:
-            self._log.put(endpoint.topic, [record], told)
+            self._log.put(endpoint.topic, [record], on_written)
         except BaseException:
             self._admission.leave()
             raise
 
-    def _accept_batch(self, reception: Reception, whole: bytes, tell: Tell) -> None:
+    def _accept_batch(self, reception: Reception, whole: bytes, respond: Respond) -> None:
         caller, endpoint, entity_id, head, *_ = reception
         if caller.signed is not None:
             write_permission.refuse_other_body(caller, sha256(whole).hexdigest())
@@ -207,32 +209,31 @@ class Ingest:
         self._enter(count)
         begun_s = time.perf_counter()
 
-        def told(outcomes: list[Outcome]) -> None:
+        def on_written(outcomes: list[Outcome]) -> None:
             self._admission.leave(count)
             self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
             self._counts.batch(endpoint.name, lines, outcomes)
             try:
                 answer = batch_answer(lines, outcomes, received_at)
             except Problem as problem:
-                tell(problem)
+                respond(problem)
                 return
             reception.span.accepted(len(lines) - lines.count(None))
-            tell(Answer(207, _JSON, answer))
+            respond(Answer(207, _JSON, answer))
 
         try:
-            put_all(self._log, records, told)
+            put_all(self._log, records, on_written)
         except BaseException:
             self._admission.leave(count)
             raise
 
     def _enter(self, payloads: int) -> None:
         if not self._admission.enter(payloads):
-            raise Problem(
+            raise refused(
                 503,
                 "too_many_requests_in_flight",
                 "the gateway is full; nothing was written, send it again",
-                outcome="definite",
-                headers=retry_after(1),
+                retry_after(1),
                 payloads=payloads,
             )
 
@@ -247,10 +248,6 @@ _received_at = lru_cache(4)(to_rfc3339)
 
 def _name(request: Request) -> str:
     return request.path().removeprefix(PAYLOADS.decode())
-
-
-def _refused(status: int, code: str, detail: str) -> Problem:
-    return Problem(status, code, detail, outcome="definite")
 
 
 _JSON = b"content-type: application/json\r\n"

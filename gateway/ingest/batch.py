@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import islice
 
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, refused
 from gateway.ingest.record import Item, RequestHead, is_idempotency_key
 from shared.events.envelope import CONTENT_ENCODING, CONTENT_TYPE, Header
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
@@ -28,7 +28,7 @@ def is_batch(entity_id: str, head: RequestHead) -> bool:
     """NDJSON to an entity; without an entity nothing else than a batch makes sense."""
     if entity_id:
         if head.media_type == FRAMES:
-            raise _refused(
+            raise refused(
                 415,
                 "frames_with_entity",
                 "frames name their entities themselves: POST them to /v1/<endpoint>",
@@ -36,14 +36,14 @@ def is_batch(entity_id: str, head: RequestHead) -> bool:
         if head.media_type != NDJSON:
             return False
     elif head.media_type != FRAMES:
-        raise _refused(
+        raise refused(
             415,
             "no_entity",
             "POST a payload to /v1/<endpoint>/<entity id>, or here frames of several entities as "
             f"{FRAMES.decode()}",
         )
     elif head.idempotency_key is not None:
-        raise _refused(
+        raise refused(
             400,
             "bad_idempotency_key",
             "give each frame its own key, '<entity id> <length> <idempotency key>', and send no "
@@ -55,7 +55,7 @@ def is_batch(entity_id: str, head: RequestHead) -> bool:
 
 def _refuse_encoded(head: RequestHead) -> None:
     if any(name == CONTENT_ENCODING for name, _ in head.kept):
-        raise _refused(
+        raise refused(
             415,
             "encoded_batch",
             "a batch is not decompressed here: send it without content-encoding, or each payload "
@@ -124,20 +124,20 @@ def frames(body: bytes, bytes_max: int) -> Iterator[Item | Problem]:
 def _item(head: list[bytes], payload: bytes, bytes_max: int) -> Item | Problem:
     entity_id = head[0].decode("ascii", errors="replace")
     if not ENTITY_ID.fullmatch(entity_id):
-        return _refused(400, "bad_entity_id", ENTITY_ID_RULE)
+        return refused(400, "bad_entity_id", ENTITY_ID_RULE)
     if len(head) == 3 and not is_idempotency_key(head[2]):
-        return _refused(
+        return refused(
             400, "bad_idempotency_key", "a key has 1 to 255 visible ASCII characters, no spaces"
         )
     if not payload:
-        return _refused(400, "empty_body", "an empty body is no payload")
+        return refused(400, "empty_body", "an empty body is no payload")
     if len(payload) > bytes_max:
         return _too_large(bytes_max)
     return Item(entity_id, payload, (head[2].decode("ascii"),) if len(head) == 3 else None)
 
 
 def _bad_frame(at: int, rule: str) -> Problem:
-    return _refused(
+    return refused(
         400,
         "bad_frame",
         f"the frame at byte {at} cannot be cut out ({rule}); it and all after it were not written",
@@ -145,12 +145,8 @@ def _bad_frame(at: int, rule: str) -> Problem:
 
 
 def _too_large(bytes_max: int) -> Problem:
-    return _refused(413, "body_too_large", f"a payload has at most {bytes_max} bytes here")
+    return refused(413, "body_too_large", f"a payload has at most {bytes_max} bytes here")
 
 
 def _too_long(most: str) -> Problem:
-    return _refused(413, "batch_too_long", f"a batch has at most {most}; send it in several")
-
-
-def _refused(status: int, code: str, detail: str) -> Problem:
-    return Problem(status, code, detail, outcome="definite")
+    return refused(413, "batch_too_long", f"a batch has at most {most}; send it in several")

@@ -28,7 +28,7 @@ def batch_answer(lines: Sequence[Line], outcomes: Sequence[Outcome], received_at
         else:
             outcome = next(ends)
             if not isinstance(outcome, Exception):
-                receipts.append({"line": number, "status": 202, "id": line, **outcome.told()})
+                receipts.append({"line": number, "status": 202, "id": line, **outcome.fields()})
                 continue
             problem = problem_of(outcome, _AGAIN)
         problems.append(problem)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gateway.auth.caller import Caller
 from gateway.http.message import Request
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import Problem, last_refusal, retry_after
 from gateway.ingest.admission import Admission
 
 
@@ -75,13 +75,11 @@ class Body:
     def whole(self) -> bytes:
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._declared_bytes is not None and len(body) != self._declared_bytes:
-            raise Problem(
+            raise last_refusal(
                 400,
                 "body_incomplete",
                 f"{len(body)} bytes came of the {self._declared_bytes} that Content-Length says; "
                 "send them again",
-                outcome="definite",
-                ends_connection=True,
             )
         return body
 
@@ -94,22 +92,18 @@ class Body:
 
 
 def _too_large(limit: Limit) -> Problem:
-    return Problem(
+    return last_refusal(
         413,
         "body_too_large",
         f"a body has at most {limit.bytes_max} bytes here; send less, or ask the operator to "
         f"raise {limit.setting}",
-        outcome="definite",
-        ends_connection=True,
     )
 
 
 def _full(status: int, code: str, detail: str) -> Problem:
-    return Problem(
+    return last_refusal(
         status,
         code,
         f"{detail}; send it again later",
-        outcome="definite",
-        headers=retry_after(1),
-        ends_connection=True,
+        retry_after(1),
     )

@@ -14,12 +14,12 @@ from typing import NamedTuple
 from gateway.log.outcome import (
     Log,
     NotWritten,
+    OnWritten,
     Outcome,
     OutcomeUnknown,
     Receipt,
     Record,
     Spooled,
-    Tell,
 )
 from gateway.spool.frame import Frame
 from gateway.spool.spool import Spool
@@ -36,7 +36,7 @@ _GATE_LOOK_S = 0.005
 class _Waiting(NamedTuple):
     number: int  # in the order in which they came
     records: Sequence[Record]
-    tell: Tell
+    on_written: OnWritten
     kafka: list[Outcome] | None  # what it has said, where it was asked
 
     def unwritten(self) -> Iterator[Record]:
@@ -54,8 +54,8 @@ class DurableLog:
     def is_healthy(self) -> bool:
         return self._kafka.is_healthy() or self._spool.has_room()
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
-        self._ways[topic].put(records, tell)
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
+        self._ways[topic].put(records, on_written)
 
 
 class _Way:
@@ -71,35 +71,37 @@ class _Way:
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
 
-    def put(self, records: Sequence[Record], tell: Tell) -> None:
+    def put(self, records: Sequence[Record], on_written: OnWritten) -> None:
         self._puts += 1
         if self._writer is None and not self._held and self._spool.is_empty():
-            self._put_into_kafka(self._puts, records, tell)
+            self._put_into_kafka(self._puts, records, on_written)
             return
-        waiting = _Waiting(self._puts, records, tell, None)
+        waiting = _Waiting(self._puts, records, on_written, None)
         entity = records[0].key
         if entity in self._asked:  # an earlier one may come here, too
             self._held.setdefault(entity, []).append(waiting)
         else:
             self._put_into_spool([waiting])
 
-    def _put_into_kafka(self, number: int, records: Sequence[Record], tell: Tell) -> None:
+    def _put_into_kafka(
+        self, number: int, records: Sequence[Record], on_written: OnWritten
+    ) -> None:
         entity = records[0].key
         self._asked[entity] = self._asked.get(entity, 0) + 1
 
-        def judge(outcomes: list[Outcome]) -> None:
+        def on_kafka_done(outcomes: list[Outcome]) -> None:
             for outcome in outcomes:
                 if not _is_the_last_word(outcome):
                     # it may land twice, under the same event id: that has one effect
-                    waiting = _Waiting(number, records, tell, outcomes)
+                    waiting = _Waiting(number, records, on_written, outcomes)
                     self._held.setdefault(entity, []).append(waiting)
                     self._is_answered(entity)
                     return
             self._is_answered(entity)
-            tell(outcomes)
+            on_written(outcomes)
 
         try:
-            self._kafka.put(self._topic, records, judge)
+            self._kafka.put(self._topic, records, on_kafka_done)
         except BaseException:
             self._is_answered(entity)
             raise
@@ -124,8 +126,8 @@ class _Way:
                     continue
                 group, self._waiting = self._waiting, []
                 if self._may_pass_the_spool(group):
-                    for number, records, tell, _ in group:
-                        self._put_into_kafka(number, records, tell)
+                    for number, records, on_written, _ in group:
+                        self._put_into_kafka(number, records, on_written)
                 else:
                     await self._write_into_spool(group)
         finally:
@@ -153,7 +155,7 @@ class _Way:
             said = waiting.kafka or repeat(None, len(waiting.records))
             outcomes = [_outcome(one, self._topic, left, rest) for one in said]
             try:
-                waiting.tell(outcomes)
+                waiting.on_written(outcomes)
             except Exception:  # whoever cannot hear it must not keep the others from it
                 log.exception("an outcome could not be told")
 

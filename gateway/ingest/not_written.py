@@ -1,6 +1,6 @@
 """What a client is told of a payload that was not written, or may not have been."""
 
-from gateway.http.problems import UNKNOWN_OUTCOME, Problem, retry_after
+from gateway.http.problems import UNKNOWN_OUTCOME, Problem, refused, retry_after
 from gateway.log.outcome import NotWritten, OutcomeUnknown
 
 
@@ -16,10 +16,9 @@ def problem_of(outcome: NotWritten | OutcomeUnknown, again: str = "send it again
         )
     if outcome.code == "record_too_large":
         return Problem(413, outcome.code, outcome.detail, outcome="definite")
-    return Problem(
+    return refused(
         503,
         outcome.code,
         f"{outcome.detail}; the payload was not written, {again}",
-        outcome="definite",
-        headers=retry_after(1),
+        retry_after(1),
     )

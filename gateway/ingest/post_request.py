@@ -1,14 +1,9 @@
-"""A request to an ingest route, from its head to its answer, on its connection.
+"""A request to an ingest route, from its head to its answer, on its connection."""
 
-It stands where uvicorn has the cycle of an ASGI application, and is asked by the same names how far
-it is. `start` is called as soon as all earlier requests of the connection are answered.
-"""
-
-import asyncio
 import logging
-from typing import Protocol
 
-from gateway.http.message import Answer, Headers, Request, refusal, written
+from gateway.http.exchange import Connection
+from gateway.http.message import Answer, Request, refusal, written
 from gateway.http.problems import Problem, internal_fault
 from gateway.ingest.accept import Ingest, Reception
 
@@ -17,25 +12,12 @@ log = logging.getLogger(__name__)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connection(Protocol):
-    def write(self, raw: bytes) -> None: ...
-
-    def close(self) -> None:
-        """The answer just written is the last one."""
-
-    def on_response_complete(self) -> None: ...
-
-    def default_headers(self) -> Headers:
-        """Those of every answer: the same object as long as they are the same."""
-
-
 class Post:
     __slots__ = (
         *("_connection", "_early", "_expects_continue", "_ingest", "_is_started", "_is_whole"),
         *("_reception", "disconnected", "is_refused", "keep_alive", "request"),
-        *("response_complete", "response_started", "waiting_for_100_continue"),
+        *("response_complete", "response_started"),
     )
-    message_event = asyncio.Event()  # uvicorn sets it when a connection ends; nobody waits for it
 
     def __init__(
         self,
@@ -67,7 +49,7 @@ class Post:
             for chunk in self._early:
                 self._reception.body.take(chunk)
             if self._is_whole:
-                self._ingest.accept(self._reception, self._tell)
+                self._ingest.accept(self._reception, self._respond)
         except Exception as error:
             self._fail(error)
 
@@ -77,7 +59,7 @@ class Post:
         try:
             self._reception = reception = self._ingest.admit(self.request)
             reception.body.take(body)
-            self._ingest.accept(reception, self._tell)
+            self._ingest.accept(reception, self._respond)
         except Exception as error:
             self._fail(error)
 
@@ -95,12 +77,12 @@ class Post:
         if self._reception is None:
             return
         try:
-            self._ingest.accept(self._reception, self._tell)
+            self._ingest.accept(self._reception, self._respond)
         except Exception as error:
             self._fail(error)
 
     def drop(self, why: str) -> None:
-        """Nobody hears an answer any more, and a body that is not whole is none."""
+        """A body that is not whole is none."""
         self.disconnected = True
         if not self._is_whole and not self.response_complete:
             self._ingest.refused(self.request, why)
@@ -108,13 +90,13 @@ class Post:
                 self._reception.span.failed(why)
                 self._reception.end()
 
-    def _tell(self, told: Answer | Problem) -> None:
+    def _respond(self, answer: Answer | Problem) -> None:
         try:
-            if isinstance(told, Problem):
-                self._fail(told)
+            if isinstance(answer, Problem):
+                self._fail(answer)
             else:
-                self._answer(told)
-        except Exception:  # whoever tells goes on with other payloads
+                self._answer(answer)
+        except Exception:  # whoever calls goes on with other payloads
             log.exception("an answer could not be given")
 
     def _fail(self, error: Exception) -> None:

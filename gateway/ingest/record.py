@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gateway.http.message import ByName
-from gateway.http.problems import Problem
+from gateway.http.problems import refused
 from gateway.log.outcome import Record
 from shared.events.envelope import (
     CONTENT_ENCODING,
@@ -119,18 +119,15 @@ def is_idempotency_key(value: bytes) -> bool:
 
 def _keep(name: str, value: bytes) -> Header:
     if len(value) > _KEPT_BYTES_MAX:
-        raise _bad("header_too_long", f"{name} has at most {_KEPT_BYTES_MAX} bytes here")
+        raise refused(400, "header_too_long", f"{name} has at most {_KEPT_BYTES_MAX} bytes here")
     return name, value
 
 
 def _idempotency_key(value: bytes) -> str:
     if not is_idempotency_key(value):
-        raise _bad(
+        raise refused(
+            400,
             "bad_idempotency_key",
             "an Idempotency-Key has 1 to 255 visible ASCII characters, no spaces",
         )
     return value.decode("ascii")
-
-
-def _bad(code: str, detail: str) -> Problem:
-    return Problem(400, code, detail, outcome="definite")

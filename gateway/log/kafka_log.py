@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import murmur2
 
 from gateway.log.known_partitions import KnownPartitions
-from gateway.log.outcome import NotWritten, Record, Tell
+from gateway.log.outcome import NotWritten, OnWritten, Record
 from gateway.log.partition_queue import AWAY, Lane, Parcel, Writer
 from gateway.log.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 from shared.settings import GatewaySettings
@@ -64,13 +64,13 @@ class RawLog:
     def replacements(self) -> int:
         return self._keeper.replacements
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
         """Receipt only when all in-sync replicas have the record; else NotWritten or
         OutcomeUnknown, at the deadline at the latest."""
         if self._keeper.producer() is None:
-            tell([self._why_none()] * len(records))
+            on_written([self._why_none()] * len(records))
             return
-        parcel = Parcel(records, tell, self._now_s() + self._deadline_s)
+        parcel = Parcel(records, on_written, self._now_s() + self._deadline_s)
         lanes = self._lanes.get(topic)
         if lanes is None:
             look = asyncio.create_task(self._put_on_new_lanes(topic, parcel))
@@ -84,7 +84,7 @@ class RawLog:
         count = await _partitions(producer, topic) if producer else 0
         if not count:
             why = self._why_unknown(producer, topic) if producer else self._why_none()
-            parcel.tell(0, [why] * len(parcel.records))
+            parcel.on_batch_done(0, [why] * len(parcel.records))
             return
         # they stay as they are: more partitions would move keys, and break their order
         if topic not in self._lanes:

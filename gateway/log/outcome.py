@@ -15,7 +15,7 @@ class Receipt(NamedTuple):
     partition: int
     offset: int
 
-    def told(self) -> dict[str, str | int | bool]:
+    def fields(self) -> dict[str, str | int | bool]:
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
 
@@ -24,7 +24,7 @@ class Spooled(NamedTuple):
 
     topic: str
 
-    def told(self) -> dict[str, str | int | bool]:
+    def fields(self) -> dict[str, str | int | bool]:
         return {"topic": self.topic, "spooled": True}
 
 
@@ -42,7 +42,7 @@ class OutcomeUnknown(Exception):  # noqa: N818 - an outcome
 
 
 Outcome = Receipt | Spooled | NotWritten | OutcomeUnknown
-Tell = Callable[[list[Outcome]], None]
+OnWritten = Callable[[list[Outcome]], None]  # of what became of each record, in their order
 
 
 class Record(NamedTuple):
@@ -52,43 +52,44 @@ class Record(NamedTuple):
 
 
 class Log(Protocol):
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
-        """One or more records of one entity, that come together. `tell` is called once, with what
-        became of each, at the deadline at the latest. An entity's records stay in the order in
-        which they were put."""
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
+        """One or more records of one entity, that come together. `on_written` is called once,
+        with what became of each, at the deadline at the latest. An entity's records stay in the
+        order in which they were put."""
 
     def is_healthy(self) -> bool:
         """Whether a record that is put now has a chance."""
 
 
-def put_all(log: Log, records: Sequence[tuple[str, Record]], tell: Tell) -> None:
-    """Tells the outcome of each, when the last one is known."""
+def put_all(log: Log, records: Sequence[tuple[str, Record]], on_written: OnWritten) -> None:
+    """`on_written` is called when the last outcome is known."""
     numbers_of: dict[tuple[str, bytes], list[int]] = {}
     for number, (topic, record) in enumerate(records):
         numbers_of.setdefault((topic, record.key), []).append(number)
     if not records:
-        tell([])
+        on_written([])
     elif len(numbers_of) == 1:
-        log.put(records[0][0], [record for _, record in records], tell)
+        log.put(records[0][0], [record for _, record in records], on_written)
     else:
-        told: dict[int, Outcome] = {}
+        known: dict[int, Outcome] = {}
         count = len(records)
 
-        def keep(numbers: list[int], outcomes: list[Outcome]) -> None:
-            told.update(zip(numbers, outcomes, strict=True))
-            if len(told) == count:
-                tell([told[number] for number in range(count)])
+        def on_some_written(numbers: list[int], outcomes: list[Outcome]) -> None:
+            known.update(zip(numbers, outcomes, strict=True))
+            if len(known) == count:
+                on_written([known[number] for number in range(count)])
 
         for (topic, _), numbers in numbers_of.items():
-            log.put(topic, [records[number][1] for number in numbers], partial(keep, numbers))
+            some = [records[number][1] for number in numbers]
+            log.put(topic, some, partial(on_some_written, numbers))
 
 
 async def append_all(log: Log, records: Sequence[tuple[str, Record]]) -> list[Outcome]:
-    all_told: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+    all_written: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
 
-    def tell(outcomes: list[Outcome]) -> None:
-        if not all_told.done():  # or nobody waits any more
-            all_told.set_result(outcomes)
+    def on_written(outcomes: list[Outcome]) -> None:
+        if not all_written.done():  # or nobody waits any more
+            all_written.set_result(outcomes)
 
-    put_all(log, records, tell)
-    return await all_told
+    put_all(log, records, on_written)
+    return await all_written

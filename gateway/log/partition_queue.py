@@ -15,7 +15,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedError
 
-from gateway.log.outcome import NotWritten, Outcome, OutcomeUnknown, Receipt, Record, Tell
+from gateway.log.outcome import NotWritten, OnWritten, Outcome, OutcomeUnknown, Receipt, Record
 from gateway.log.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 
 log = logging.getLogger(__name__)
@@ -29,24 +29,25 @@ _TOO_LARGE = NotWritten("record_too_large", "Kafka's max.message.bytes is below 
 class Parcel:
     """Records of one entity that came together: all on one lane, though maybe not in one batch."""
 
-    __slots__ = ("_tell", "_told", "at", "records", "until_s")
+    __slots__ = ("_known", "_on_written", "at", "records", "until_s")
 
-    def __init__(self, records: Sequence[Record], tell: Tell, until_s: float) -> None:
+    def __init__(self, records: Sequence[Record], on_written: OnWritten, until_s: float) -> None:
         self.records = records
         self.until_s = until_s  # by the loop's clock
         self.at = 0  # the first that no batch has been asked to take
-        self._tell = tell
-        self._told: dict[int, Outcome] | None = None  # where not all is told at once
+        self._on_written = on_written
+        self._known: dict[int, Outcome] | None = None  # where not all becomes known at once
 
-    def tell(self, begin: int, outcomes: list[Outcome]) -> None:
+    def on_batch_done(self, begin: int, outcomes: list[Outcome]) -> None:
+        """With the records from `begin` on."""
         if len(outcomes) < len(self.records):
-            self._told = self._told or {}
-            self._told.update(enumerate(outcomes, begin))
-            if len(self._told) < len(self.records):
+            self._known = self._known or {}
+            self._known.update(enumerate(outcomes, begin))
+            if len(self._known) < len(self.records):
                 return
-            outcomes = [self._told[number] for number in range(len(self.records))]
+            outcomes = [self._known[number] for number in range(len(self.records))]
         try:
-            self._tell(outcomes)
+            self._on_written(outcomes)
         except Exception:  # whoever cannot hear it must not keep the others from it
             log.exception("an outcome could not be told")
 
@@ -84,20 +85,22 @@ class Lane:
             if not is_full and parcel.at < len(parcel.records):
                 # first in its lane, it would stop all that comes behind it
                 parcel.at += 1
-                parcel.tell(parcel.at - 1, [_FORMLESS])
+                parcel.on_batch_done(parcel.at - 1, [_FORMLESS])
             if parcel.at == len(parcel.records):
                 self.waiting.popleft()
         batch.close()
         return batch, taken
 
-    def tell(self, taken: list[Part], outcome: int | Outcome) -> None:
+    def on_batch_done(self, taken: list[Part], outcome: int | Outcome) -> None:
         """`outcome`: the offset of the first one, or what became of all."""
         if isinstance(outcome, int):
             topic, partition = self.place
             first = outcome
             for parcel, begin, count in taken:
                 after = first + count
-                parcel.tell(begin, [Receipt(topic, partition, at) for at in range(first, after)])
+                parcel.on_batch_done(
+                    begin, [Receipt(topic, partition, at) for at in range(first, after)]
+                )
                 first = after
             return
         together = sum(count for _, _, count in taken)
@@ -105,14 +108,14 @@ class Lane:
             # which of them is, if any, is seen when fewer travel together
             self._together_max, outcome = together // 2, _BUSY
         for parcel, begin, count in taken:
-            parcel.tell(begin, [outcome] * count)
+            parcel.on_batch_done(begin, [outcome] * count)
         # what came later goes with a new producer or none: it must not overtake what failed
         self.refuse(_BUSY)
 
     def refuse(self, why: NotWritten) -> None:
         refused, self.waiting = self.waiting, deque()
         for parcel in refused:
-            parcel.tell(parcel.at, [why] * (len(parcel.records) - parcel.at))
+            parcel.on_batch_done(parcel.at, [why] * (len(parcel.records) - parcel.at))
 
 
 def _until_s(taken: list[Part]) -> float:
@@ -187,7 +190,7 @@ class Writer:
                     continue
                 written = await self._hand_over(producer, lane, batch, _until_s(taken))
                 if written is None:
-                    lane.tell(taken, AWAY)
+                    lane.on_batch_done(taken, AWAY)
                 else:
                     under_way[written] = lane, taken
                 if lane.waiting:
@@ -198,7 +201,7 @@ class Writer:
             log.exception("a fault in writing to Kafka")
             self._keeper.retire(producer, error)
             for lane, taken in under_way.values():
-                lane.tell(taken, OutcomeUnknown())
+                lane.on_batch_done(taken, OutcomeUnknown())
             for lane in lanes:
                 lane.refuse(_BUSY)
         finally:
@@ -231,7 +234,7 @@ class Writer:
             late = [one for one, (_, taken) in under_way.items() if _until_s(taken) <= now_s()]
             for one in done or late:
                 lane, taken = under_way.pop(one)
-                lane.tell(taken, self._outcome(producer, lane.place.topic, one))
+                lane.on_batch_done(taken, self._outcome(producer, lane.place.topic, one))
 
     def _outcome(self, producer: Any, topic: str, written: "asyncio.Future[Any]") -> int | Outcome:
         if not written.done():

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gateway.http.client_address import ClientAddress, Headers
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import Problem, refused, retry_after
 from shared.settings import GatewaySettings
 
 _SETS = 1 << 16
@@ -121,11 +121,10 @@ def rate_limits(settings: GatewaySettings, buckets: Buckets | None = None) -> Ra
 
 def _refused(whose: str, rate: float, wait_s: float) -> Problem:
     seconds = math.ceil(wait_s)
-    return Problem(
+    return refused(
         429,
         "rate_limited",
         f"this {whose} sends more than {rate:g} payloads a second; the payload was not written, "
         f"send it again after {seconds} s",
-        outcome="definite",
-        headers=retry_after(seconds),
+        retry_after(seconds),
     )

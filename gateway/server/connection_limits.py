@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import Problem, last_refusal, retry_after
 
 _SWEEP_S = 0.25
 # then others have their turn: thousands may have to be refused at once
@@ -97,11 +97,9 @@ def affordable(connections_max: int) -> int:
 
 
 def _too_many(detail: str) -> Problem:
-    return Problem(
+    return last_refusal(
         503,
         "too_many_connections",
         f"{detail}; nothing was written",
-        outcome="definite",
-        headers=retry_after(1),
-        ends_connection=True,
+        retry_after(1),
     )

@@ -5,7 +5,7 @@ rebinding). So requests come under a name that is known as the gateway's, and fr
 from functools import lru_cache
 from ipaddress import ip_address
 
-from gateway.http.problems import Problem
+from gateway.http.problems import last_refusal
 from shared.settings import GatewaySettings
 
 _KNOWN_MAX = 1024  # clients name the same one again and again
@@ -21,13 +21,15 @@ class OwnPages:
         """Problem where a browser may have been made to ask; without Host it was none."""
         named = (host or b"localhost").decode().lower()
         if not self._is_own(named):
-            raise _refused(
+            raise last_refusal(
+                403,
                 "foreign_host",
                 "nobody is asked who they are here, so Host is an address, localhost or a name in "
                 f"HEADRACE_HOSTS: add the one that you use, {_OTHERWISE}",
             )
         if origin is not None and origin.decode("latin-1").partition("://")[2].lower() != named:
-            raise _refused(
+            raise last_refusal(
+                403,
                 "foreign_origin",
                 "nobody is asked who they are here, so no other site's page may ask: call the "
                 f"gateway from a program, {_OTHERWISE}",
@@ -49,7 +51,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _refused(code: str, detail: str) -> Problem:
-    return Problem(403, code, detail, outcome="definite", ends_connection=True)

@@ -14,9 +14,11 @@ import uvloop
 from fastapi import FastAPI
 
 from gateway.http.tls import ServerTls
+from gateway.ingest.accept import Ingest
 from gateway.node.node import Node
-from gateway.server.connection import GatewayProtocol, Limits
+from gateway.server.connection import HttpConnection
 from gateway.server.connection_limits import Connections, affordable
+from gateway.server.deadlines import Limits
 from gateway.server.head_cache import KnownHeads
 from gateway.server.own_pages import own_pages
 from shared.settings import GatewaySettings
@@ -24,8 +26,6 @@ from shared.settings import GatewaySettings
 _HANDSHAKE_S = 5.0
 _OBJECTS_PER_LOOK = 50_000
 _LAST_ANSWER = (b"connection", b"close")
-# where the application keeps what answers POSTs of payloads without it
-INGEST = "ingest"
 
 
 class CannotListenError(Exception):
@@ -33,17 +33,20 @@ class CannotListenError(Exception):
 
 
 def server_config(
-    app: FastAPI, settings: GatewaySettings, node: Node | None = None
+    app: FastAPI,
+    settings: GatewaySettings,
+    node: Node | None = None,
+    ingest: Ingest | None = None,
 ) -> uvicorn.Config:
+    """Without `ingest` the application answers all requests."""
     tls = ServerTls(settings) if settings.tls_cert_file else None
     connections = Connections(
         affordable(settings.connections_max),
         settings.connections_per_address_max,
         (node or Node()).counts.request_refused,
     )
-    ingest = getattr(app.state, INGEST, None)
     protocol = partial(
-        GatewayProtocol,
+        HttpConnection,
         Limits.of(settings),
         connections,
         ingest,

@@ -8,8 +8,6 @@ there. Only then are the events before those offsets forgotten.
 import logging
 import threading
 import time
-from collections.abc import Collection
-from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -21,7 +19,8 @@ from clients.kafka.records import Partition
 from gateway.state.event_tail import Tail, TailRecord
 from gateway.view.reader import StateView
 from shared.consumer_groups import VIEW, of_job
-from shared.kafka_access import KafkaAccess
+from shared.settings import GatewaySettings
+from shared.topology import Flow
 
 log = logging.getLogger(__name__)
 
@@ -47,20 +46,13 @@ class _Look(NamedTuple):
 
 
 class TailFollower:
-    def __init__(
-        self,
-        kafka: KafkaAccess,
-        state_dir: Path,
-        event_topics: Collection[str],
-        state_topics: Collection[str],
-        bytes_max: int,
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, flow: Flow) -> None:
         self.tail = Tail()
-        self._kafka = kafka
-        self._state_dir = state_dir
-        self._event_topics = event_topics
-        self._state_topics = state_topics
-        self._bytes_max = bytes_max
+        self._kafka = settings.kafka
+        self._state_dir = settings.state_dir
+        self._event_topics = flow.folded_topics
+        self._state_topics = [entity.topic for entity in flow.entities]
+        self._bytes_max = settings.fresh_tail_bytes_max
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
         self._asked_at_s = self._heard_at_s = 0.0

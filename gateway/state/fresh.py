@@ -19,7 +19,8 @@ from gateway.view.reader import Found
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
 from shared.folding import snapshot
-from shared.folding.applier import Applier, entity_fingerprint
+from shared.folding.applier import Applier
+from shared.folding.fingerprint import entity_fingerprint
 from shared.folding.snapshot import Snapshot
 from shared.model import Aggregate, Entity
 from shared.topology import Flow

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from shared.published.schemas.by_topic import messages
-from shared.published.schemas.shapes import Message
+from shared.published.schemas.shapes import RecordSchema
 from shared.topology import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
@@ -21,7 +21,7 @@ _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.messa
 SUFFIX = ".schema.json"
 
 
-def file_of(topic: str, message: Message, known: list[Message]) -> str:
+def file_of(topic: str, message: RecordSchema, known: list[RecordSchema]) -> str:
     """The file with the schema of its value. `known`: all messages of the topic."""
     return f"{topic}.{message.name}{SUFFIX}" if len(known) > 1 else f"{topic}{SUFFIX}"
 
@@ -48,7 +48,7 @@ def document(flow: Flow, version: str, files: set[str]) -> dict[str, Any]:
     }
 
 
-def _channel(topic: Topic, known: list[Message], files: set[str]) -> dict[str, Any]:
+def _channel(topic: Topic, known: list[RecordSchema], files: set[str]) -> dict[str, Any]:
     return {
         "address": topic.name,
         "summary": topic.why,
@@ -65,7 +65,7 @@ def _channel(topic: Topic, known: list[Message], files: set[str]) -> dict[str, A
     }
 
 
-def _message(message: Message, file: str, files: set[str]) -> dict[str, Any]:
+def _message(message: RecordSchema, file: str, files: set[str]) -> dict[str, Any]:
     described = {
         "summary": message.says,
         "headers": message.headers,

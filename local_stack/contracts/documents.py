@@ -49,7 +49,8 @@ def value_schemas(flow: Flow) -> dict[str, Fields]:
 def _openapi(flow_reference: str) -> dict[str, Any]:
     """As the gateway serves it where no other setting was changed; without a spool, which would
     make files."""
-    from gateway.server.worker import build
+    from gateway.node.node import Node
+    from gateway.server.parts import parts_of, put_together
 
     settings = GatewaySettings.model_construct(flow=flow_reference, spool_bytes_max=0)
-    return build(settings).openapi()
+    return put_together(parts_of(settings, Node())).app.openapi()

@@ -41,7 +41,7 @@ _STYLE = """
 Centres = Mapping[str, int]
 
 
-class Line(NamedTuple):
+class Arrow(NamedTuple):
     label: str
     why: str
     writers: frozenset[str] = frozenset()
@@ -76,10 +76,10 @@ def picture(flow: Flow) -> str:
     return _document(left + len(parts) * _PITCH, y + _EDGE, [*columns, *drawn])
 
 
-def _lines(flow: Flow, parts: list[str]) -> Iterator[Line]:
+def _lines(flow: Flow, parts: list[str]) -> Iterator[Arrow]:
     for endpoint in flow.endpoints:
         label = f"POST /v1/{endpoint.name}/{{id}}"
-        yield Line(label, "what devices send", started=frozenset({"gateway"}))
+        yield Arrow(label, "what devices send", started=frozenset({"gateway"}))
     starting = {(job.name, topic) for job in flow.jobs() for topic in job.ignited_by}
     for topic in flow.topics():
         uses = [use for use in operations(flow) if use.topic == topic.name and use.who in parts]
@@ -87,10 +87,10 @@ def _lines(flow: Flow, parts: list[str]) -> Iterator[Line]:
         started = frozenset(who for who in readers if (who, topic.name) in starting)
         writers = frozenset(use.who for use in uses if use.action == "send")
         looking = frozenset(readers - started)
-        yield Line(topic.name, topic.why, writers, started, looking)
+        yield Arrow(topic.name, topic.why, writers, started, looking)
 
 
-def _wire(line: Line, centres: Centres, left: int, y: int) -> str:
+def _wire(line: Arrow, centres: Centres, left: int, y: int) -> str:
     """From who writes to who reads; from or to the outside where nobody here does."""
     at = [x for part in centres for x in _places(line, part, centres)]
     if not line.writers:
@@ -101,7 +101,7 @@ def _wire(line: Line, centres: Centres, left: int, y: int) -> str:
     return f'<path class="{kind}" d="M{min(at)} {y}H{max(at)}"/>'
 
 
-def _marks(line: Line, centres: Centres, y: int) -> Iterator[str]:
+def _marks(line: Arrow, centres: Centres, y: int) -> Iterator[str]:
     first = min((centres[part] for part in line.writers), default=0)
     for part, x in centres.items():
         places = _places(line, part, centres)
@@ -113,7 +113,7 @@ def _marks(line: Line, centres: Centres, y: int) -> Iterator[str]:
             yield _triangle(places[-1], y, -1 if first > x else 1)
 
 
-def _places(line: Line, part: str, centres: Centres) -> list[int]:
+def _places(line: Arrow, part: str, centres: Centres) -> list[int]:
     """Of the marks of a part: beside each other where it reads what it writes."""
     x, reads = centres[part], part in line.started | line.looking
     if part in line.writers:

@@ -5,23 +5,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from local_stack.demo.fleet import BROKEN, Kind, Message
-from local_stack.demo.follower import Seen
-from local_stack.demo.gateway_client import Answer
+from local_stack.demo.fleet import BROKEN, DeviceMessage, MessageKind
+from local_stack.demo.follower import PayloadFates
+from local_stack.demo.gateway_client import PostAnswer
 
 
 @dataclass
-class Sent:
+class SentPayloads:
     """What the gateway was sent, and what it said."""
 
     posts: int = 0
     accepted: int = 0
     repeats: int = 0  # accepted again under the id of the first time
     refused: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[MessageKind] = field(default_factory=Counter)
     ids: dict[str, str] = field(default_factory=dict)  # by Idempotency-Key
 
-    def note(self, message: Message, answer: Answer) -> None:
+    def note(self, message: DeviceMessage, answer: PostAnswer) -> None:
         self.posts += 1
         if not answer.accepted or answer.id is None:
             self.refused[answer.said] += 1
@@ -64,7 +64,7 @@ class Balance:
         return {**asdict(self), "adds_up": self.adds_up, "all_through": self.all_through}
 
 
-def balance(sent: Sent, seen: Seen) -> Balance:
+def balance(sent: SentPayloads, seen: PayloadFates) -> Balance:
     ids = set(sent.ids.values())
     events = ids & seen.events
     parked = ids & seen.parked.keys()

@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-DEVICES_MAX = 1000
 
-
-class Kind(StrEnum):
+class MessageKind(StrEnum):
     PLAIN = "plain"
     STATUS = "status"
     LATE = "late"  # older than what was sent before
@@ -22,24 +20,24 @@ class Kind(StrEnum):
     UNKNOWN = "unknown device"
 
 
-BROKEN = (Kind.WRONG_TYPE, Kind.NOT_JSON, Kind.BAD_UTF8)
+BROKEN = (MessageKind.WRONG_TYPE, MessageKind.NOT_JSON, MessageKind.BAD_UTF8)
 # of fifty messages that many, in any order
 _DECK = {
-    Kind.STATUS: 4,
-    Kind.LATE: 3,
-    Kind.DOUBLED: 3,
-    Kind.WRONG_TYPE: 1,
-    Kind.NOT_JSON: 1,
-    Kind.BAD_UTF8: 1,
-    Kind.UNKNOWN: 1,
+    MessageKind.STATUS: 4,
+    MessageKind.LATE: 3,
+    MessageKind.DOUBLED: 3,
+    MessageKind.WRONG_TYPE: 1,
+    MessageKind.NOT_JSON: 1,
+    MessageKind.BAD_UTF8: 1,
+    MessageKind.UNKNOWN: 1,
 }
 _DECK_SIZE = 50
 _FIRST_UNKNOWN = 9001  # the sample devices end at 1000
 _WAVE = 30  # messages from one peak of a device's temperature to the next
 
 
-class Message(NamedTuple):
-    kind: Kind
+class DeviceMessage(NamedTuple):
+    kind: MessageKind
     endpoint: str
     device: str
     body: bytes
@@ -53,40 +51,40 @@ class Fleet:
         self._run = run
         self._phases = [self._random.random() for _ in range(devices)]
         self._said: Counter[int] = Counter()
-        self._deck: list[Kind] = []
+        self._deck: list[MessageKind] = []
         self._cards = [kind for kind, n in _DECK.items() for _ in range(n)]
         if not with_status:
-            self._cards = [kind for kind in self._cards if kind is not Kind.STATUS]
-        self._cards += [Kind.PLAIN] * (_DECK_SIZE - len(self._cards))
+            self._cards = [kind for kind in self._cards if kind is not MessageKind.STATUS]
+        self._cards += [MessageKind.PLAIN] * (_DECK_SIZE - len(self._cards))
         self._count = 0
 
-    def next(self, now: datetime) -> Message:
+    def next(self, now: datetime) -> DeviceMessage:
         if not self._deck:
             self._deck = self._random.sample(self._cards, len(self._cards))
         kind = self._deck.pop()
         number = self._random.randint(1, self._devices)
         self._count += 1
-        return Message(
+        return DeviceMessage(
             kind,
-            "status" if kind is Kind.STATUS else "telemetry",
-            _name(_FIRST_UNKNOWN + number % 3 if kind is Kind.UNKNOWN else number),
+            "status" if kind is MessageKind.STATUS else "telemetry",
+            _name(_FIRST_UNKNOWN + number % 3 if kind is MessageKind.UNKNOWN else number),
             self._body(kind, number, now),
             f"demo-{self._run}-{self._count}",
         )
 
-    def _body(self, kind: Kind, number: int, now: datetime) -> bytes:
-        if kind is Kind.NOT_JSON:
+    def _body(self, kind: MessageKind, number: int, now: datetime) -> bytes:
+        if kind is MessageKind.NOT_JSON:
             return b'{"value": 21.'
-        if kind is Kind.BAD_UTF8:
+        if kind is MessageKind.BAD_UTF8:
             return b'{"room": "K\xfcche"}'
-        if kind is Kind.LATE:
+        if kind is MessageKind.LATE:
             now -= timedelta(seconds=self._random.randint(60, 600))
         at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        if kind is Kind.STATUS:
+        if kind is MessageKind.STATUS:
             status = self._random.choice(["online", "online", "offline"])
             return json.dumps({"status": status, "at": at}).encode()
         field, value = self._measured(number)
-        if kind is Kind.WRONG_TYPE:
+        if kind is MessageKind.WRONG_TYPE:
             return json.dumps({field: "warm", "at": at}).encode()
         return json.dumps({field: value, "at": at}).encode()
 

@@ -5,12 +5,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from clients.kafka.connect import reader
 from clients.kafka.offsets import LogOffsets
 from local_stack.machine.settings_check import kafka_at
-from local_stack.terminal.errors import LOOK, StackError
+from local_stack.servers.kafka import asking_kafka
 from shared.consumer_groups import DEMO
 from shared.events.envelope import ID, REASON
 from shared.topology import Flow
@@ -21,7 +21,7 @@ _POLL_S = 0.2
 
 
 @dataclass
-class Seen:
+class PayloadFates:
     """Ids of payloads, by what has become of them."""
 
     events: set[str] = field(default_factory=set)
@@ -35,7 +35,7 @@ class Follower:
     """Blocks while it reads: for a thread."""
 
     def __init__(self, bootstrap: str, flow: Flow) -> None:
-        self.seen = Seen()
+        self.seen = PayloadFates()
         self._bootstrap = bootstrap
         jobs = flow.jobs()
         self._to_fold = flow.folded_topics
@@ -53,13 +53,8 @@ class Follower:
 
     def begin(self) -> None:
         """What is written from now on counts."""
-        try:
+        with asking_kafka(self._bootstrap):
             ends = self._log.ends()
-        except KafkaException as error:
-            reason = error.args[0].str()
-            raise StackError(
-                f"Kafka at {self._bootstrap} does not answer: {reason}", LOOK
-            ) from error
         self._reader.assign([TopicPartition(*at, end) for at, end in ends.items()])
 
     def read(self) -> list[Message]:

@@ -1,18 +1,17 @@
 """The gateway as a device sees it. The one place of the local stack that uses an HTTP client."""
 
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import httpx
 
-from local_stack.demo.fleet import Message
+from local_stack.demo.fleet import DeviceMessage
 from local_stack.run.health import THIS_MACHINE
 
 _TIMEOUT_S = 30.0
 CONNECTIONS_MAX = 64
 
 
-class Answer(NamedTuple):
+class PostAnswer(NamedTuple):
     status: int  # 0: none came
     id: str | None = None
     said: str = ""
@@ -27,12 +26,12 @@ class Answer(NamedTuple):
 _REST_S = 2.0
 
 
-class Snapshot(NamedTuple):
+class DeviceState(NamedTuple):
     version: int  # so many events were folded
     state: dict[str, Any]
 
 
-NO_STATE = Snapshot(0, {})
+NO_STATE = DeviceState(0, {})
 
 
 class Gateway:
@@ -50,26 +49,21 @@ class Gateway:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    async def post(self, message: Message) -> Answer:
+    async def post(self, message: DeviceMessage) -> PostAnswer:
         headers = {"Idempotency-Key": message.key, "content-type": "application/json"}
         path = f"/v1/{message.endpoint}/{message.device}"
         try:
             response = await self._http.post(path, content=message.body, headers=headers)
         except httpx.HTTPError as error:
-            return Answer(0, said=f"no answer ({type(error).__name__})")
+            return PostAnswer(0, said=f"no answer ({type(error).__name__})")
         said = _object(response)
         if response.status_code == 202:
-            return Answer(202, str(said.get("id")))
+            return PostAnswer(202, str(said.get("id")))
         code = said.get("code", response.reason_phrase)
-        return Answer(response.status_code, said=f"{response.status_code} {code}")
+        return PostAnswer(response.status_code, said=f"{response.status_code} {code}")
 
     async def has_endpoint(self, name: str) -> bool | None:
         """None if nobody answers. A GET writes nothing: it is no method of an endpoint."""
@@ -79,13 +73,13 @@ class Gateway:
             return None
         return response.status_code == 405
 
-    async def snapshot(self, device: str) -> Snapshot:
+    async def snapshot(self, device: str) -> DeviceState:
         try:
             response = await self._http.get(f"/state/device/{device}")
         except httpx.HTTPError:
             return NO_STATE
         said = _object(response)
-        return Snapshot(said["version"], said["state"]) if "state" in said else NO_STATE
+        return DeviceState(said["version"], said["state"]) if "state" in said else NO_STATE
 
 
 def _object(response: httpx.Response) -> dict[str, Any]:

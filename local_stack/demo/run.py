@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from local_stack.demo.balance import Balance, Sent, balance
-from local_stack.demo.fleet import Fleet, Kind, Message
+from local_stack.demo.balance import Balance, SentPayloads, balance
+from local_stack.demo.fleet import DeviceMessage, Fleet, MessageKind
 from local_stack.demo.follower import Follower
 from local_stack.demo.gateway_client import CONNECTIONS_MAX, Gateway
-from local_stack.demo.show import Snapshots, changes, counting
+from local_stack.demo.show import DeviceStates, changes, counting
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.progress import Progress
+from local_stack.terminal.progress import ProgressLine
 from shared.topology import Flow
 
 SETTLE_S = 60.0
@@ -35,12 +35,12 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     seconds: float
-    sent: Sent
+    sent: SentPayloads
     balance: Balance
-    before: Snapshots
-    after: Snapshots
+    before: DeviceStates
+    after: DeviceStates
     folded: bool  # what came out as events stands in the states, too
 
     @property
@@ -49,17 +49,17 @@ class Outcome:
 
 
 class Demo:
-    def __init__(self, gateway: Gateway, follower: Follower, progress: Progress | None) -> None:
+    def __init__(self, gateway: Gateway, follower: Follower, progress: ProgressLine | None) -> None:
         self._gateway = gateway
         self._follower = follower
         self._progress = progress
-        self._sent = Sent()
-        self._before: Snapshots = {}
-        self._now: Snapshots = {}
+        self._sent = SentPayloads()
+        self._before: DeviceStates = {}
+        self._now: DeviceStates = {}
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    async def run(self, wish: Wish) -> Outcome:
+    async def run(self, wish: Wish) -> DemoResult:
         with_status = await self._look_at_endpoints()
         await asyncio.to_thread(self._follower.begin)
         fleet = Fleet(wish.devices, wish.seed, uuid.uuid4().hex[:8], with_status=with_status)
@@ -80,7 +80,7 @@ class Demo:
                     task.cancel()
                 await asyncio.gather(*others, return_exceptions=True)
         folded = self._all_folded()
-        return Outcome(seconds, self._sent, self._balance(), self._before, self._now, folded)
+        return DemoResult(seconds, self._sent, self._balance(), self._before, self._now, folded)
 
     async def _look_at_endpoints(self) -> bool:
         """Whether there is one for status messages, too."""
@@ -113,8 +113,8 @@ class Demo:
                 post.add_done_callback(lambda _: room.release())
                 sent += 1
 
-    async def _post(self, message: Message) -> None:
-        for _ in range(2 if message.kind is Kind.DOUBLED else 1):
+    async def _post(self, message: DeviceMessage) -> None:
+        for _ in range(2 if message.kind is MessageKind.DOUBLED else 1):
             self._sent.note(message, await self._gateway.post(message))
 
     async def _stopped_within(self, seconds: float) -> bool:
@@ -137,7 +137,7 @@ class Demo:
                 for line in changes(earlier, self._now):
                     self._progress.note(line)
 
-    async def _ask_snapshots(self, devices: Iterable[str]) -> Snapshots:
+    async def _ask_snapshots(self, devices: Iterable[str]) -> DeviceStates:
         return {device: await self._gateway.snapshot(device) for device in devices}
 
     async def _settle(self) -> None:
@@ -181,9 +181,9 @@ async def run_demo(
     bootstrap: str,
     flow: Flow,
     wish: Wish,
-    progress: Progress | None,
+    progress: ProgressLine | None,
     token: str | None,
-) -> Outcome:
+) -> DemoResult:
     follower = Follower(bootstrap, flow)
     try:
         async with Gateway(gateway_url, token) as gateway:

@@ -1,25 +1,25 @@
 """The lines that a demo prints: one that counts while it runs, and the books at its end."""
 
-from local_stack.demo.balance import Balance, Sent
-from local_stack.demo.fleet import Kind
-from local_stack.demo.gateway_client import Snapshot
+from local_stack.demo.balance import Balance, SentPayloads
+from local_stack.demo.fleet import MessageKind
+from local_stack.demo.gateway_client import DeviceState
 
-Snapshots = dict[str, Snapshot]
+DeviceStates = dict[str, DeviceState]
 
 
-def counting(sent: Sent, now: Balance) -> str:
+def counting(sent: SentPayloads, now: Balance) -> str:
     refused = sum(now.refused.values())
     return " | ".join(
         [
             f"sent {now.sent} accepted {now.accepted}" + (f" refused {refused}" if refused else ""),
             f"events {now.events} rows {now.completed} "
             f"parked {_sum(now.parked)} waiting {_sum(now.waiting)}",
-            f"late {sent.kinds[Kind.LATE]} doubled {now.doubled} broken {sent.broken}",
+            f"late {sent.kinds[MessageKind.LATE]} doubled {now.doubled} broken {sent.broken}",
         ]
     )
 
 
-def changes(before: Snapshots, now: Snapshots) -> list[str]:
+def changes(before: DeviceStates, now: DeviceStates) -> list[str]:
     """Of what a device is, not of its every value."""
     return [
         f"  {device}: {brief(before[device])} -> {brief(snapshot)}"
@@ -31,7 +31,7 @@ def changes(before: Snapshots, now: Snapshots) -> list[str]:
     ]
 
 
-def brief(snapshot: Snapshot) -> str:
+def brief(snapshot: DeviceState) -> str:
     state = snapshot.state
     if not state:
         return "no state"
@@ -40,7 +40,7 @@ def brief(snapshot: Snapshot) -> str:
     return " ".join(str(word) for word in [*words, state.get("connection")] if word)
 
 
-def books(sent: Sent, end: Balance) -> list[str]:
+def books(sent: SentPayloads, end: Balance) -> list[str]:
     rows = [
         ("sent", end.sent, _kinds(sent)),
         ("refused", sum(end.refused.values()), _counted(end.refused)),
@@ -60,7 +60,7 @@ def books(sent: Sent, end: Balance) -> list[str]:
     return [*lines, "", *_verdict(end)]
 
 
-def folded(before: Snapshots, after: Snapshots, all_folded: bool) -> list[str]:
+def folded(before: DeviceStates, after: DeviceStates, all_folded: bool) -> list[str]:
     lines = [
         f"  {device}: {now.version - before[device].version} events folded, "
         f"{brief(before[device])} -> {brief(now)}"
@@ -100,11 +100,11 @@ def _verdict(end: Balance) -> list[str]:
     ]
 
 
-def _kinds(sent: Sent) -> str:
-    names = {Kind.LATE: "late", Kind.STATUS: "status"}
+def _kinds(sent: SentPayloads) -> str:
+    names = {MessageKind.LATE: "late", MessageKind.STATUS: "status"}
     parts = [f"{sent.kinds[kind]} {name}" for kind, name in names.items()]
     parts += [f"{sent.repeats} doubled", f"{sent.broken} broken"]
-    parts.append(f"{sent.kinds[Kind.UNKNOWN]} of unknown devices")
+    parts.append(f"{sent.kinds[MessageKind.UNKNOWN]} of unknown devices")
     return ", ".join(part for part in parts if not part.startswith("0 "))
 
 

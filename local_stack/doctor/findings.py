@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from local_stack.machine.preflight import Found
+from local_stack.machine.preflight import CheckResult
 from local_stack.terminal.errors import StackError
 
 
@@ -33,7 +33,7 @@ def red(name: str, value: str, fix: str) -> Finding:
     return Finding(name, Light.RED, value, fix)
 
 
-def checked(name: str, check: Callable[[], Found]) -> Finding:
+def checked(name: str, check: Callable[[], CheckResult]) -> Finding:
     """Green with what was found, or red with the error's own words."""
     try:
         return green(name, *check())

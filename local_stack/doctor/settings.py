@@ -3,7 +3,7 @@
 import os
 
 from local_stack.doctor.findings import Finding, checked, green, red, yellow
-from local_stack.machine.preflight import Found
+from local_stack.machine.preflight import CheckResult
 from local_stack.machine.settings_check import (
     LAUNCHER_ONLY,
     PREFIX,
@@ -33,7 +33,7 @@ def look_at_settings() -> list[Finding]:
     return findings if told else [*findings, flow]
 
 
-def _flow() -> Found:
+def _flow() -> CheckResult:
     flow = chosen_flow()
     endpoints = ", ".join(endpoint.name for endpoint in flow.endpoints)
-    return Found(f"loads, takes {endpoints}", os.environ.get("HEADRACE_FLOW", "the sample"))
+    return CheckResult(f"loads, takes {endpoints}", os.environ.get("HEADRACE_FLOW", "the sample"))

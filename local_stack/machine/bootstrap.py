@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from local_stack.machine.locks import only_one_at_a_time
 from local_stack.machine.paths import CHECKOUT, cache_dir, python_path
-from local_stack.terminal.progress import Progress, say
+from local_stack.terminal.progress import ProgressLine, say
 
 LOCKED = CHECKOUT / "requirements" / "local.txt"
 
@@ -77,7 +77,7 @@ def _make(folder: Path) -> None:
 
 def _install(command: list[str], log: Path) -> bool:
     total = len(re.findall(r"^[a-z0-9].*==", LOCKED.read_text(), re.MULTILINE))
-    progress = Progress("Python packages")
+    progress = ProgressLine("Python packages")
     seen = 0
     pip = subprocess.Popen(
         command,

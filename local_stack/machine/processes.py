@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_stack.machine.logs import log_path, open_log, telling_line
+from local_stack.machine.log_files import log_path, open_log, telling_line
 from local_stack.terminal.errors import StackError
 
 LOOK_EVERY_S = 0.2

@@ -13,7 +13,7 @@ from shared.kafka_access import KafkaAccess
 from shared.settings import GatewaySettings, JobSettings, Settings, explain
 from shared.topology import Flow
 
-Read = TypeVar("Read", bound=Settings)
+AnySettings = TypeVar("AnySettings", bound=Settings)
 PREFIX = "HEADRACE_"
 LAUNCHER_ONLY = {"CACHE_DIR", "PYTHON", "DEBUG"}
 
@@ -83,7 +83,7 @@ def kafka_at(bootstrap: str) -> KafkaAccess:
     return _read(lambda: Settings(kafka_bootstrap=bootstrap)).kafka
 
 
-def _read(kind: Callable[[], Read]) -> Read:
+def _read(kind: Callable[[], AnySettings]) -> AnySettings:
     try:
         return kind()
     except (ValueError, SettingsError) as error:  # pydantic's ValidationError is a ValueError

@@ -18,7 +18,7 @@ _opener = build_opener(ProxyHandler({}), HTTPSHandler(context=THIS_MACHINE))
 
 
 @dataclass(frozen=True)
-class Health:
+class GatewayHealth:
     accepts: bool = False
     jobs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -28,11 +28,11 @@ class Health:
         return bool(self.jobs) and all(status == "pass" for status in self.jobs.values())
 
 
-def ask_gateway(url: str, token: str | None = None) -> Health:
+def ask_gateway(url: str, token: str | None = None) -> GatewayHealth:
     """`token`: an operator's, where the gateway wants to know who is asking."""
     code, _ = _get(f"{url}/readyz")
     _, body = _get(f"{url}/health", token)
-    return Health(accepts=code == 200, jobs=job_statuses(body), outputs=job_outputs(body))
+    return GatewayHealth(accepts=code == 200, jobs=job_statuses(body), outputs=job_outputs(body))
 
 
 def asks_who(url: str) -> bool | None:

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from local_stack.run.status import last_pids
+from local_stack.run.stack_file import last_pids
 
 WAIT_S = 10.0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.postgres.grants import DESK, OWNER, READER
 from local_stack.run.options import folder_of
-from local_stack.run.status import read_status
+from local_stack.run.stack_file import read_status
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import LOOK, StackError
 from shared.errors import StoreAwayError

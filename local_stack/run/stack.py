@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER
@@ -19,21 +18,21 @@ from local_stack.machine.class_archives import ClassArchives
 from local_stack.machine.downloads import Downloads, fetch_downloads
 from local_stack.machine.java import Java, find_java
 from local_stack.machine.locks import InstanceLock
-from local_stack.machine.logs import log_path
+from local_stack.machine.log_files import log_path
 from local_stack.machine.paths import python_path
 from local_stack.machine.paths import state_dir as default_state_dir
 from local_stack.machine.ports import accepts
 from local_stack.machine.processes import Service, Supervisor, python, run_to_the_end
-from local_stack.run import chaos
 from local_stack.run.folder_flow import flow_reference, refuse_another_flow
-from local_stack.run.health import Health, ask_gateway
+from local_stack.run.health import GatewayHealth, ask_gateway
+from local_stack.run.hold import hold, release, release_all
 from local_stack.run.last_run import wait_for_the_last_run
 from local_stack.run.operator_token import (
     forget_operator_token,
     operator_token,
     renew_operator_token,
 )
-from local_stack.run.status import write_status
+from local_stack.run.stack_file import write_status
 from local_stack.servers.addresses import Addresses
 from local_stack.servers.kafka import prepare_kafka, wait_for_own_kafka
 from local_stack.servers.postgres import prepare_database, prepare_postgres, wait_for_own_postgres
@@ -78,12 +77,7 @@ class Stack:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -117,10 +111,10 @@ class Stack:
         return self._supervisor.children[name].pid
 
     def hold(self, name: str) -> None:
-        chaos.hold(self.state_dir, name)
+        hold(self.state_dir, name)
 
     def release(self, name: str) -> None:
-        chaos.release(self.state_dir, name)
+        release(self.state_dir, name)
 
     def reserve(self) -> None:
         """Makes the state folder ours until `stop`; asking again does no harm."""
@@ -155,7 +149,7 @@ class Stack:
         wait_for_the_last_run(self.state_dir)
         self._addresses.choose_ports(self._report, random_ports=self._random_ports)
         self._publish()  # nothing of the last run counts from here on
-        chaos.release_all(self.state_dir)
+        release_all(self.state_dir)
         java = find_java()
         downloads = fetch_downloads(java)
         deadline = time.monotonic() + self._start_timeout_s
@@ -213,10 +207,8 @@ class Stack:
 
     def _init_step(self, name: str, environment: Mapping[str, str]) -> None:
         command = python("-m", "stream_jobs", name)
-        environment = self._as_part(name, environment)
-        run_to_the_end(
-            f"the step `{name}`", command, environment, log_path(self.state_dir, f"init-{name}")
-        )
+        log = log_path(self.state_dir, f"init-{name}")
+        run_to_the_end(f"the step `{name}`", command, self._as_part(name, environment), log)
 
     def _as_part(self, name: str, environment: Mapping[str, str]) -> Mapping[str, str]:
         """With the database's address for that part, which may do there what it needs."""
@@ -230,38 +222,29 @@ class Stack:
             "relay": python("-m", "stream_jobs", "relay"),
             "desk": python("-m", "desk"),
         }
-        listening = {name: self.ports[name] for name in ("gateway", "desk")}
 
         def is_up(name: str) -> bool:
-            return name not in listening or accepts(listening[name])
+            return name not in self.ports or accepts(self.ports[name])
 
         return [
             Service(
-                name,
-                command,
-                self._as_part(name, environment),
-                stage=1,
-                is_up=partial(is_up, name),
+                name, command, self._as_part(name, environment), stage=1, is_up=partial(is_up, name)
             )
             for name, command in commands.items()
             if name in self._services
         ]
 
     def _children_environment(self, java: Java, downloads: Downloads) -> dict[str, str]:
-        interpreter = sys.executable
         return {
             "HEADRACE_GATEWAY_HOST": "127.0.0.1",
             **self._settings,
             **ClassArchives(java, downloads).spark_submit_opts(self._settings),
-            "HEADRACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
+            **self._addresses.environment(),
             "HEADRACE_STATE_DIR": str(self.state_dir),
-            "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
-            "HEADRACE_DESK_PORT": str(self.ports["desk"]),
-            "HEADRACE_ADMIN_PORT": "0",  # its health is asked for on the main one
             "HEADRACE_SPARK_JARS": str(downloads.spark_jars),
             "JAVA_HOME": str(java.home),
-            "PYSPARK_PYTHON": interpreter,
-            "PYSPARK_DRIVER_PYTHON": interpreter,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYTHONPATH": python_path(self._settings),
         }
 
@@ -271,7 +254,7 @@ class Stack:
     def _all_well(self) -> bool:
         if not all(self._runs(name) for name in self._supervisor.children):
             return False
-        health = Health(True)
+        health = GatewayHealth(True)
         if "gateway" in self._services:
             health = ask_gateway(self.gateway_url, operator_token(self.state_dir))
         for name in sorted(health.jobs):

@@ -1,29 +1,25 @@
 """The last records of a topic, so that the reason of a dead letter can be seen."""
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-
-from confluent_kafka import KafkaException
 
 from clients.kafka.messages import record_of
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange, Record
-from local_stack.machine.settings_check import kafka_at
-from local_stack.terminal.errors import LOOK, StackError
+from local_stack.servers.kafka import asking_kafka
+from local_stack.terminal.errors import StackError
 from local_stack.terminal.printable import as_text, printable
 from shared.consumer_groups import OPERATOR
-from shared.errors import JobError
 from shared.kafka_access import KafkaAccess
 
 TIMEOUT_S = 10.0
 
 
 def last_records(bootstrap: str, topic: str, count: int) -> list[Record]:
-    with _asking(bootstrap) as kafka:
+    with asking_kafka(bootstrap) as kafka:
         logs, span = _logs(kafka, topic), count
         while True:
             found = _read(kafka, topic, {p: (max(a, b - span), b) for p, (a, b) in logs.items()})
@@ -35,7 +31,7 @@ def last_records(bootstrap: str, topic: str, count: int) -> list[Record]:
 
 def all_records(bootstrap: str, topic: str) -> list[Record]:
     """Those of a key in their order."""
-    with _asking(bootstrap) as kafka:
+    with asking_kafka(bootstrap) as kafka:
         return _read(kafka, topic, _logs(kafka, topic))
 
 
@@ -71,15 +67,6 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 def _time(record: Record) -> str:
     moment = datetime.fromtimestamp(record.time_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-@contextmanager
-def _asking(bootstrap: str) -> Iterator[KafkaAccess]:
-    try:
-        yield kafka_at(bootstrap)
-    except (KafkaException, JobError) as error:
-        reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-        raise StackError(f"Kafka at {bootstrap} does not answer: {reason}", LOOK) from error
 
 
 def _logs(kafka: KafkaAccess, topic: str) -> dict[int, tuple[int, int]]:

@@ -56,6 +56,15 @@ class Addresses:
         own = self._settings.get(OWN_SERVER["kafka"])
         return own or f"127.0.0.1:{self.ports['kafka']}"
 
+    def environment(self) -> dict[str, str]:
+        """Where the parts listen and find Kafka, as their settings."""
+        return {
+            "HEADRACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
+            "HEADRACE_GATEWAY_PORT": str(self.ports["gateway"]),
+            "HEADRACE_DESK_PORT": str(self.ports["desk"]),
+            "HEADRACE_ADMIN_PORT": "0",  # its health is asked for on the main one
+        }
+
     def postgres_url(self, role: str) -> str | None:
         """None as long as no database was ever made here; a server of the user's own is reached as
         the user says, whatever the role."""

@@ -3,7 +3,8 @@
 import base64
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -11,11 +12,13 @@ from confluent_kafka import KafkaException
 from clients.kafka.connect import admin
 from local_stack.machine.downloads import Downloads
 from local_stack.machine.java import Java
-from local_stack.machine.logs import log_path
+from local_stack.machine.log_files import log_path
 from local_stack.machine.ports import accepts
 from local_stack.machine.processes import Service, run_to_the_end
 from local_stack.machine.settings_check import kafka_at
-from local_stack.terminal.errors import StackError
+from local_stack.terminal.errors import LOOK, StackError
+from shared.errors import JobError
+from shared.kafka_access import KafkaAccess
 
 # One broker: one replica of everything. Topics come from the flow table, never by accident.
 PROPERTIES = """\
@@ -102,6 +105,16 @@ def kafka_answers(bootstrap: str) -> bool:
         return bool(admin(kafka_at(bootstrap)).list_topics(timeout=2).brokers)
     except KafkaException:
         return False
+
+
+@contextmanager
+def asking_kafka(bootstrap: str) -> Iterator[KafkaAccess]:
+    """Kafka as the settings reach it; what it cannot do now is a sentence."""
+    try:
+        yield kafka_at(bootstrap)
+    except (KafkaException, JobError) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise StackError(f"Kafka at {bootstrap} does not answer: {reason}", LOOK) from error
 
 
 def wait_for_own_kafka(bootstrap: str, deadline: float) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from shlex import quote
 from typing import Any
 
-from shared.published.acls import Acl, Kind, Operation
+from shared.published.acls import Acl, AclOperation, ResourceKind
 
 
 def as_documents(acls: Iterable[Acl], principal: str) -> list[dict[str, Any]]:
@@ -14,10 +14,10 @@ def as_documents(acls: Iterable[Acl], principal: str) -> list[dict[str, Any]]:
 
 def as_commands(acls: Iterable[Acl], principal: str, bootstrap: str) -> list[str]:
     """Few, since the tool takes its seconds each time."""
-    operations: dict[tuple[str, Kind, str], set[Operation]] = defaultdict(set)
+    operations: dict[tuple[str, ResourceKind, str], set[AclOperation]] = defaultdict(set)
     for acl in acls:
         operations[_who(acl, principal), acl.kind, acl.name].add(acl.operation)
-    names: dict[tuple[str, Kind, tuple[Operation, ...]], list[str]] = defaultdict(list)
+    names: dict[tuple[str, ResourceKind, tuple[AclOperation, ...]], list[str]] = defaultdict(list)
     for (who, kind, name), found in operations.items():
         names[who, kind, tuple(sorted(found))].append(name)
     return [
@@ -38,5 +38,5 @@ def _who(acl: Acl, principal: str) -> str:
     return principal.replace("{application}", acl.application)
 
 
-def _told(operation: Operation) -> str:
+def _told(operation: AclOperation) -> str:
     return "".join(word.capitalize() for word in operation.split("_"))

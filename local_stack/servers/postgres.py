@@ -15,7 +15,7 @@ from psycopg import sql
 
 from clients.postgres.grants import ROLES
 from local_stack.machine.downloads import Downloads
-from local_stack.machine.logs import log_path
+from local_stack.machine.log_files import log_path
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.processes import Service, run_to_the_end
 from local_stack.machine.without_root import without_root

@@ -23,6 +23,14 @@ def say_json(document: Any) -> None:
     say(json.dumps(document, indent=2, default=str))
 
 
+def say_found(document: Any, text: str, output: Output) -> None:
+    """The document for a program, the text to read."""
+    if output is Output.JSON:
+        say_json(document)
+    else:
+        say(text)
+
+
 def say_rows(rows: Sequence[Mapping[str, Any]], output: Output, if_none: str) -> None:
     """Rows with the same names."""
     if output is Output.JSON:

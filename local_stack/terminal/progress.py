@@ -11,7 +11,7 @@ def say(line: str) -> None:
         print(line, flush=True)
 
 
-class Progress:
+class ProgressLine:
     """A line that counts up: on a terminal always the newest, in a log one now and then."""
 
     def __init__(self, title: str, seconds_between_lines: float = 10.0) -> None:

@@ -2,8 +2,7 @@ from typing import Annotated
 
 import typer
 
-from local_stack.terminal.output import Output, OutputOption, say_json
-from local_stack.terminal.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_found
 
 
 def acls(
@@ -24,7 +23,5 @@ def acls(
     from shared.published.acls import acls as needed
 
     found = needed(chosen_flow())
-    if output is Output.JSON:
-        say_json(as_documents(found, principal))
-    else:
-        say("\n".join(as_commands(found, principal, bootstrap)))
+    text = "\n".join(as_commands(found, principal, bootstrap))
+    say_found(as_documents(found, principal), text, output)

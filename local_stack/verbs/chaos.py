@@ -2,12 +2,12 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from local_stack.run.chaos import hold, release
+from local_stack.run.hold import hold, release
 from local_stack.run.options import StateDir, folder_of
 from local_stack.terminal.progress import say
 
 
-class Part(StrEnum):
+class ChaosPart(StrEnum):
     POSTGRES = "postgres"
     KAFKA = "kafka"
     SPARK = "spark"
@@ -19,14 +19,14 @@ class Direction(StrEnum):
     UP = "up"
 
 
-def chaos(part: Part, direction: Direction, state_dir: StateDir = None) -> None:
+def chaos(part: ChaosPart, direction: Direction, state_dir: StateDir = None) -> None:
     """Take a part down and up again.
 
     Example: ./headrace chaos postgres down
     """
     turn: Callable[[Path, str], None] = hold if direction is Direction.DOWN else release
     turn(folder_of(state_dir), part.value)
-    if (part, direction) == (Part.SPARK, Direction.UP):
+    if (part, direction) == (ChaosPart.SPARK, Direction.UP):
         say("spark is starting; its jobs take some seconds")
     else:
         say(f"{part.value} is {direction.value}")

@@ -2,7 +2,7 @@
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -16,13 +16,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.auth.caller import Caller
+    from gateway.auth.secret_box import SecretBox
 
 DAY_MS = 86_400_000
 
 
-class Kind(StrEnum):
+class SecretKind(StrEnum):
     TOKEN = "token"
     HMAC = "hmac"
+
+
+class NewSecret(NamedTuple):
+    """As its owner gets it, and as the topic does."""
+
+    key_id: str
+    name: str
+    text: str
+    proof: bytes
+    use: str
 
 
 app = typer.Typer(
@@ -50,8 +61,8 @@ def add(
         bool, typer.Option("--all-tenants", help="An operator that reads every tenant's states.")
     ] = False,
     kind: Annotated[
-        Kind, typer.Option(help="A secret to send, or one to sign requests with.")
-    ] = Kind.TOKEN,
+        SecretKind, typer.Option(help="A secret to send, or one to sign requests with.")
+    ] = SecretKind.TOKEN,
     days: Annotated[int | None, typer.Option(min=1, help="How long it holds.")] = None,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
@@ -62,14 +73,13 @@ def add(
     Example: ./headrace credentials add --device device-0001
     """
     from gateway.auth.credentials import Credential
-    from local_stack.operate.new_secret import new_secret
     from local_stack.run import credential_topic
     from shared.timestamps import to_rfc3339
 
     caller = _caller(device, gateway, operator, tenant, all_tenants)
     made_ms = time.time_ns() // 1_000_000
     not_after_ms = None if days is None else made_ms + days * DAY_MS
-    secret = new_secret(kind.value)
+    secret = _new_secret(kind)
     credential = Credential(caller, kind.value, secret.proof, not_after_ms, made_ms)
     credential_topic.write(kafka_bootstrap(state_dir), secret.key_id, credential)
     _warn_where_nobody_asks(folder_of(state_dir))
@@ -131,7 +141,7 @@ def _caller(
 
 def _warn_where_nobody_asks(folder: "Path") -> None:
     from local_stack.run.health import asks_who
-    from local_stack.run.status import read_status
+    from local_stack.run.stack_file import read_status
 
     url = read_status(folder)["gateway_url"]
     if url and asks_who(url) is False:
@@ -140,3 +150,34 @@ def _warn_where_nobody_asks(folder: "Path") -> None:
             "          start it with HEADRACE_AUTH=token",
             err=True,
         )
+
+
+def _new_secret(kind: SecretKind) -> NewSecret:
+    from gateway.auth.signature import make_signing_key
+    from gateway.auth.token import make_token
+
+    if kind is SecretKind.TOKEN:
+        token = make_token()
+        use = f"Send it as:  Authorization: Bearer {token.text}"
+        return NewSecret(token.key_id, "token", token.text, token.proof, use)
+    key = make_signing_key(_box())
+    return NewSecret(
+        key.key_id, "secret", key.secret, key.proof, "docs/security.md shows how to sign with it."
+    )
+
+
+def _box() -> "SecretBox":
+    from gateway.auth.secret_box import SecretBox
+    from local_stack.machine.settings_check import gateway_settings
+    from shared.settings import WrongSetting
+
+    settings = gateway_settings()
+    if not (settings.credentials_key or settings.credentials_key_file):
+        raise StackError(
+            "a signing secret is sealed before it is written, and there is no key for that",
+            "set HEADRACE_CREDENTIALS_KEY or HEADRACE_CREDENTIALS_KEY_FILE as for the gateway",
+        )
+    try:
+        return SecretBox.of(settings)
+    except WrongSetting as error:
+        raise StackError(str(error), "use the gateway's own key") from error

@@ -7,7 +7,7 @@ import typer
 from local_stack.run.options import StateDir, folder_of
 from local_stack.run.reach import kafka_bootstrap, running_stack
 from local_stack.terminal.output import Output, OutputOption, say_json
-from local_stack.terminal.progress import Progress, say
+from local_stack.terminal.progress import ProgressLine, say
 
 
 def demo(
@@ -39,7 +39,7 @@ def demo(
     quiet = output is Output.JSON
     if not quiet:
         say(f"{devices} devices post {rate:g} messages a second to {url}. Ctrl-C ends it.")
-    progress = None if quiet else Progress("demo", seconds_between_lines=5.0)
+    progress = None if quiet else ProgressLine("demo", seconds_between_lines=5.0)
     with own_credential(url, bootstrap) as token:
         end = asyncio.run(run_demo(url, bootstrap, chosen_flow(), wish, progress, token))
     if progress is None:

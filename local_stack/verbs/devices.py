@@ -9,7 +9,6 @@ from local_stack.run.options import StateDir
 from local_stack.run.reach import master_data
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_rows
-from local_stack.verbs import device_models
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,6 +22,7 @@ Attributes = Annotated[
     list[str] | None,
     typer.Option("--attribute", help="NAME=VALUE, as often as needed; VALUE may be JSON."),
 ]
+Number = Annotated[float, typer.Option(help="value = payload field * scale + offset")]
 
 
 @app.command()
@@ -85,8 +85,38 @@ def set_(
     say_rows([changed._asdict()], output, "")
 
 
-app.command("models")(device_models.models)
-app.command("add-model")(device_models.add_model)
+@app.command()
+def models(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """The device models.
+
+    Example: ./headrace devices models
+    """
+    from clients.postgres.master_data import list_models
+
+    with master_data(state_dir) as connection:
+        found = [model._asdict() for model in list_models(connection)]
+    say_rows(found, output, "There is no model; `./headrace devices add-model` adds one.")
+
+
+@app.command("add-model")
+def add_model(
+    name: str,
+    value_field: Annotated[str, typer.Option(help="The payload's field that has the value.")],
+    unit: Annotated[str, typer.Option(help="The unit after scale and offset.")],
+    scale: Number = 1.0,
+    offset: Number = 0.0,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Add a device model.
+
+    Example: ./headrace devices add-model thermo-x --value-field x --unit celsius --scale 0.1
+    """
+    from clients.postgres import master_data as rows
+
+    with master_data(state_dir) as connection:
+        added = rows.add_model(connection, name, value_field, unit, scale, offset)
+    say_rows([added._asdict()], output, "")
 
 
 def parse_attributes(pairs: list[str] | None) -> dict[str, object] | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from local_stack.run.options import StateDir, folder_of
-from local_stack.run.status import read_status
+from local_stack.run.stack_file import read_status
 from local_stack.terminal.output import Output, OutputOption, say_json
 from local_stack.terminal.progress import say
 

@@ -1,7 +1,6 @@
 from typing import TYPE_CHECKING, Any
 
-from local_stack.terminal.output import Output, OutputOption, say_json
-from local_stack.terminal.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_found
 
 if TYPE_CHECKING:
     from shared.topology import Flow
@@ -15,10 +14,7 @@ def flow(output: OutputOption = Output.TABLE) -> None:
     from local_stack.machine.settings_check import chosen_flow
 
     chosen = chosen_flow()
-    if output is Output.JSON:
-        say_json(document(chosen))
-    else:
-        say(chosen.picture())
+    say_found(document(chosen), picture(chosen), output)
 
 
 def document(flow: "Flow") -> dict[str, Any]:
@@ -47,3 +43,24 @@ def document(flow: "Flow") -> dict[str, Any]:
         "jobs": [job._asdict() for job in flow.jobs()],
         "topics": [topic._asdict() for topic in flow.topics()],
     }
+
+
+def picture(flow: "Flow") -> str:
+    """As text: what ignites each job, and what it emits when it is done."""
+    from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
+
+    def marked(topic: str) -> str:
+        return f"{topic} (at most once)" if topic in flow.at_most_once_topics else topic
+
+    lines = ["POST /v1/<endpoint>/<id>"]
+    lines += [f"  gateway ─▶ {topic}" for topic in flow.ingest_topics]
+    for job in flow.jobs():
+        lines += ["", f"{job.name}: {job.does}"]
+        lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
+        lines += [f"  looks up    {topic}" for topic in job.looks_up]
+        lines += [f"  emits       {marked(topic)}" for topic in job.emits]
+        lines += [f"  waits in    {topic}" for topic in job.waits_in]
+        lines += [f"  parks in    {topic}" for topic in job.parks_in]
+    lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
+    lines += [f"who may ask the gateway stands on {CREDENTIAL_TOPIC}"]
+    return "\n".join(lines)

@@ -1,14 +1,22 @@
 import time
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from local_stack.run.options import StateDir, folder_of
-from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_json, table
-from local_stack.terminal.progress import say
+from local_stack.run.health import health_check
+from local_stack.run.operator_token import operator_token
+from local_stack.run.options import StateDir, folder_of, since_ms
+from local_stack.run.reach import database, running_stack
+from local_stack.terminal.errors import LOOK, StackError
+from local_stack.terminal.output import Output, OutputOption, say_found, table
+from shared.timestamps import from_rfc3339, to_rfc3339
+
+if TYPE_CHECKING:
+    from stream_jobs.ledger.tables import LedgerBook, Total
 
 _OLD_S = 10.0
+_MISSING_TOLD_MAX = 100
 
 
 def ledger(
@@ -23,19 +31,13 @@ def ledger(
 
     Example: ./headrace ledger --since 15m
     """
-    from local_stack.operate.ledger import set_aside
-
     found = _found(endpoint, since, state_dir)
     found["set_aside"] = set_aside(folder_of(state_dir))
-    if output is Output.JSON:
-        say_json(found)
-    else:
-        say("\n".join(lines(found)))
+    say_found(found, "\n".join(lines(found)), output)
 
 
 def _found(endpoint: str | None, since: str | None, state_dir: StateDir) -> dict[str, Any]:
     from local_stack.machine.settings_check import chosen_flow
-    from local_stack.operate.ledger import from_database, from_gateway, since_ms
 
     names = [row.name for row in chosen_flow().endpoints]
     if endpoint is not None and endpoint not in names:
@@ -84,3 +86,97 @@ def lines(found: dict[str, Any]) -> list[str]:
     if "note" in found or found["age_s"] > _OLD_S:
         said += ["", f"as of {found['as_of']}, {found['age_s']:.0f} s ago"]
     return said
+
+
+def set_aside(folder: Path) -> int:
+    """Payloads that the gateway on this state folder has accepted and Kafka has not."""
+    from gateway.spool.set_aside import in_spool
+
+    return sum(kept.payloads() for kept in in_spool(folder / "spool"))
+
+
+def from_database(
+    endpoint: str | None, since: int | None, minutes_since: int, state_dir: Path | None
+) -> dict[str, Any]:
+    from stream_jobs.ledger.tables import LedgerBook
+
+    with database(state_dir, "ledger") as connection:
+        book = LedgerBook(connection)
+        as_of_ms = book.as_of_ms()
+        if as_of_ms is None:
+            raise StackError("the ledger was not kept yet: the relay's process does that", LOOK)
+        return _document(book, as_of_ms, endpoint, since, minutes_since)
+
+
+def _document(
+    book: "LedgerBook", as_of_ms: int, endpoint: str | None, since: int | None, minutes_since: int
+) -> dict[str, Any]:
+    from local_stack.machine.settings_check import chosen_flow
+    from shared.published.ledger import TERMS, balance
+
+    names = {row.topic: row.name for row in chosen_flow().endpoints}
+
+    def wanted(topic: str) -> bool:
+        return endpoint is None or names.get(topic, topic) == endpoint
+
+    minutes = [
+        (names.get(topic, topic), minute, total)
+        for topic, minute, total in book.minutes(minutes_since // 60_000)
+        if wanted(topic)
+    ]
+    if since is None:
+        totals = {names.get(t, t): total for t, total in book.totals().items() if wanted(t)}
+    else:
+        totals = _summed([(name, total) for name, _, total in minutes])
+    found = [{"endpoint": name, **balance(*total)} for name, total in totals.items()]
+    whole = not any(row["difference"] for row in found)
+    missing = [] if whole else book.missing(_MISSING_TOLD_MAX)
+    return {
+        **{term: sum(row[term] for row in found) for term in TERMS},
+        **_age(as_of_ms),
+        "since": None if since is None else to_rfc3339(since),
+        "endpoints": found,
+        "minutes": [
+            {"minute": to_rfc3339(minute * 60_000), "endpoint": name, **balance(*total)}
+            for name, minute, total in minutes
+        ],
+        "derived": book.derived(),
+        "missing": [str(place) for place in missing if wanted(place.topic)],
+    }
+
+
+def _summed(rows: "list[tuple[str, Total]]") -> "dict[str, Total]":
+    sums: dict[str, Total] = {}
+    for name, total in rows:
+        known = sums.get(name)
+        sums[name] = total if known is None else known.plus(total)
+    return sums
+
+
+def from_gateway(endpoint: str | None, folder: Path) -> dict[str, Any] | None:
+    """Its totals alone, as old as they are; None where it knows none."""
+    from shared.published.ledger import TERMS
+
+    url = running_stack(folder)["gateway_url"]
+    check = health_check(url, "ledger:difference", operator_token(folder)) if url else None
+    if check is None or "asOf" not in check:
+        return None
+    found = [
+        {"endpoint": name, **terms}
+        for name, terms in check["endpoints"].items()
+        if endpoint in (None, name)
+    ]
+    return {
+        **{term: sum(row[term] for row in found) for term in TERMS},
+        **_age(from_rfc3339(check["asOf"])),
+        "since": None,
+        "endpoints": found,
+        "minutes": [],
+        "derived": check["derived"],
+        "missing": [],
+    }
+
+
+def _age(as_of_ms: int) -> dict[str, Any]:
+    age_s = max(0.0, time.time() - as_of_ms / 1000)
+    return {"as_of": to_rfc3339(as_of_ms), "age_s": round(age_s, 1)}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desk.letters.selection import GROUPED_BY, STATUSES, Selection
-from local_stack.operate.letter_bytes import File, Through, change
-from local_stack.operate.which_letters import chosen, filtered
+from local_stack.letters.letter_bytes import File, Through, change
+from local_stack.letters.which_letters import chosen, filtered
 from local_stack.run.options import StateDir
 from local_stack.run.reach import letters_desk
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_json, say_rows, table
+from local_stack.terminal.output import Output, OutputOption, say_found, say_json, say_rows, table
 from local_stack.terminal.printable import printable
 from local_stack.terminal.progress import say
 
@@ -217,10 +217,9 @@ def discard(
         raise StackError("a reason is needed", "say it with --reason")
     with letters_desk(state_dir) as desk:
         count = desk.book.discard(meant, _user(), reason)
-    if output is Output.JSON:
-        say_json({"discarded": count})
-    else:
-        say(f"{count} discarded" if count else "None of these is parked.")
+    say_found(
+        {"discarded": count}, f"{count} discarded" if count else "None of these is parked.", output
+    )
 
 
 @app.command()

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from local_stack.machine.logs import log_path
-from local_stack.machine.logs import tail as tail_of
+from local_stack.machine.log_files import log_path
+from local_stack.machine.log_files import tail as tail_of
 from local_stack.run.options import StateDir, folder_of
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say

@@ -1,15 +1,23 @@
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from local_stack.run.options import StateDir
+from local_stack.run.options import StateDir, since_ms
+from local_stack.run.reach import database, kafka_bootstrap
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_json, table
-from local_stack.terminal.progress import Progress, say
+from local_stack.terminal.output import Output, OutputOption, say_found, table
+from local_stack.terminal.progress import ProgressLine
+from shared.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
-    from stream_jobs.reenrich import Run
+    from clients.kafka.read_at import RecordsAt
+    from stream_jobs.reenrich import Chosen, Reenrich, Run
+
+_GONE_SHOWN_MAX = 20
 
 
 def reenrich(
@@ -30,8 +38,6 @@ def reenrich(
 
     Example: ./headrace reenrich --device device-0001 --from 1d --to 1h --dry-run
     """
-    from local_stack.operate.ledger import since_ms
-    from local_stack.operate.reenrich import look, send
     from stream_jobs.reenrich import Run
 
     now_ms = time.time_ns() // 1_000_000
@@ -42,7 +48,7 @@ def reenrich(
     if dry_run:
         found = look(run, state_dir)
     else:
-        progress = Progress(f"run {run.name} (--name {run.name} goes on with it)")
+        progress = ProgressLine(f"run {run.name} (--name {run.name} goes on with it)")
 
         def tell(now: "Run") -> None:
             if output is Output.TABLE and not now.is_over:
@@ -51,10 +57,7 @@ def reenrich(
         found = send(run, tell, state_dir)
         if output is Output.TABLE:
             progress.done(f"{found['sent'] + found['gone']} of {found['chosen']}")
-    if output is Output.JSON:
-        say_json(found)
-    else:
-        say("\n".join(lines(found)))
+    say_found(found, "\n".join(lines(found)), output)
 
 
 def lines(found: dict[str, Any]) -> list[str]:
@@ -76,3 +79,67 @@ def lines(found: dict[str, Any]) -> list[str]:
         if rows := [list(row.values()) for row in found["payloads_gone"]]:
             said += table(("event_id", "origin"), rows)
     return said
+
+
+def look(run: "Run", state_dir: Path | None) -> dict[str, Any]:
+    from stream_jobs.reenrich import is_still_there
+
+    chosen = 0
+    gone: list[Chosen] = []
+    with _reaching(state_dir) as (work, origins):
+        for rows in work.chosen(run):
+            payloads = origins.read([row.origin for row in rows])
+            chosen += len(rows)
+            gone += [row for row in rows if not is_still_there(row, payloads)]
+    return _document(run._replace(chosen=chosen, gone=len(gone)), gone, dry_run=True)
+
+
+def send(run: "Run", tell: "Callable[[Run], None]", state_dir: Path | None) -> dict[str, Any]:
+    from stream_jobs.reenrich import RunExistsError, send_all
+
+    with _reaching(state_dir) as (work, origins):
+        try:
+            begun = work.begin(run)
+        except RunExistsError as error:
+            raise StackError(str(error), "give --name another one") from error
+        tell(begun)
+        over, gone = send_all(work, begun, origins.read, tell)
+    return _document(over, gone, was_over=begun.is_over)
+
+
+@contextmanager
+def _reaching(state_dir: Path | None) -> "Iterator[tuple[Reenrich, RecordsAt]]":
+    from clients.kafka.read_at import RecordsAt
+    from clients.postgres.grants import JOBS
+    from local_stack.machine.settings_check import chosen_flow
+    from local_stack.servers.kafka import asking_kafka
+    from shared.consumer_groups import OPERATOR
+    from stream_jobs.reenrich import Reenrich
+
+    topics = [*chosen_flow().ingest_topics]
+    with asking_kafka(kafka_bootstrap(state_dir)) as kafka:
+        origins = RecordsAt(kafka, OPERATOR)
+        try:
+            with database(state_dir, "reenrich", JOBS) as connection:
+                yield Reenrich(connection, topics), origins
+        finally:
+            origins.close()
+
+
+def _document(
+    run: "Run", gone: "list[Chosen]", *, dry_run: bool = False, was_over: bool = False
+) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "device": run.entity_id,
+        "from": to_rfc3339(run.from_ms),
+        "to": to_rfc3339(run.to_ms),
+        "dry_run": dry_run,
+        "was_over": was_over,
+        "chosen": run.chosen,
+        "sent": run.sent,
+        "gone": run.gone,
+        "payloads_gone": [
+            {"event_id": row.event_id, "origin": str(row.origin)} for row in gone[:_GONE_SHOWN_MAX]
+        ],
+    }

@@ -1,5 +1,6 @@
+from collections.abc import Callable
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +9,12 @@ from local_stack.run.reach import kafka_bootstrap
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, table
 from local_stack.terminal.progress import say
+
+if TYPE_CHECKING:
+    from shared.events.envelope import EventRecord
+    from shared.events.event_reader import EventReader
+    from shared.folding.rehearsal import Rehearsal
+    from shared.kafka_access import KafkaAccess
 
 
 def refold(
@@ -27,8 +34,6 @@ def refold(
 
     Example: ./headrace refold --entity device --dry-run
     """
-    from local_stack.operate.refold import rehearse
-
     if not dry_run:
         raise StackError(
             "a refold in earnest is the job's own: it notices a changed fold at its next start",
@@ -67,3 +72,62 @@ def refold(
         say("The live fold is the one of this checkout: nothing would be switched.")
     else:
         say("Nothing was switched. The next start does it: ./headrace stop, then ./headrace up")
+
+
+def rehearse(bootstrap: str, name: str) -> tuple["Rehearsal", str]:
+    """And the fingerprint of the fold that was rehearsed."""
+    from local_stack.machine.settings_check import chosen_flow
+    from local_stack.servers.kafka import asking_kafka
+    from shared.events.event_reader import EventReader
+    from shared.folding.applier import Applier
+    from shared.folding.fingerprint import entity_fingerprint
+    from shared.folding.rehearsal import Rehearsal
+    from shared.settings import Settings
+
+    flow = chosen_flow()
+    entity = next((row for row in flow.entities if row.name == name), None)
+    if entity is None:
+        known = ", ".join(row.name for row in flow.entities)
+        raise StackError(f"no entity is called {name!r}", f"there are: {known}")
+    types = {row.name: row for row in flow.event_types}
+    topics = [*dict.fromkeys(types[event_type].topic for event_type in entity.reads)]
+    ring_size = Settings().id_ring_size
+    rehearsal = Rehearsal(Applier(entity, ring_size, types), topics)
+    with asking_kafka(bootstrap) as kafka:
+        _read_states(kafka, rehearsal, entity.topic)
+        _read_events(kafka, rehearsal.event, topics, EventReader.of(flow))
+        if rehearsal.asks:
+            _read_events(kafka, rehearsal.once_more, topics, EventReader.of(flow))
+    return rehearsal, entity_fingerprint(entity)
+
+
+def _read_states(kafka: "KafkaAccess", rehearsal: "Rehearsal", topic: str) -> None:
+    from clients.kafka.read_range import WholeTopics
+    from shared.consumer_groups import OPERATOR
+    from shared.folding.snapshot import decode_with_fold
+
+    for record in WholeTopics(kafka, OPERATOR, [topic]).read():
+        entity_id = (record.key or b"").decode(errors="replace")
+        try:
+            found = (None, "") if record.value is None else decode_with_fold(record.value)
+        except (ValueError, KeyError, TypeError):
+            continue  # nobody's snapshot
+        rehearsal.live(entity_id, *found)
+
+
+def _read_events(
+    kafka: "KafkaAccess",
+    take: "Callable[[EventRecord], None]",
+    topics: list[str],
+    events: "EventReader",
+) -> None:
+    from clients.kafka.read_range import WholeTopics
+    from shared.consumer_groups import OPERATOR
+    from shared.events.event_reader import NoEvent
+
+    for record in WholeTopics(kafka, OPERATOR, topics).read():
+        try:
+            event = events.read(record.position, record.key, record.value or b"")
+        except NoEvent:
+            continue  # fold parked it
+        take(event)

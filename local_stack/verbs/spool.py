@@ -1,14 +1,33 @@
 """`./headrace spool`: what the gateway's spool has set aside, and its way into Kafka."""
 
-from typing import Annotated
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from clients.kafka.records import Outgoing
+from gateway.spool.frame import Frame, brought, pack
+from gateway.spool.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, kept_at, sync_folder
 from local_stack.run.options import StateDir, folder_of
 from local_stack.run.reach import kafka_bootstrap
-from local_stack.terminal.errors import StackError
+from local_stack.terminal.errors import LOOK, StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, say_rows, table
 from local_stack.terminal.progress import say
+from shared.consumer_groups import OPERATOR
+from shared.events.envelope import ID, text
+from shared.timestamps import to_rfc3339
+
+if TYPE_CHECKING:
+    from clients.kafka.write import AckedWriter
+    from shared.settings import Settings
+
+_AT_ONCE = 100  # of 8 MiB each at most, and mostly of far less
+_ANSWER_DEADLINE_S = 30
+_CONNECT_DEADLINE_S = 10
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,8 +44,6 @@ def list_(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> No
 
     Example: ./headrace spool list
     """
-    from local_stack.operate.spool import listed
-
     say_rows(list(listed(folder_of(state_dir))), output, "Nothing is set aside.")
 
 
@@ -44,11 +61,10 @@ def replay(
 
     Example: ./headrace spool replay
     """
-    from local_stack.operate.spool import replay
     from shared.settings import Settings
 
     settings = Settings(kafka_bootstrap=kafka_bootstrap(state_dir))
-    done = replay(settings, folder_of(state_dir), file)
+    done = send_again(settings, folder_of(state_dir), file)
     if output is Output.JSON:
         refused = [refusal._asdict() for refusal in done.refused]
         say_json({"sent": done.sent, "refused": refused, "unreadable": done.unreadable})
@@ -64,3 +80,139 @@ def replay(
             f"Kafka refused {len(done.refused)} payloads; they stay set aside",
             "mend what it says (`max.message.bytes` of the topic, an ACL) and replay again",
         )
+
+
+class Refusal(NamedTuple):
+    file: str
+    topic: str
+    entity: str
+    event_id: str | None
+    why: str
+
+
+class Replayed(NamedTuple):
+    sent: int
+    refused: list[Refusal]
+    unreadable: list[str]  # files that stay, since no frame can be made out in them
+
+
+def listed(state_dir: Path) -> Iterator[dict[str, Any]]:
+    """A row for each payload, and one for what cannot be read of a file."""
+    for kept in in_spool(state_dir / "spool"):
+        read_bytes = 0
+        for frame in kept.frames():
+            size_bytes = len(pack(frame))
+            read_bytes += size_bytes
+            yield {
+                "file": kept.path.name,
+                "why": kept.why,
+                "topic": frame.topic,
+                "entity": _entity(frame),
+                "event_id": _event_id(frame),
+                "bytes": size_bytes,
+                "spooled_at": to_rfc3339(frame.spooled_ms),
+            }
+        if read_bytes < kept.bytes or not kept.bytes:
+            yield {
+                "file": kept.path.name,
+                "why": DAMAGED if kept.has_frames else kept.why,
+                "topic": kept.topic or None,
+                "entity": None,
+                "event_id": None,
+                "bytes": kept.bytes - read_bytes,
+                "spooled_at": None,
+            }
+
+
+def send_again(settings: "Settings", state_dir: Path, file: str | None) -> Replayed:
+    """Each goes under the event id that its sender was told, so to come twice has no effect."""
+    from clients.kafka.write import for_at_most
+
+    folder = state_dir / "spool" / FOLDER
+    with _alone(folder):
+        chosen = _chosen(state_dir, file)
+        writer = _writer(settings)
+        sent, refused, unreadable = 0, list[Refusal](), list[str]()
+        left = iter([one for kept in chosen for one in _one_by_one(kept, folder)])
+        while some := list(islice(left, _AT_ONCE)):
+            frames = [(kept, frame) for kept in some for frame in kept.frames()]
+            readable = {kept.path for kept, _ in frames}
+            unreadable += [kept.path.name for kept in some if kept.path not in readable]
+            records = [_outgoing(frame) for _, frame in frames]
+            refusals = writer.send(records, for_at_most(_ANSWER_DEADLINE_S))
+            for number, (kept, frame) in enumerate(frames):
+                if why := refusals.get(number):
+                    place = kept.path.name, frame.topic, _entity(frame), _event_id(frame)
+                    refused.append(Refusal(*place, why))
+                else:
+                    kept.path.unlink(missing_ok=True)
+                    sent += 1
+            sync_folder(folder)
+    return Replayed(sent, refused, unreadable)
+
+
+def _chosen(state_dir: Path, file: str | None) -> list[Kept]:
+    found = list(in_spool(state_dir / "spool"))
+    chosen = [kept for kept in found if file in (None, kept.path.name)]
+    if file is not None and not chosen:
+        raise StackError(f"no file {file!r} is set aside", "see: ./headrace spool list")
+    return chosen
+
+
+def _one_by_one(kept: Kept, folder: Path) -> list[Kept]:
+    """A file for each payload: so each goes, or stays, alone."""
+    if not kept.has_frames or kept.payloads() == 1:
+        return [kept]
+    aside, parts, read_bytes = SetAside(folder), list[Path](), 0
+    for frame in kept.frames():
+        raw = pack(frame)
+        read_bytes += len(raw)
+        parts.append(aside.keep(kept.why, frame.topic, raw))
+    with kept.path.open("rb") as whole:
+        whole.seek(read_bytes)
+        if rest := whole.read():
+            parts.append(aside.keep(DAMAGED, kept.topic, rest))
+    kept.path.unlink()
+    return [kept_at(part) for part in dict.fromkeys(parts)]
+
+
+def _writer(settings: "Settings") -> "AckedWriter":
+    from confluent_kafka import KafkaException
+
+    from clients.kafka.offsets import LogOffsets
+    from clients.kafka.write import AckedWriter
+
+    try:
+        with LogOffsets(settings.kafka, OPERATOR, answer_s=_CONNECT_DEADLINE_S) as log:
+            log.metadata()
+    except KafkaException as error:
+        why = error.args[0].str()
+        raise StackError(
+            f"Kafka at {settings.kafka_bootstrap} does not answer: {why}; nothing was sent", LOOK
+        ) from error
+    return AckedWriter(settings.kafka)
+
+
+def _outgoing(frame: Frame) -> Outgoing:
+    record = brought(frame)
+    return Outgoing(frame.topic, record.key, record.value, list(record.headers))
+
+
+def _entity(frame: Frame) -> str:
+    return frame.record.key.decode(errors="backslashreplace")
+
+
+def _event_id(frame: Frame) -> str | None:
+    return text(frame.record.headers, ID)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    if not folder.exists():
+        raise StackError(f"there is no spool in {folder.parent.parent}", "choose a --state-dir")
+    with (folder.parent / "replay.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StackError("another replay is under way", "wait until it has ended") from error
+        yield

@@ -3,10 +3,9 @@ from typing import Any
 import typer
 
 from local_stack.run.options import StateDir, folder_of
-from local_stack.run.status import read_status
+from local_stack.run.stack_file import read_status
 from local_stack.servers.postgres_address import shown
-from local_stack.terminal.output import Output, OutputOption, say_json
-from local_stack.terminal.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_found
 
 
 def status(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
@@ -16,10 +15,7 @@ def status(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> N
     """
     found = read_status(folder_of(state_dir))
     found["postgres_url"] = shown(found["postgres_url"])
-    if output is Output.JSON:
-        say_json(found)
-    else:
-        say("\n".join(lines(found)))
+    say_found(found, "\n".join(lines(found)), output)
     raise typer.Exit(0 if found["ready"] else 1)
 
 

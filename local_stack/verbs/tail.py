@@ -4,8 +4,7 @@ import typer
 
 from local_stack.run.options import StateDir
 from local_stack.run.reach import kafka_bootstrap
-from local_stack.terminal.output import Output, OutputOption, say_json
-from local_stack.terminal.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_found
 
 
 def tail(
@@ -21,7 +20,5 @@ def tail(
     from local_stack.run.tail_topic import as_document, last_records, shown
 
     records = last_records(kafka_bootstrap(state_dir), topic, lines)
-    if output is Output.JSON:
-        say_json([as_document(record) for record in records])
-    else:
-        say("\n\n".join(map(shown, records)) if records else f"There is no record in {topic}.")
+    text = "\n\n".join(map(shown, records)) if records else f"There is no record in {topic}."
+    say_found([as_document(record) for record in records], text, output)

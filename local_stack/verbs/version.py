@@ -1,5 +1,4 @@
-from local_stack.terminal.output import Output, OutputOption, say_json
-from local_stack.terminal.progress import say
+from local_stack.terminal.output import Output, OutputOption, say_found
 
 
 def version(output: OutputOption = Output.TABLE) -> None:
@@ -10,7 +9,5 @@ def version(output: OutputOption = Output.TABLE) -> None:
     from local_stack.machine.versions import versions
 
     found = versions()
-    if output is Output.JSON:
-        say_json(found)
-    else:
-        say("\n".join(f"{name:<12} {number}" for name, number in found.items()))
+    text = "\n".join(f"{name:<12} {number}" for name, number in found.items())
+    say_found(found, text, output)

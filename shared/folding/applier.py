@@ -4,13 +4,8 @@ One function serves the Spark job, readers, replays and tests. Records come in e
 (per topic); what the snapshot already contains is passed over, so any overlap is harmless.
 """
 
-import ast
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from hashlib import sha256
-from types import ModuleType
 from typing import NamedTuple
 
 from shared.events.envelope import EventRecord, Position
@@ -286,27 +281,3 @@ def _note_newest(now: Snapshot, event_type: str, place: Newest) -> None:
     now.newest[event_type] = place
     if now.event_time_ms is None or place[0] > now.event_time_ms:
         now.event_time_ms = place[0]
-
-
-@cache  # each task of each batch asks
-def fold_fingerprint(fold: Callable[..., object], *others: Callable[..., object]) -> str:
-    """Changes with the code of the functions' modules, not with its comments."""
-    modules = dict.fromkeys(_module_of(function) for function in (fold, *others))
-    code = "".join(ast.dump(ast.parse(inspect.getsource(module))) for module in modules)
-    return sha256(code.encode()).hexdigest()[:12]
-
-
-def _module_of(function: Callable[..., object]) -> ModuleType:
-    module = inspect.getmodule(function)
-    if module is None:
-        raise ValueError(f"{function!r} stands in no module: its changes could not be noticed")
-    return module
-
-
-@cache
-def entity_fingerprint(entity: Entity) -> str:
-    """Changes with whatever decides what the entity's state is."""
-    derive = [entity.derive] if entity.derive else []
-    code = fold_fingerprint(entity.fold, entity.initial, *derive)
-    table = repr((sorted(entity.folds), sorted(entity.deleted_by)))
-    return sha256(f"{code} {table}".encode()).hexdigest()[:12]

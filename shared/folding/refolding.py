@@ -35,7 +35,7 @@ class Request(NamedTuple):
         return f"{self.entity}:{self.id}".encode()
 
 
-class Answer(NamedTuple):
+class RefoldAnswer(NamedTuple):
     entity: str
     id: str
     snapshot: Snapshot
@@ -55,7 +55,7 @@ def read_request(value: bytes) -> Request:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def answer_value(answer: Answer, fold_fingerprint: str) -> bytes:
+def answer_value(answer: RefoldAnswer, fold_fingerprint: str) -> bytes:
     encoded = snapshot.encode(answer.snapshot, fold_fingerprint)
     parked = [(*p[1:], list(p.record.position), event_fields(p.record)) for p in answer.parked]
     follows = [event_fields(record) for record in answer.follows]
@@ -63,7 +63,7 @@ def answer_value(answer: Answer, fold_fingerprint: str) -> bytes:
     return orjson.dumps({**fields, "snapshot": orjson.Fragment(encoded)})
 
 
-def read_answer(value: bytes) -> tuple[Answer, str]:
+def read_answer(value: bytes) -> tuple[RefoldAnswer, str]:
     """And the fold that has given it; ValueError where it is none."""
     try:
         fields = orjson.loads(value)
@@ -75,12 +75,12 @@ def read_answer(value: bytes) -> tuple[Answer, str]:
         # answers of earlier versions have it in the snapshot
         told = fields.get("follows", fields["snapshot"][snapshot.META].get("emissions", []))
         follows = [event_of(Position(*e["origin"]), e) for e in told]
-        return Answer(fields["entity"], fields["id"], found, parked, follows), fold
+        return RefoldAnswer(fields["entity"], fields["id"], found, parked, follows), fold
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def refold(applier: Applier, request: Request, log: Iterable[EventRecord]) -> Answer:
+def refold(applier: Applier, request: Request, log: Iterable[EventRecord]) -> RefoldAnswer:
     """`log`: all records of the entity up to the request's positions."""
     now = Snapshot(applier.entity.initial(request.id), positions=dict(request.positions))
     parked: list[Parked] = []
@@ -96,7 +96,7 @@ def refold(applier: Applier, request: Request, log: Iterable[EventRecord]) -> An
             # what followed from the others was emitted long ago
             follows += [one._replace(revision=record.revision) for one in emitted]
             parked += [failure] if failure else []
-    return Answer(request.entity, request.id, now, parked, follows)
+    return RefoldAnswer(request.entity, request.id, now, parked, follows)
 
 
 def _is_new(record: EventRecord, request: Request) -> bool:
@@ -180,7 +180,7 @@ def _first_younger(placed: Sequence[EventRecord], line: tuple[str, str, int], of
 
 
 def taken(
-    applier: Applier, now: Snapshot, held: Sequence[EventRecord], answer: Answer
+    applier: Applier, now: Snapshot, held: Sequence[EventRecord], answer: RefoldAnswer
 ) -> Applied | None:
     """The entity as it was refolded, with what it got meanwhile; None where the answer is not to
     what it asks for now."""

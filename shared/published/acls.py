@@ -15,8 +15,8 @@ from shared.topology import (
     master_topic,
 )
 
-Kind = Literal["topic", "group", "cluster"]
-Operation = Literal[
+ResourceKind = Literal["topic", "group", "cluster"]
+AclOperation = Literal[
     "READ",
     "WRITE",
     "CREATE",
@@ -34,8 +34,8 @@ class Acl(NamedTuple):
     """READ and WRITE include DESCRIBE."""
 
     application: str
-    operation: Operation
-    kind: Kind
+    operation: AclOperation
+    kind: ResourceKind
     name: str
 
 
@@ -156,5 +156,5 @@ def _asks(application: str, *its: str) -> Iterable[Acl]:
     return [Acl(application, "DESCRIBE", "group", group) for group in its]
 
 
-def _on_topics(application: str, operation: Operation, topics: Iterable[str]) -> Iterable[Acl]:
+def _on_topics(application: str, operation: AclOperation, topics: Iterable[str]) -> Iterable[Acl]:
     return [Acl(application, operation, "topic", topic) for topic in topics]

@@ -3,7 +3,7 @@
 import re
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic.config import JsonDict
@@ -11,7 +11,6 @@ from pydantic.config import JsonDict
 from shared.settings.all_parts import READ_BY, Settings
 from shared.settings.wrong_setting import variable
 
-_GATEWAY_AND_DESK: JsonDict = {READ_BY: "gateway, desk"}
 _GATEWAY_AND_CREDENTIALS: JsonDict = {READ_BY: "gateway, desk, `credentials`"}
 _WAYS_TO_ASK = ("token", "hmac", "jwt", "mtls")
 
@@ -43,23 +42,22 @@ def is_loopback(host: str) -> bool:
 
 
 class AccessSettings(Settings):
+    READ_BY: ClassVar[str] = "gateway, desk"
+
     auth: Annotated[str, AfterValidator(_ways)] = Field(
         "none",
         description="Ways to authenticate: `token`, `hmac`, `jwt`, `mtls`, or several of them "
         "with commas (docs/security.md)",
-        json_schema_extra=_GATEWAY_AND_DESK,
     )
     open: Literal["no", "yes-anyone-may-write"] = Field(
         "no",
         description="`yes-anyone-may-write` lets other machines reach a gateway or desk without "
         "authentication; otherwise it does not start on such an address",
-        json_schema_extra=_GATEWAY_AND_DESK,
     )
     hosts: Annotated[str, AfterValidator(_hosts)] = Field(
         "none",
         description="Without authentication: names, with commas, that the `Host` header may have "
         "besides `localhost` and addresses",
-        json_schema_extra=_GATEWAY_AND_DESK,
     )
     credentials_key: SecretStr | None = Field(
         None,
@@ -73,44 +71,23 @@ class AccessSettings(Settings):
         None,
         description="Keys that JWTs may be signed with: a JWK set, or a public key as PEM. `jwt` "
         "needs it; changes take effect within seconds",
-        json_schema_extra=_GATEWAY_AND_DESK,
     )
-    jwt_issuer: str | None = Field(
-        None,
-        description="`iss` that a JWT must have; `jwt` needs it",
-        json_schema_extra=_GATEWAY_AND_DESK,
-    )
-    jwt_audience: str | None = Field(
-        None,
-        description="`aud` that a JWT must have; `jwt` needs it",
-        json_schema_extra=_GATEWAY_AND_DESK,
-    )
-    jwt_algorithms: str = Field(
-        "RS256,ES256",
-        description="Algorithms that the keys may be for",
-        json_schema_extra=_GATEWAY_AND_DESK,
-    )
+    jwt_issuer: str | None = Field(None, description="`iss` that a JWT must have; `jwt` needs it")
+    jwt_audience: str | None = Field(None, description="`aud` that a JWT must have; `jwt` needs it")
+    jwt_algorithms: str = Field("RS256,ES256", description="Algorithms that the keys may be for")
     # TLS of its own ports
     tls_cert_file: Path | None = Field(
         None,
         description="PEM certificate with its chain; the ports then speak TLS 1.2 or newer "
         "(docs/security.md#tls-and-device-certificates)",
-        json_schema_extra=_GATEWAY_AND_DESK,
     )
-    tls_key_file: Path | None = Field(
-        None, description="PEM key of that certificate", json_schema_extra=_GATEWAY_AND_DESK
-    )
+    tls_key_file: Path | None = Field(None, description="PEM key of that certificate")
     tls_client_ca_file: Path | None = Field(
         None,
         description="PEM file with the CA of the devices' certificates; goes with "
         "`HEADRACE_AUTH=mtls`",
-        json_schema_extra=_GATEWAY_AND_DESK,
     )
-    tls_crl_file: Path | None = Field(
-        None,
-        description="PEM file with the revocation lists",
-        json_schema_extra=_GATEWAY_AND_DESK,
-    )
+    tls_crl_file: Path | None = Field(None, description="PEM file with the revocation lists")
 
     @property
     def ways_to_ask(self) -> frozenset[str]:

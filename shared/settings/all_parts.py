@@ -157,4 +157,7 @@ def make_folder(setting: str, folder: Path) -> None:
 def read_by(kind: type[Settings], name: str) -> str:
     """Which parts of Headrace read this setting."""
     extra = kind.model_fields[name].json_schema_extra
-    return str(extra[READ_BY]) if isinstance(extra, dict) else kind.READ_BY
+    if isinstance(extra, dict):
+        return str(extra[READ_BY])
+    classes = (one for one in kind.__mro__ if issubclass(one, Settings))
+    return next(one.READ_BY for one in classes if name in one.__annotations__)

@@ -70,10 +70,7 @@ class GatewaySettings(AccessSettings, IntakeSettings):
     )
     # how many processes, and how they end
     gateway_workers: int = Field(
-        1,
-        ge=1,
-        le=256,
-        description="Processes that share the port (docs/operations.md#workers)",
+        1, ge=1, le=256, description="Processes that share the port (docs/operations.md#workers)"
     )
     shutdown_drain_s: float = Field(
         0.5,

@@ -1,6 +1,6 @@
 """How large a payload or a batch may be, how long it may take, and how many are held at once."""
 
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,8 @@ from shared.topology import BODY_BYTES_MOST
 
 
 class IntakeSettings(Settings):
+    READ_BY: ClassVar[str] = "gateway"
+
     gateway_host: str = Field("127.0.0.1", description="Address that the gateway listens on")
     gateway_port: int = Field(
         8080,

@@ -20,7 +20,7 @@ from clients.kafka.write import publish
 from shared.consumer_groups import of_job
 from shared.flow import load_flow
 from shared.folding import snapshot
-from shared.folding.applier import fold_fingerprint
+from shared.folding.fingerprint import fold_fingerprint
 from shared.model import Aggregate
 from shared.settings import JobSettings
 from shared.topology import Flow

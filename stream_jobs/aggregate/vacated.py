@@ -7,7 +7,7 @@ from clients.kafka.read_range import WholeTopics
 from clients.kafka.records import Outgoing
 from shared.consumer_groups import of_job
 from shared.folding import snapshot
-from shared.folding.applier import fold_fingerprint
+from shared.folding.fingerprint import fold_fingerprint
 from shared.model import Aggregate, Fields
 from shared.settings import JobSettings
 from shared.topology import Flow

@@ -10,7 +10,7 @@ import orjson
 from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import Breach, contract_of, payload_contract
 from shared.events import envelope, redelivery
-from shared.events.envelope import EventRecord, Position
+from shared.events.envelope import EventRecord
 from shared.events.stub import fitted
 from shared.formats import UndecodableError, decoded
 from shared.formats.text import holds_nul
@@ -26,17 +26,13 @@ from shared.model import (
     MissingMasterData,
     Rejected,
 )
-from shared.retry_policy import WhenParked
 from shared.timestamps import is_time_ms
 from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, dropped_topic, retry_topic
 from shared.user_code import told
-from stream_jobs.waiting.limits import Newcomers
-from stream_jobs.waiting.protocol import ENRICH, Gates
+from stream_jobs.waiting.protocol import ENRICH
 
 STAGE = ENRICH
-# why a payload waits that has not been tried
-BEHIND = "behind"
-_LANE, _DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
+LANE, DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
 _DROPPED = dropped_topic(STAGE)
 _TIME_DIGITS_MAX = 15
 _TOGETHER_BYTES_MAX = 4 * RECORD_BYTES_MAX
@@ -69,13 +65,13 @@ def enricher(flow: Flow) -> Enrich:
     def enrich(payload: Payload, master: MasterData) -> Sequence[Outgoing]:
         if payload.lacks:
             reason = "bad_headers" if payload.lacks == BAD_HEADERS else "no_origin"
-            return [_failure(_DEAD_LETTERS, payload, reason, payload.lacks)]
+            return [failure(DEAD_LETTERS, payload, reason, payload.lacks)]
         headers = dict(reversed(payload.headers))  # of a name that comes twice, the first value
         kind = _text(headers, envelope.TYPE)
         endpoint = flow.endpoint_of(payload.position.topic, kind)
         if endpoint is None:
             detail = f"its header {envelope.TYPE} is {kind!r}, and several endpoints have its topic"
-            return [_failure(_DEAD_LETTERS, payload, "unknown_endpoint", detail)]
+            return [failure(DEAD_LETTERS, payload, "unknown_endpoint", detail)]
         try:
             found = _events(endpoint, payload, headers, master, shapes)
             if isinstance(found, Dropped):
@@ -85,80 +81,14 @@ def enricher(flow: Flow) -> Enrich:
                 _refuse_too_large(made)
             return made
         except Rejected as rejected:
-            return [_failure(_DEAD_LETTERS, payload, rejected.code, rejected.detail)]
+            return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]
         except MissingMasterData as missing:
-            return [_failure(_LANE, payload, f"missing_{missing.table}", missing.key)]
+            return [failure(LANE, payload, f"missing_{missing.table}", missing.key)]
         except Exception as error:  # an endpoint's enrichment is a user's code
             detail = told(error, endpoint.enrich)
-            return [_failure(_DEAD_LETTERS, payload, "enrich_failed", detail)]
+            return [failure(DEAD_LETTERS, payload, "enrich_failed", detail)]
 
     return enrich
-
-
-class InTurn:
-    """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
-    its entity waits (see `protocol`)."""
-
-    def __init__(
-        self,
-        enrich: Enrich,
-        gates: Gates,
-        when_parked: WhenParked,
-        newcomers: Newcomers | None = None,
-    ) -> None:
-        self._enrich = enrich
-        self._gates = gates
-        self._newcomers = newcomers
-        self._holds_what_is_parked = when_parked == "wait"
-
-    def __call__(
-        self, payload: Payload, read_at: Position, master: MasterData
-    ) -> Sequence[Outgoing]:
-        """Nothing: it was discarded, and nobody keeps it."""
-        key = _key(payload)
-        discarded = envelope.find(payload.headers, envelope.DISCARDED) is not None
-        if discarded and (key is None or not self._gates.hold(key)):
-            return ()
-        if key is None:
-            return self._enrich(payload, master)
-        if self._gates.hold(key):
-            if not discarded and (why_not := self._why_no_more(key)):
-                return [_failure(_DEAD_LETTERS, payload, *why_not)]
-            detail = f"an earlier payload of {key} waits"
-            return [_waits(_failure(_LANE, payload, BEHIND, detail), payload, read_at)]
-        if (reason := self._gates.refused_for(key)) is not None:
-            detail = f"it is behind an earlier payload of {key}, which was parked for that"
-            return [_failure(_DEAD_LETTERS, payload, reason, detail)]
-        made = self._enrich(payload, master)
-        is_parked = made[0].topic == _DEAD_LETTERS and self._holds_what_is_parked
-        if made[0].topic != _LANE and not is_parked:
-            return made
-        if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
-            self._gates.refuse(key, why_not[0])
-            return made if is_parked else [_failure(_DEAD_LETTERS, payload, *why_not)]
-        self._gates.sent_to_lane(key)
-        return [_waits(made[0], payload, read_at)]
-
-    def _why_no_more(self, key: str) -> tuple[str, str] | None:
-        """Where those behind a parked one wait, its line is what holds them."""
-        if self._newcomers is None or self._holds_what_is_parked:
-            return None
-        return self._newcomers.why_no_more(key, self._gates)
-
-
-def _key(payload: Payload) -> str | None:
-    """Whose order it keeps; None where it can have none."""
-    try:
-        return payload.key.decode() if payload.key and not payload.lacks else None
-    except UnicodeDecodeError:
-        return None
-
-
-def _waits(outgoing: Outgoing, payload: Payload, read_at: Position) -> Outgoing:
-    if read_at == payload.position:
-        return outgoing._replace(topic=_LANE)
-    place = (envelope.READ_AT, str(read_at).encode())
-    return outgoing._replace(topic=_LANE, headers=[*outgoing.headers, place])
 
 
 def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> Outgoing:
@@ -343,7 +273,7 @@ def _fields(endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]) 
     return found if form.is_text else fields
 
 
-def _failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:
+def failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:
     origin, arrived_ms = payload.position, payload.arrived_ms
     first = redelivery.First(origin, arrived_ms, payload.attempt, payload.revision)
     known = redelivery.headers_of(payload.headers, first)  # all that brings it back from there

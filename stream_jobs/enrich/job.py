@@ -21,7 +21,8 @@ from shared.kafka_access import KafkaAccess
 from shared.retry_policy import WhenParked
 from shared.settings import JobSettings
 from shared.topology import Flow
-from stream_jobs.enrich.decide import STAGE, Enrich, InTurn, as_first_come, enricher
+from stream_jobs.enrich.decide import STAGE, Enrich, as_first_come, enricher
+from stream_jobs.enrich.in_turn import InTurn
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.guards.lease import check_lease

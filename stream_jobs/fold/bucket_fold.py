@@ -17,8 +17,9 @@ from shared.events.envelope import EventRecord, Header, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
 from shared.folding import refolding, snapshot
-from shared.folding.applier import Applied, Applier, Repeat, entity_fingerprint
+from shared.folding.applier import Applied, Applier, Repeat
 from shared.folding.catch_up import has_caught_up, is_within
+from shared.folding.fingerprint import entity_fingerprint
 from shared.published import ledger
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from stream_jobs.fold import clock_counts

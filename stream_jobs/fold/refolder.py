@@ -20,7 +20,8 @@ from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
 from shared.folding import refolding
-from shared.folding.applier import Applier, entity_fingerprint
+from shared.folding.applier import Applier
+from shared.folding.fingerprint import entity_fingerprint
 from shared.folding.refolding import Request
 from shared.settings import JobSettings
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, Flow

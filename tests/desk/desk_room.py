@@ -15,9 +15,9 @@ from clients.postgres.grants import DESK
 from clients.postgres.outbox import header_pairs
 from clients.postgres.store import Connection
 from desk.letters import indexer, redrive
+from desk.letters.index_store import LetterIndex
 from desk.letters.selection import Selection
 from desk.letters.service import Desk
-from desk.letters.store import LetterBook
 from desk.letters.topics import LetterLog
 from desk.web.app import create_app
 from local_stack.run.stack import Stack
@@ -43,11 +43,11 @@ class Room:
         admin: Connection,
     ):
         self.settings, self.admin = settings, admin
-        self.book = LetterBook(ann)
+        self.book = LetterIndex(ann)
         self._log, self._reading = log, LetterLog(settings)
         self._rows = EventStore(settings.postgres_url.get_secret_value())
         self.ann = redrive.Redriver(FLOW, self.book, self._reading, self._rows)
-        self.bob = redrive.Redriver(FLOW, LetterBook(bob), self._reading, self._rows)
+        self.bob = redrive.Redriver(FLOW, LetterIndex(bob), self._reading, self._rows)
         self.desk = Desk(settings, self.book, self._reading)
         self._unread = 0
 

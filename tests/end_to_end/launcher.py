@@ -17,7 +17,7 @@ import httpx
 
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.ports import free_port, is_free
-from local_stack.run.status import read_status
+from local_stack.run.stack_file import read_status
 
 READY_WITHIN_S = 400.0  # several times what it takes on two cores with much else to do
 ORPHAN_ENDS_WITHIN_S = 30.0

@@ -12,7 +12,7 @@ from local_stack import cli
 from local_stack.verbs import credentials
 from shared.flow import FLOW
 from shared.published.schemas.by_topic import messages
-from shared.published.schemas.shapes import Message
+from shared.published.schemas.shapes import RecordSchema
 from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic, gate_topic
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import Record, read_topic
@@ -24,7 +24,7 @@ def keeps(schema: dict[str, Any], value: Any) -> bool:
     return jsonschema_rs.validator_for(schema, validate_formats=True).is_valid(value)
 
 
-def is_one(record: Record, message: Message, any_value: bool) -> bool:
+def is_one(record: Record, message: RecordSchema, any_value: bool) -> bool:
     headers = {name: text.decode() for name, text in record.headers.items()}
     if headers.keys() - message.headers["properties"].keys():
         return False

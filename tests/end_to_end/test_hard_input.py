@@ -16,7 +16,7 @@ import httpx
 import orjson
 import pytest
 
-from local_stack.machine.logs import log_path
+from local_stack.machine.log_files import log_path
 from shared.flow import load_flow
 from shared.model import Endpoint
 from tests.end_to_end.conftest import Running

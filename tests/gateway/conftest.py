@@ -56,7 +56,7 @@ def put(store: ViewStore) -> Callable[[Row], None]:
 @pytest.fixture
 def served(gateway: Gateway) -> Iterator[Served]:
     """The gateway behind real uvicorn, configured as in production, on a fake log."""
-    with serving(gateway.app, gateway.settings) as served:
+    with serving(gateway, gateway.settings) as served:
         yield served
 
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from uvicorn.server import ServerState
 
-from gateway.server.connection import GatewayProtocol
-from gateway.server.server import server_config
+from gateway.server.connection import HttpConnection
 from tests.gateway.support import Gateway
 
 _TURNS = 6  # of the loop; then what a read has caused is done
@@ -53,14 +52,14 @@ class Driven:
 
     def __init__(self, gateway: Gateway) -> None:
         self._log = gateway.log
-        self._config = server_config(gateway.app, gateway.settings)
+        self._config = gateway.config(gateway.settings)
         self._config.load()
         self._state = ServerState()
 
     async def outcome(self, reads: Iterable[bytes]) -> Outcome:
         """Of a connection on which these came, then an end."""
         self._log.records.clear()
-        protocol: GatewayProtocol = self._config.http_protocol_class(  # type: ignore[assignment]
+        protocol: HttpConnection = self._config.http_protocol_class(  # type: ignore[assignment]
             config=self._config, server_state=self._state, app_state={}
         )
         wire = _Wire()

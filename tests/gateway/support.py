@@ -18,11 +18,12 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
+from gateway.ingest.accept import Ingest
 from gateway.log import outcome
-from gateway.log.outcome import Outcome, Receipt, Tell
+from gateway.log.outcome import OnWritten, Outcome, Receipt
 from gateway.monitor.routes import Health
 from gateway.node.node import Node
-from gateway.server.app import create_app
+from gateway.server.parts import Parts, put_together
 from gateway.server.server import server_config
 from gateway.view.reader import StateView
 from shared.flow import FLOW
@@ -46,19 +47,19 @@ class FakeLog:
         self.pause_s = 0.0
         self.asked = 0
 
-    def put(self, topic: str, records: Sequence[outcome.Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[outcome.Record], on_written: OnWritten) -> None:
         self.asked += len(records)
         if isinstance(self.failure, Exception) and not isinstance(self.failure, Outcome):
             raise self.failure
-        asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, records, tell)
+        asyncio.get_running_loop().call_later(self.pause_s, self._put, topic, records, on_written)
 
-    def _put(self, topic: str, records: Sequence[outcome.Record], tell: Tell) -> None:
+    def _put(self, topic: str, records: Sequence[outcome.Record], on_written: OnWritten) -> None:
         if self.failure is not None:
-            tell([self.failure] * len(records))  # type: ignore[list-item]
+            on_written([self.failure] * len(records))  # type: ignore[list-item]
             return
         begin = len(self.records)
         self.records += [Record(topic, r.key, r.value, dict(r.headers)) for r in records]
-        tell([Receipt(topic, 0, offset) for offset in range(begin, len(self.records))])
+        on_written([Receipt(topic, 0, offset) for offset in range(begin, len(self.records))])
 
     def is_healthy(self) -> bool:
         return self.healthy
@@ -66,9 +67,17 @@ class FakeLog:
 
 class Gateway(NamedTuple):
     app: FastAPI
+    ingest: Ingest
     log: FakeLog
     health: Health
     settings: GatewaySettings
+
+    def rebuilt(self, settings: GatewaySettings | None = None, **parts: Any) -> "Gateway":
+        """Of other settings or parts, on the same log."""
+        return built(settings or self.settings, self.log, self.health, **parts)
+
+    def config(self, settings: GatewaySettings, node: Node | None = None) -> uvicorn.Config:
+        return server_config(self.app, settings, node, self.ingest)
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self.ask_all([(method, path, options)])[0]
@@ -79,7 +88,7 @@ class Gateway(NamedTuple):
         async def run() -> list[httpx.Response]:
             # a client of these tests may be slow
             patient = self.settings.model_copy(update={"head_deadline_s": 30, "keep_alive_s": 30})
-            config = server_config(self.app, patient)
+            config = self.config(patient)
             config.load()
             state = ServerState()
             server = await asyncio.get_running_loop().create_server(
@@ -130,20 +139,37 @@ class Served(NamedTuple):
         return connection
 
 
+def built(
+    settings: GatewaySettings,
+    log: FakeLog | None = None,
+    health: Health | None = None,
+    node: Node | None = None,
+    **parts: Any,
+) -> Gateway:
+    """Put together as in production, of `Parts` that no test needs a server for."""
+    log = log or FakeLog()
+    health = health or Health(settings, FLOW, log, StateView(settings.state_dir))
+    made = Parts(settings, FLOW, node or Node(), log, health.view, health, **parts)
+    return Gateway(*put_together(made), log, health, settings)
+
+
 @contextmanager
-def gateway_of(settings: GatewaySettings) -> Iterator[Gateway]:
-    log, view = FakeLog(), StateView(settings.state_dir)
-    health = Health(settings, FLOW, log, view)
-    yield Gateway(create_app(settings, FLOW, log, view, health), log, health, settings)
+def gateway_of(settings: GatewaySettings, **parts: Any) -> Iterator[Gateway]:
+    gateway = built(settings, **parts)
+    yield gateway
     with suppress(sqlite3.ProgrammingError):  # a server's thread opened it, and has ended
-        view.close()
+        gateway.health.view.close()
 
 
 @contextmanager
-def serving(app: FastAPI, settings: GatewaySettings, node: Node | None = None) -> Iterator[Served]:
+def serving(
+    app: FastAPI | Gateway, settings: GatewaySettings, node: Node | None = None
+) -> Iterator[Served]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(app, settings, node))
+    is_gateway = isinstance(app, Gateway)
+    config = app.config(settings, node) if is_gateway else server_config(app, settings, node)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     deadline = time.monotonic() + 10

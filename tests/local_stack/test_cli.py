@@ -76,7 +76,7 @@ def test_a_wrong_verb_or_option_is_told_in_two_lines_with_the_nearest_one(
 def test_torture_outside_a_checkout_says_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("local_stack.develop.checks.CHECKOUT", tmp_path)
+    monkeypatch.setattr("local_stack.verbs.torture.CHECKOUT", tmp_path)
     code, said = ends(["torture", "--seed", "7"], monkeypatch, capsys)
     assert code == 1
     assert "the fault rig is not there" in said

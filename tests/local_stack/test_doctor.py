@@ -15,7 +15,7 @@ from local_stack.doctor.settings import look_at_settings
 from local_stack.machine import java
 from local_stack.machine.locks import InstanceLock
 from local_stack.machine.settings_check import Unknown, unknown_settings
-from local_stack.run.status import read_status, write_status
+from local_stack.run.stack_file import read_status, write_status
 from local_stack.verbs.doctor import line
 from shared.flow import FLOW
 

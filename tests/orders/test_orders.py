@@ -10,6 +10,7 @@ from orders import FLOW
 from clients.kafka.records import Outgoing, Payload
 from local_stack.contracts.asyncapi import document
 from local_stack.contracts.documents import value_schemas
+from local_stack.verbs.flow import picture
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
@@ -60,7 +61,7 @@ def test_a_stream_has_one_topic_of_payloads_and_one_of_events() -> None:
     assert jobs["persist"].ignited_by == (EVENTS, "state.order.v1")
     assert jobs["persist"].emits == tuple(row.completion_topic for row in FLOW.event_types)
     assert _wholly_folded(FLOW) == {INGEST}
-    assert FLOW.picture().count(INGEST) == 2
+    assert picture(FLOW).count(INGEST) == 2
 
 
 def test_a_payload_is_that_of_the_endpoint_that_took_it() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from local_stack.verbs.flow import picture
 from shared.flow import FLOW, load_flow
 from shared.model import Endpoint, Entity, EventType, Example
 from shared.settings import GatewaySettings
@@ -75,9 +76,9 @@ def test_what_the_schema_publishes_has_its_topics_whatever_a_flow_looks_up() -> 
 
 
 def test_the_picture_names_every_topic() -> None:
-    picture = FLOW.picture()
+    drawn = picture(FLOW)
     for topic in FLOW.topics():
-        assert topic.name in picture
+        assert topic.name in drawn
 
 
 @pytest.mark.parametrize(
@@ -209,5 +210,5 @@ def test_what_comes_at_most_once_is_marked_and_all_else_is_not() -> None:
     flow = replace(FLOW, event_types=(replace(first, completed_at_most_once=True), *others))
     assert FLOW.at_most_once_topics == frozenset()
     assert flow.at_most_once_topics == {first.completion_topic}
-    assert f"{first.completion_topic} (at most once)\n" in flow.picture()
-    assert flow.picture().count("(at most once)") == 1
+    assert f"{first.completion_topic} (at most once)\n" in picture(flow)
+    assert picture(flow).count("(at most once)") == 1

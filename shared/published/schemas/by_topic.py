@@ -12,7 +12,7 @@ from shared.published.schemas.payloads import (
     payload,
     waiting_or_parked,
 )
-from shared.published.schemas.shapes import Message
+from shared.published.schemas.shapes import RecordSchema
 from shared.topology import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
@@ -23,7 +23,7 @@ from shared.topology import (
 )
 
 
-def messages(flow: Flow) -> dict[str, list[Message]]:
+def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
     """By topic, for every topic of the flow."""
     return {
         **_shared((row, payload(row)) for row in flow.endpoints),
@@ -47,10 +47,10 @@ def messages(flow: Flow) -> dict[str, list[Message]]:
 
 
 def _shared(
-    messages: Iterable[tuple[Endpoint, Message] | tuple[EventType, Message]],
-) -> dict[str, list[Message]]:
+    messages: Iterable[tuple[Endpoint, RecordSchema] | tuple[EventType, RecordSchema]],
+) -> dict[str, list[RecordSchema]]:
     """Rows of one stream share a topic; there each is called by its name."""
-    known: dict[str, list[Message]] = {}
+    known: dict[str, list[RecordSchema]] = {}
     for row, message in messages:
         named = message if row.stream is None else message._replace(name=row.name)
         known.setdefault(row.topic, []).append(named)

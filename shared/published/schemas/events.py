@@ -13,8 +13,9 @@ from shared.published.schemas.shapes import (
     RFC3339,
     TEXT,
     TIME_MS,
-    Message,
+    RecordSchema,
     headers_of,
+    map_of,
     object_of,
     of_contract,
 )
@@ -30,7 +31,7 @@ _BURST = {
 _EVENT_HEADERS = (*COMPLETION_HEADERS, envelope.ORIGIN)
 
 
-def event(event_type: EventType) -> Message:
+def event(event_type: EventType) -> RecordSchema:
     data = of_contract(event_type.data)
     definitions = data.pop("$defs", {})
     value = object_of(
@@ -77,7 +78,7 @@ def event(event_type: EventType) -> Message:
         envelope.PAYLOAD_SHA256,
         envelope.TENANT,
     )
-    return Message(
+    return RecordSchema(
         "event",
         "in the common format; a repeat has the same id and origin",
         ENTITY_ID,
@@ -86,9 +87,9 @@ def event(event_type: EventType) -> Message:
     )
 
 
-def snapshot(row: Any) -> Message:
+def snapshot(row: Any) -> RecordSchema:
     says = "the latest state; null: it is gone"
-    return Message("snapshot", says, TEXT, object_of({}), _state(row))
+    return RecordSchema("snapshot", says, TEXT, object_of({}), _state(row))
 
 
 def _state(row: Any) -> Fields:
@@ -100,46 +101,31 @@ def _state(row: Any) -> Fields:
         "fold": {**TEXT, "description": "fingerprint of the code that made it"},
     }
     place_in_log = {
-        "newest": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "array",
-                "items": {"type": "integer"},
-                "minItems": 3,
-                "maxItems": 3,
-            },
-        },
-        "rings": {
-            "type": "object",
-            "additionalProperties": {**TEXT, "description": "digests of the type's last ids"},
-        },
-        "positions": {"type": "object", "additionalProperties": COUNT},
-        "marks": {"type": "object", "additionalProperties": COUNT},
+        "newest": map_of({**ARRAY, "items": {"type": "integer"}, "minItems": 3, "maxItems": 3}),
+        "rings": map_of({**TEXT, "description": "digests of the type's last ids"}),
+        "positions": map_of(COUNT),
+        "marks": map_of(COUNT),
     }
     at_times = {
         "bursts": {
-            "type": "object",
-            "additionalProperties": {"type": "array", "items": _BURST},
+            **map_of({**ARRAY, "items": _BURST}),
             "description": "the same of what came together",
         },
         "parked": {"type": "array", "items": TEXT},
         "arrived_ms": TIME_MS,
         "emissions": {"type": "array", "items": {"type": "object"}},
-        "corrections": {"type": "object", "additionalProperties": COUNT},
+        "corrections": map_of(COUNT),
         "mark_parts": {
-            "type": "object",
-            "additionalProperties": COUNT,
+            **map_of(COUNT),
             "description": "of a payload that became several events, the last one that is in it",
         },
-        "retried_marks": {"type": "object", "additionalProperties": COUNT},
+        "retried_marks": map_of(COUNT),
         "asked": {
-            "type": "object",
-            "additionalProperties": COUNT,
+            **map_of(COUNT),
             "description": "events that a refold which is under way takes in",
         },
         "emitted_to": {
-            "type": "object",
-            "additionalProperties": COUNT,
+            **map_of(COUNT),
             "description": "meanwhile, up to where what follows from events was emitted",
         },
         "ended_ms": TIME_MS,
@@ -148,11 +134,8 @@ def _state(row: Any) -> Fields:
         "clock_off": {**COUNT, "description": "events that count by their arrival"},
     }
     # of an aggregate, its members' snapshots tell what is in it
-    own = (
-        object_of({**meta, **place_in_log}, at_times)
-        if isinstance(row, Entity)
-        else object_of(meta)
-    )
+    is_entity = isinstance(row, Entity)
+    own = object_of({**meta, **place_in_log}, at_times) if is_entity else object_of(meta)
     return {
         **state,
         "properties": {**state.get("properties", {}), META: own},
@@ -160,13 +143,13 @@ def _state(row: Any) -> Fields:
     }
 
 
-def completion(event_type: EventType) -> Message:
+def completion(event_type: EventType) -> RecordSchema:
     ours = {
         envelope.TYPE: {"const": f"completion.{event_type.name}"},
         envelope.SOURCE: {"const": "/persist"},
         envelope.CONTENT_TYPE: {"const": "application/json"},
     }
-    return Message(
+    return RecordSchema(
         "completion",
         "this event is a row now; at least once, under the same ce_id. A correction of it has a "
         "ce_id of its own, and its revision",
@@ -185,12 +168,12 @@ def completion(event_type: EventType) -> Message:
     )
 
 
-def of_fold() -> dict[str, list[Message]]:
+def of_fold() -> dict[str, list[RecordSchema]]:
     whose = {"entity": TEXT, "id": ENTITY_ID}
-    counts = {"type": "object", "additionalProperties": COUNT}
+    counts = map_of(COUNT)
     refold = object_of({**whose, "positions": counts, "asked": counts}, {"emitted_to": counts})
     refolded = {**whose, "snapshot": {"type": "object"}, "parked": ARRAY}
-    request = Message(
+    request = RecordSchema(
         "refold",
         "an entity is to be folded anew from its event log, up to these positions, since an event "
         "was corrected or sent on again; null: it was. What it gets meanwhile waits in fold",
@@ -198,7 +181,7 @@ def of_fold() -> dict[str, list[Message]]:
         object_of({}),
         {**refold, "type": ["object", "null"]},
     )
-    answer = Message(
+    answer = RecordSchema(
         "refolded",
         "the entity as it was folded anew; fold takes it in, and publishes it with its state",
         ENTITY_ID,
@@ -208,11 +191,10 @@ def of_fold() -> dict[str, list[Message]]:
     return {REPEAT_TOPIC: [_repeats()], REFOLD_TOPIC: [request], REFOLDED_TOPIC: [answer]}
 
 
-def _repeats() -> Message:
+def _repeats() -> RecordSchema:
     of_several = {"type": "array", "prefixItems": [COUNT, TEXT], "minItems": 2, "maxItems": 2}
-    items = {"anyOf": [COUNT, of_several]}
-    places = {"type": "object", "additionalProperties": {"type": "array", "items": items}}
-    return Message(
+    places = map_of({**ARRAY, "items": {"anyOf": [COUNT, of_several]}})
+    return RecordSchema(
         "repeats",
         "payloads whose events fold passed over, because their ids had come before: offsets by "
         "ingest topic/partition; of a payload of several events, offset and event. The ledger "

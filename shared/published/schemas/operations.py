@@ -6,7 +6,7 @@ from shared.published.schemas.shapes import (
     COMPLETION_HEADERS,
     TEXT,
     TIME_MS,
-    Message,
+    RecordSchema,
     headers_of,
     object_of,
 )
@@ -15,7 +15,7 @@ from shared.topology import RELAY_HEARTBEAT_KEY
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
 
 
-def master_data(table: str) -> list[Message]:
+def master_data(table: str) -> list[RecordSchema]:
     headers = {
         envelope.TYPE: {"const": f"master.{table}"},
         envelope.SOURCE: {"const": "/postgres"},
@@ -23,14 +23,14 @@ def master_data(table: str) -> list[Message]:
         envelope.CONTENT_TYPE: {"const": "application/json"},
     }
     return [
-        Message(
+        RecordSchema(
             "row",
             f"the row of {table} as it is now; null: it was deleted",
             {**TEXT, "not": {"const": RELAY_HEARTBEAT_KEY}},
             headers_of(COMPLETION_HEADERS, (), headers),
             {"type": ["object", "null"]},
         ),
-        Message(
+        RecordSchema(
             "heartbeat",
             "whatever was committed until then is on this topic",
             {"const": RELAY_HEARTBEAT_KEY},
@@ -40,8 +40,8 @@ def master_data(table: str) -> list[Message]:
     ]
 
 
-def job_status() -> Message:
-    return Message(
+def job_status() -> RecordSchema:
+    return RecordSchema(
         "status",
         "the last word of each job",
         {**TEXT, "description": "the job"},
@@ -92,8 +92,8 @@ def job_status() -> Message:
     )
 
 
-def credential() -> Message:
-    return Message(
+def credential() -> RecordSchema:
+    return RecordSchema(
         "credential",
         "who may ask the gateway, made by `./headrace credentials`; null: it is revoked",
         {**TEXT, "description": "the key's id"},

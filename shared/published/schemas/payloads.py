@@ -10,7 +10,7 @@ from shared.published.schemas.shapes import (
     INGEST_HEADERS_AT_TIMES,
     TEXT,
     TIME_MS,
-    Message,
+    RecordSchema,
     headers_of,
     object_of,
     of_payload,
@@ -28,14 +28,14 @@ _AGAIN_AT_TIMES = (
 _FAILURE_HEADERS = (envelope.STAGE, envelope.ORIGIN, envelope.REASON, envelope.DETAIL)
 
 
-def payload(endpoint: Endpoint) -> Message:
+def payload(endpoint: Endpoint) -> RecordSchema:
     names = [name for form in endpoint.formats for name in form.media_types]
     json_too = any(isinstance(form, Json) for form in endpoint.formats)
     ours = {
         envelope.TYPE: {"const": endpoint.payload_type},
         envelope.SOURCE: {"const": f"/v1/{endpoint.name}"},
     }
-    return Message(
+    return RecordSchema(
         "payload",
         "as it was posted, byte for byte; only enrich looks into it and holds it to this schema",
         ENTITY_ID,
@@ -45,9 +45,9 @@ def payload(endpoint: Endpoint) -> Message:
     )
 
 
-def again() -> Message:
+def again() -> RecordSchema:
     its_own = tuple(name for name in INGEST_HEADERS if name not in _AGAIN_HEADERS)
-    return Message(
+    return RecordSchema(
         "again",
         "a payload that comes again, byte for byte: retried, redriven or to be corrected. Its "
         "origin's endpoint takes it, at the time of its first arrival",
@@ -57,8 +57,8 @@ def again() -> Message:
     )
 
 
-def dropped() -> Message:
-    return Message(
+def dropped() -> RecordSchema:
+    return RecordSchema(
         "dropped",
         "a payload became no event, on purpose; its origin says which",
         ENTITY_ID,
@@ -67,13 +67,13 @@ def dropped() -> Message:
     )
 
 
-def waiting_or_parked(job: Job) -> Message:
+def waiting_or_parked(job: Job) -> RecordSchema:
     of_attempts = (
         *(envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES),
         *(envelope.SOFTWARE, envelope.READ_AT, envelope.TRIES),
     )
     its_own = (*INGEST_HEADERS, *INGEST_HEADERS_AT_TIMES, *of_attempts, envelope.SUBJECT)
-    return Message(
+    return RecordSchema(
         "untouched",
         f"a record of {' or '.join(job.ignited_by)}, byte for byte, and why it did not pass",
         {"type": ["string", "null"]},
@@ -82,12 +82,12 @@ def waiting_or_parked(job: Job) -> Message:
     )
 
 
-def of_the_lane() -> dict[str, list[Message]]:
+def of_the_lane() -> dict[str, list[RecordSchema]]:
     return {gate_topic("enrich"): [_gate()], wake_topic("enrich"): [_wake()]}
 
 
-def _gate() -> Message:
-    return Message(
+def _gate() -> RecordSchema:
+    return RecordSchema(
         "gate",
         "an entity whose payloads wait, how many, and what the first waits for; null: none does",
         ENTITY_ID,
@@ -120,8 +120,8 @@ def _gate() -> Message:
     )
 
 
-def _wake() -> Message:
-    return Message(
+def _wake() -> RecordSchema:
+    return RecordSchema(
         "wake",
         "retry looks at all that waits, and anew for rows of master data that have come",
         {"type": "null"},

@@ -1,6 +1,6 @@
 """What the schemas of all topics are made of: common shapes, headers, and the flow's contracts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from shared.contract import contract_of, payload_contract
@@ -82,7 +82,7 @@ COMPLETION_HEADERS = (
 )
 
 
-class Message(NamedTuple):
+class RecordSchema(NamedTuple):
     """A kind of record on a topic."""
 
     name: str
@@ -114,11 +114,13 @@ def _named(schema: Fields, definitions_at: str) -> Fields:
     return schema
 
 
-def headers_of(
-    always: tuple[str, ...], at_times: tuple[str, ...], ours: Mapping[str, Any]
-) -> Fields:
+def headers_of(always: Iterable[str], at_times: Iterable[str], ours: Mapping[str, Any]) -> Fields:
     known = {**_HEADERS, **ours}
     return object_of({n: known[n] for n in always}, {n: known[n] for n in at_times})
+
+
+def map_of(values: Fields) -> Fields:
+    return {"type": "object", "additionalProperties": values}
 
 
 def object_of(always: Mapping[str, Any], at_times: Mapping[str, Any] | None = None) -> Fields:

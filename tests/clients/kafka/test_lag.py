@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clients.kafka.lag import Lag, LagReader, Unread, unread
+from clients.kafka.lag import Lag, LagReader, UnreadRecords, unread
 from clients.kafka.records import Range
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
@@ -13,8 +13,8 @@ from shared.settings import JobSettings
 def test_what_is_unread_begins_where_the_job_or_the_log_does() -> None:
     ranges = {("a", 0): Range(0, 10), ("a", 1): Range(5, 9), ("b", 0): Range(3, 3)}
     assert unread({"a": {0: 4, 1: 2}}, ranges) == {
-        ("a", 0): Unread(4, 6),
-        ("a", 1): Unread(5, 4),
+        ("a", 0): UnreadRecords(4, 6),
+        ("a", 1): UnreadRecords(5, 4),
     }
     assert unread({"a": {0: 10, 1: 9}}, ranges) == {}
 

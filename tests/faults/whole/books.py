@@ -12,7 +12,7 @@ import orjson
 import psycopg
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from local_stack.operate.ledger import from_database
+from local_stack.verbs.ledger import from_database
 from tests.faults.whole import sample
 
 Place = tuple[str, int, int]  # topic, partition, offset

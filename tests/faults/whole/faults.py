@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from local_stack.run import chaos
+from local_stack.run.hold import hold, release
 from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
 from tests.faults.proxy import Way
 from tests.faults.whole import flips
@@ -103,9 +103,9 @@ async def _frozen(find: Find, rig: Rig, chance: random.Random) -> None:
 
 
 async def _away(name: str, rig: Rig, chance: random.Random) -> None:
-    await asyncio.to_thread(chaos.hold, rig.state_dir, name)
+    await asyncio.to_thread(hold, rig.state_dir, name)
     await asyncio.sleep(rig.away_s or chance.uniform(2, 12))
-    await asyncio.to_thread(chaos.release, rig.state_dir, name)
+    await asyncio.to_thread(release, rig.state_dir, name)
 
 
 async def _sessions_ended(rig: Rig, _chance: random.Random) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from local_stack.run import chaos
+from local_stack.run.hold import hold, release
 from tests.faults.whole.books import set_aside_folder, shown_and_published
 from tests.faults.whole.rig import Rig
 from tests.faults.whole.run_log import say
@@ -90,7 +90,7 @@ async def _filled_spool(rig: Rig, chance: random.Random) -> Path:
 async def _in_the_spool(is_restarted: bool, rig: Rig, chance: random.Random) -> None:
     segment = await _filled_spool(rig, chance)
     if is_restarted:
-        await asyncio.to_thread(chaos.hold, rig.state_dir, "gateway")
+        await asyncio.to_thread(hold, rig.state_dir, "gateway")
     rig.spool_flips += 1
     flip_a_bit(segment, chance)
     await _drained(is_restarted, rig)
@@ -100,13 +100,13 @@ async def _in_the_spool(is_restarted: bool, rig: Rig, chance: random.Random) -> 
 async def _drained(is_held: bool, rig: Rig) -> None:
     rig.proxies["gateway"].way = "pass"
     if is_held:
-        await asyncio.to_thread(chaos.release, rig.state_dir, "gateway")
+        await asyncio.to_thread(release, rig.state_dir, "gateway")
     await rig.until(lambda: rig.spool_records() == 0, "the spool is drained")
 
 
 async def _in_the_positions(rig: Rig, chance: random.Random) -> None:
     segment = await _filled_spool(rig, chance)
-    await asyncio.to_thread(chaos.hold, rig.state_dir, "gateway")
+    await asyncio.to_thread(hold, rig.state_dir, "gateway")
     flip_a_bit(segment.with_name("positions"), chance)
     await _drained(True, rig)
 
@@ -118,19 +118,19 @@ async def _in_what_is_set_aside(rig: Rig, chance: random.Random) -> None:
     copy = folder / "damaged-copy"  # the oracle needs the others
     copy.write_bytes(chance.choice([*folder.iterdir()]).read_bytes() or b"-")
     flip_a_bit(copy, chance)
-    await asyncio.to_thread(chaos.hold, rig.state_dir, "gateway")
-    await asyncio.to_thread(chaos.release, rig.state_dir, "gateway")
+    await asyncio.to_thread(hold, rig.state_dir, "gateway")
+    await asyncio.to_thread(release, rig.state_dir, "gateway")
 
 
 async def _in_the_view(rig: Rig, chance: random.Random) -> None:
     """In what it says of a state, or anywhere."""
     view = rig.state_dir / "view" / "state.sqlite"
     await rig.until(view.exists, "there is a view")
-    await asyncio.to_thread(chaos.hold, rig.state_dir, "gateway")
+    await asyncio.to_thread(hold, rig.state_dir, "gateway")
     raw = view.read_bytes()
     begins = [at for at in range(len(raw)) if raw.startswith(b'"count":', at)]
     flip_a_bit(view, chance, chance.choice(begins) if begins and chance.random() < 0.7 else 0)
-    await asyncio.to_thread(chaos.release, rig.state_dir, "gateway")
+    await asyncio.to_thread(release, rig.state_dir, "gateway")
     await rig.until(rig.view_is_warm, "the view is there")
     await rig.until(lambda: _no_lies(rig), "the view can be asked")
 

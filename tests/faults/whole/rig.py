@@ -16,12 +16,12 @@ import httpx
 import psycopg
 
 from clients.postgres.grants import OWNER
-from local_stack.machine.logs import log_path
+from local_stack.machine.log_files import log_path
 from local_stack.machine.ports import free_port
-from local_stack.operate.ledger import from_database
-from local_stack.run import chaos
+from local_stack.run.hold import hold, release, release_all
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import StackError
+from local_stack.verbs.ledger import from_database
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
 from tests.faults.proxy import Proxy
 from tests.faults.whole.fleet import Fleet
@@ -107,10 +107,10 @@ class Rig:
 
     async def hold_spark(self) -> None:
         self.mark_spark_log()
-        await asyncio.to_thread(chaos.hold, self.state_dir, "spark")
+        await asyncio.to_thread(hold, self.state_dir, "spark")
 
     async def release_spark(self) -> None:
-        await asyncio.to_thread(chaos.release, self.state_dir, "spark")
+        await asyncio.to_thread(release, self.state_dir, "spark")
 
     def heal(self) -> None:
         """Takes back what a fault that failed has left."""
@@ -118,7 +118,7 @@ class Rig:
             proxy.way = "pass"
         for point in self.points.iterdir():
             point.unlink(missing_ok=True)
-        chaos.release_all(self.state_dir)
+        release_all(self.state_dir)
 
     def change_fold(self) -> None:
         """The next start takes it for another one."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.run import chaos
+from local_stack.run.hold import hold, release
 from tests.faults.ledger import Told
 from tests.faults.whole import posts
 from tests.faults.whole.callers import Connection
@@ -57,10 +57,10 @@ async def _run(folder: Path) -> tuple[Run, list[str]]:
         sends = Sends(folder / "ledger.jsonl")
         client = _Client(rig, sends)
         assert await client.send() == {Told.WRITTEN}
-        await asyncio.to_thread(chaos.hold, rig.state_dir, "kafka")
+        await asyncio.to_thread(hold, rig.state_dir, "kafka")
         assert await client.send() == {Told.SPOOLED}
         await _kill("gateway", rig)
-        await asyncio.to_thread(chaos.release, rig.state_dir, "kafka")
+        await asyncio.to_thread(release, rig.state_dir, "kafka")
         await client.send()
         await rig.until(lambda: rig.spool_records() == 0, "the spool is drained")
         signal_all([await rig.pid(PARTS["Spark's JVM"])], signal.SIGKILL)

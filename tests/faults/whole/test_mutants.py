@@ -146,7 +146,7 @@ def test_java_s_client_sees_a_gateway_that_refuses_an_upgrade(
                 return None
             return (await started["java"].post(posts.single(message)))[0]
 
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         found = asyncio.run(post(served.url))
     if found is None:
         pytest.skip("what makes a client in Java is not on this machine")

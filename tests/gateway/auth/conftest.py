@@ -8,14 +8,10 @@ import pytest
 
 from gateway.auth.caller import Caller
 from gateway.auth.who import Known
-from gateway.monitor.routes import Health
-from gateway.server.app import create_app
-from gateway.view.reader import StateView
 from gateway.view.store import Changes, Row, ViewStore
-from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from tests.gateway.auth.support import Given, device, given, table
-from tests.gateway.support import FakeLog, Gateway
+from tests.gateway.support import Gateway, built
 
 # the same two ids in each tenant, and without one
 OWNERS = {
@@ -49,11 +45,9 @@ def asking(settings: GatewaySettings, store: ViewStore) -> Iterator[Gateway]:
             changes.put(_snapshot(topic, full_id))
         store.apply(changes)
         store.caught_up([topic], time.time_ns() // 1_000_000)
-    log, view = FakeLog(), StateView(settings.state_dir)
-    health = Health(settings, FLOW, log, view)
-    app = create_app(settings, FLOW, log, view, health, who=Known(table(*OWNERS.values())))
-    yield Gateway(app, log, health, settings)
-    view.close()
+    gateway = built(settings, who=Known(table(*OWNERS.values())))
+    yield gateway
+    gateway.health.view.close()
 
 
 def _snapshot(topic: str, full_id: str) -> Row:

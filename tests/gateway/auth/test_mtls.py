@@ -14,14 +14,10 @@ import pytest
 
 from gateway.auth.setup import known_callers
 from gateway.http.tls import ServerTls
-from gateway.monitor.routes import Health
-from gateway.server.app import create_app
 from gateway.server.server import server_config
-from gateway.view.reader import StateView
-from shared.flow import FLOW
 from shared.settings import WRONG_SETTINGS, GatewaySettings, WrongSetting, explain
 from tests.certificates import Authority, Issued
-from tests.gateway.support import FakeLog, Gateway, Served, serving, until
+from tests.gateway.support import FakeLog, Gateway, Served, built, serving, until
 
 SPOOFED = {
     name: value
@@ -79,15 +75,13 @@ def secure_settings(settings: GatewaySettings, authority: Authority) -> GatewayS
 
 @pytest.fixture
 def secure(secure_settings: GatewaySettings, authority: Authority) -> Iterator[Secure]:
-    log, view = FakeLog(), StateView(secure_settings.state_dir)
-    health = Health(secure_settings, FLOW, log, view)
     who, kept = known_callers(secure_settings)
     who._own_tokens._credentials.replace({})
-    app = create_app(secure_settings, FLOW, log, view, health, [kept], who)
+    gateway = built(secure_settings, background=[kept], who=who)
     assert secure_settings.tls_crl_file
-    with serving(app, secure_settings) as served:
-        yield Secure(served, log, authority, secure_settings.tls_crl_file)
-    view.close()
+    with serving(gateway, secure_settings) as served:
+        yield Secure(served, gateway.log, authority, secure_settings.tls_crl_file)
+    gateway.health.view.close()
 
 
 def test_a_device_is_who_its_certificate_names(secure: Secure) -> None:
@@ -277,7 +271,7 @@ def test_a_handshake_that_does_not_come_ends_the_connection(
     secure_settings: GatewaySettings, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.server.server._HANDSHAKE_S", 0.3)
-    with serving(gateway.app, secure_settings) as served, served.connect() as silent:
+    with serving(gateway, secure_settings) as served, served.connect() as silent:
         assert silent.recv(1) == b""
 
 

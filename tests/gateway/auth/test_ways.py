@@ -17,14 +17,10 @@ from gateway.auth.credentials import Credential, Credentials
 from gateway.auth.secret_box import SecretBox
 from gateway.auth.setup import known_callers
 from gateway.auth.signature import SigningKey, make_signing_key, signature_of
-from gateway.monitor.routes import Health
-from gateway.server.app import create_app
-from gateway.view.reader import StateView
-from shared.flow import FLOW
 from shared.settings import GatewaySettings, WrongSetting
 from tests.gateway.auth.support import device, given
 from tests.gateway.auth.test_json_web_token import claims, jwk, sign
-from tests.gateway.support import FakeLog, Gateway
+from tests.gateway.support import Gateway, built
 
 BOX_KEY = "07" * 32
 KEY = make_signing_key(SecretBox(bytes.fromhex(BOX_KEY)))
@@ -67,9 +63,7 @@ def make(settings: GatewaySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         )
         (tmp_path / "box").write_text(BOX_KEY + "\n")
         who, _ = known_callers(chosen)
-        log, view = FakeLog(), StateView(chosen.state_dir)
-        health = Health(chosen, FLOW, log, view)
-        return Gateway(create_app(chosen, FLOW, log, view, health, who=who), log, health, chosen)
+        return built(chosen, who=who)
 
     return make
 

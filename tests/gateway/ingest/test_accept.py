@@ -5,8 +5,6 @@ from uuid import UUID
 import pytest
 
 from gateway.log.outcome import NotWritten, OutcomeUnknown
-from gateway.server.app import create_app
-from shared.flow import FLOW
 from tests.gateway.support import Gateway
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -171,8 +169,7 @@ def test_more_requests_at_once_than_the_cap_are_refused_and_the_rest_taken(
 
 def test_more_payloads_being_written_at_once_than_the_cap_are_refused(gateway: Gateway) -> None:
     settings = gateway.settings.model_copy(update={"in_flight_requests_max": 2})
-    view = gateway.health.view
-    narrow = gateway._replace(app=create_app(settings, FLOW, gateway.log, view, gateway.health))
+    narrow = gateway.rebuilt(settings)
     gateway.log.pause_s = 0.2
     answers = narrow.ask_all([_post(f"device-{n}", b"x") for n in range(5)])
 

@@ -11,14 +11,10 @@ from gateway.auth.caller import ANYONE, Caller
 from gateway.auth.who import Known
 from gateway.http.message import Request
 from gateway.ingest.admission import Admission
-from gateway.monitor.routes import Health
-from gateway.server.app import create_app
-from gateway.view.reader import StateView
-from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from tests.gateway.auth.support import device, table
 from tests.gateway.server.test_wire import _answer
-from tests.gateway.support import FakeLog, Served, serving
+from tests.gateway.support import Served, built, serving
 
 NOISY, QUIET = device("noisy", "acme"), device("quiet", "acme")
 
@@ -35,10 +31,7 @@ class Room(NamedTuple):
 @pytest.fixture
 def room(settings: GatewaySettings) -> Iterator[Room]:
     patient = settings.model_copy(update={"body_pause_max_s": 30, "body_deadline_s": 30})
-    log, view = FakeLog(), StateView(settings.state_dir)
-    health = Health(patient, FLOW, log, view)
-    app = create_app(patient, FLOW, log, view, health, who=Known(table(NOISY, QUIET)))
-    with serving(app, patient) as served:
+    with serving(built(patient, who=Known(table(NOISY, QUIET))), patient) as served:
         yield Room(served, patient)
 
 

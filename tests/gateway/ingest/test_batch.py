@@ -190,7 +190,7 @@ def test_a_first_frame_that_cannot_be_cut_out_leaves_nothing_accepted(gateway: G
 
 def test_what_became_of_each_is_told_apart(gateway: Gateway, monkeypatch: Any) -> None:
     ends = [Receipt("t", 0, 1), OutcomeUnknown(), NotWritten("kafka_unreachable", "away")]
-    monkeypatch.setattr(gateway.log, "put", lambda _topic, _records, tell: tell(ends))
+    monkeypatch.setattr(gateway.log, "put", lambda _topic, _records, on_written: on_written(ends))
     told = gateway.post(content=b"1\n2\n3", headers=NDJSON).json()
     told_ends = [(r["status"], r.get("outcome")) for r in told["receipts"]]
     assert told_ends == [(202, None), (503, "unknown"), (503, "definite")]

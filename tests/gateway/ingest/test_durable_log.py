@@ -12,12 +12,12 @@ import pytest
 from gateway.ingest.durable_log import FULL, DurableLog
 from gateway.log.outcome import (
     NotWritten,
+    OnWritten,
     Outcome,
     OutcomeUnknown,
     Receipt,
     Record,
     Spooled,
-    Tell,
     append_all,
 )
 from gateway.log.partition_queue import AWAY
@@ -49,15 +49,15 @@ class FakeKafka:
     def is_healthy(self) -> bool:
         return not self.away
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
         if len(records) > self.together_max:
-            tell([OutcomeUnknown()] * len(records))
+            on_written([OutcomeUnknown()] * len(records))
             return
         told = [self._outcome(topic, record) for record in records]
         if all(isinstance(outcome, Receipt) for outcome in told):
-            asyncio.get_running_loop().call_later(self.pause_s, tell, told)
+            asyncio.get_running_loop().call_later(self.pause_s, on_written, told)
         else:
-            tell(told)
+            on_written(told)
 
     def _outcome(self, topic: str, record: Record) -> Outcome:
         if self.away:
@@ -254,8 +254,8 @@ def test_whoever_cannot_hear_that_it_was_spooled_keeps_it_from_nobody_else(tmp_p
         def deaf(_: list[Outcome]) -> None:
             raise RuntimeError
 
-        for tell in (deaf, heard.extend):
-            parts.log.put(TOPIC, [_record(b"1")], tell)
+        for on_written in (deaf, heard.extend):
+            parts.log.put(TOPIC, [_record(b"1")], on_written)
         async with asyncio.timeout(10):
             while not heard:
                 await asyncio.sleep(0.01)
@@ -463,13 +463,13 @@ class SlowKafka(FakeKafka):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[Record, Tell]] = []
+        self.asked: list[tuple[Record, OnWritten]] = []
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
         if self.away:
-            super().put(topic, records, tell)
+            super().put(topic, records, on_written)
         else:
-            self.asked.append((records[0], tell))
+            self.asked.append((records[0], on_written))
 
 
 @pytest.mark.parametrize("another_is_spooled", [False, True])
@@ -508,14 +508,14 @@ class LaneKafka(FakeKafka):
         super().__init__()
         self.fails = 0.0
         self._chance = chance
-        self._lane: list[tuple[str, Sequence[Record], Tell]] = []
+        self._lane: list[tuple[str, Sequence[Record], OnWritten]] = []
         self._writer: asyncio.Task[None] | None = None
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:
         if self.away:
-            tell([AWAY] * len(records))
+            on_written([AWAY] * len(records))
             return
-        self._lane.append((topic, records, tell))
+        self._lane.append((topic, records, on_written))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
 
@@ -526,13 +526,13 @@ class LaneKafka(FakeKafka):
             failed = self._chance.random() < self.fails
             if not failed or self._chance.random() < 0.5:
                 self.values += [record.value for _, records, _ in batch for record in records]
-            for topic, records, tell in batch:
+            for topic, records, on_written in batch:
                 receipt = Receipt(topic, 0, 0)
-                tell([OutcomeUnknown() if failed else receipt] * len(records))
+                on_written([OutcomeUnknown() if failed else receipt] * len(records))
             if failed:
                 refused, self._lane = self._lane, []
-                for _, records, tell in refused:
-                    tell([AWAY] * len(records))
+                for _, records, on_written in refused:
+                    on_written([AWAY] * len(records))
         self._writer = None
 
 

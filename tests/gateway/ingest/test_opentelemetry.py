@@ -16,8 +16,6 @@ from pydantic import HttpUrl
 
 from gateway.ingest.opentelemetry import Traces
 from gateway.log.outcome import NotWritten, OutcomeUnknown
-from gateway.server.app import create_app
-from shared.flow import FLOW
 from tests.gateway.support import Gateway, Record
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -87,15 +85,7 @@ def pointed_to(record: Record) -> tuple[str, str, bool]:
 def traced_gateway(gateway: Gateway, url: str, ratio: float = 1.0) -> tuple[Gateway, Traces]:
     update = {"otlp_endpoint": HttpUrl(url), "trace_ratio": ratio}
     traces = Traces(gateway.settings.model_copy(update=update))
-    app = create_app(
-        gateway.settings,
-        FLOW,
-        gateway.log,
-        gateway.health.view,
-        gateway.health,
-        tracing=traces,
-    )
-    return gateway._replace(app=app), traces
+    return gateway.rebuilt(tracing=traces), traces
 
 
 @pytest.fixture
@@ -222,8 +212,9 @@ def test_it_is_said_once_that_the_collector_is_away(
 
 def test_unless_it_is_wanted_nothing_of_it_is_imported() -> None:
     look = (
-        "import sys, gateway.server.worker, shared.settings as s;"
-        "gateway.server.worker.build(s.GatewaySettings(state_dir=sys.argv[1], spool_bytes_max=0));"
+        "import sys, gateway.node.node as n, gateway.server.parts as p, shared.settings as s;"
+        "settings = s.GatewaySettings(state_dir=sys.argv[1], spool_bytes_max=0);"
+        "p.put_together(p.parts_of(settings, n.Node()));"
         "sys.exit(any(n.startswith(('opentelemetry.sdk', 'opentelemetry.exporter', 'requests'))"
         " for n in sys.modules))"
     )

@@ -13,7 +13,7 @@ from gateway.ingest.admission import Admission
 from gateway.ingest.body import Body, Limit
 from gateway.ingest.post_request import Post
 from gateway.ingest.span import Untraced
-from gateway.log.outcome import Receipt, Record, Tell
+from gateway.log.outcome import OnWritten, Receipt, Record
 from gateway.node.node import Node
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
@@ -45,17 +45,17 @@ class SlowLog:
     """Tells when it is asked to."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Record, Tell]] = []
+        self.waiting: list[tuple[Record, OnWritten]] = []
 
-    def put(self, topic: str, records: Sequence[Record], tell: Tell) -> None:  # noqa: ARG002
-        self.waiting.append((records[0], tell))
+    def put(self, topic: str, records: Sequence[Record], on_written: OnWritten) -> None:  # noqa: ARG002
+        self.waiting.append((records[0], on_written))
 
     def is_healthy(self) -> bool:
         return True
 
     def tell(self) -> None:
-        _, tell = self.waiting.pop(0)
-        tell([Receipt("t", 0, 1)])
+        _, on_written = self.waiting.pop(0)
+        on_written([Receipt("t", 0, 1)])
 
 
 def _request(method: str = "POST", *more: tuple[bytes, bytes]) -> Request:

@@ -379,8 +379,8 @@ def test_whoever_cannot_hear_an_outcome_keeps_it_from_nobody_else() -> None:
         def deaf(_: list[Outcome]) -> None:
             raise RuntimeError
 
-        for tell in (deaf, heard.extend):
-            log.put(TOPIC, [RECORD], tell)
+        for on_written in (deaf, heard.extend):
+            log.put(TOPIC, [RECORD], on_written)
         await append_all(log, [(TOPIC, RECORD)])
         assert [type(outcome) for outcome in heard] == [Receipt]
 

@@ -16,10 +16,8 @@ from gateway.monitor.job_status import JobStatus
 from gateway.monitor.metrics import PRODUCER_REPLACEMENTS, Metrics
 from gateway.node.node import Node, SharedMemory
 from gateway.node.payload_counts import Counts
-from gateway.server.app import create_app
 from gateway.spool.frame import Frame
 from gateway.spool.spool import Spool
-from shared.flow import FLOW
 from tests.gateway.monitor.test_ledger_check import NOW_MS, said
 from tests.gateway.support import Gateway, serving
 
@@ -50,16 +48,7 @@ def metrics(node: Node, spool: Spool) -> Metrics:
 
 @pytest.fixture
 def measured(gateway: Gateway, node: Node, metrics: Metrics) -> Gateway:
-    app = create_app(
-        gateway.settings,
-        FLOW,
-        gateway.log,
-        gateway.health.view,
-        gateway.health,
-        node=node,
-        metrics=metrics,
-    )
-    return gateway._replace(app=app)
+    return gateway.rebuilt(node=node, metrics=metrics)
 
 
 def scraped(gateway: Gateway) -> dict[tuple[str, ...], float]:
@@ -113,7 +102,7 @@ def test_a_batch_counts_its_payloads(measured: Gateway) -> None:
 
 
 def test_what_the_protocol_refuses_is_counted_by_its_code(measured: Gateway, node: Node) -> None:
-    with serving(measured.app, measured.settings, node) as served, served.connect() as connection:
+    with serving(measured, measured.settings, node) as served, served.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nno header\r\n\r\n")
         assert b" 400 " in connection.recv(1000)
     assert scraped(measured)["headrace_gateway_requests_refused_total", "malformed_request"] == 1
@@ -147,11 +136,7 @@ def test_jobs_tell_their_lag_and_their_breakers(gateway: Gateway, node: Node) ->
     }
     metrics = Metrics(node)
     metrics.add_families(lambda: job_metrics(jobs))
-    app = create_app(
-        gateway.settings, FLOW, gateway.log, gateway.health.view, gateway.health,
-        node=node, metrics=metrics,
-    )  # fmt: skip
-    found = scraped(gateway._replace(app=app))
+    found = scraped(gateway.rebuilt(node=node, metrics=metrics))
     assert {name: value for name, value in found.items() if name[0].startswith("headrace_job")} == {
         ("headrace_job_running", "persist"): 1,
         ("headrace_job_running", "fold"): 0,

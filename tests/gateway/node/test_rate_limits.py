@@ -7,8 +7,6 @@ import pytest
 
 from gateway.http.problems import Problem
 from gateway.node.rate_limits import Buckets, RateLimits, rate_limits
-from gateway.server.app import create_app
-from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from tests.gateway.support import Gateway, serving
 
@@ -34,8 +32,7 @@ def limits(clock: Clock, buckets: Buckets | None = None, **settings: Any) -> Rat
 
 def limited(gateway: Gateway, **rates: Any) -> Gateway:
     settings = gateway.settings.model_copy(update=rates)
-    app = create_app(settings, FLOW, gateway.log, gateway.health.view, gateway.health)
-    return gateway._replace(app=app, settings=settings)
+    return gateway.rebuilt(settings)
 
 
 def passed(limits: RateLimits, times: int, device: str = "d", address: str = "a") -> int:
@@ -167,13 +164,13 @@ def test_a_single_payload_too_many_says_when_to_come_again(gateway: Gateway) -> 
 
 def test_the_address_is_the_connection_s_own_and_no_header_s(gateway: Gateway) -> None:
     narrow = limited(gateway, rate_per_address=0.01, rate_burst_s=1)
-    with serving(narrow.app, narrow.settings) as served:
+    with serving(narrow, narrow.settings) as served:
         statuses = [
             served.post(f"device-{n}", {"x-forwarded-for": f"198.51.100.{n}"}) for n in range(3)
         ]
     assert statuses == [202, 429, 429]
     trusting = limited(gateway, rate_per_address=0.01, rate_burst_s=1, trusted_proxies="127.0.0.1")
-    with serving(trusting.app, trusting.settings) as served:
+    with serving(trusting, trusting.settings) as served:
         statuses = [
             served.post(f"device-{n}", {"x-forwarded-for": f"198.51.100.{n // 2}"})
             for n in range(4)

@@ -7,9 +7,7 @@ import pytest
 
 from gateway.monitor.metrics import Metrics
 from gateway.node.node import Node
-from gateway.server.app import create_app
 from gateway.server.server import CannotListenError, listen
-from shared.flow import FLOW
 from tests.gateway.support import Gateway, Served, serving
 
 FOR_OPERATORS = ("/health", "/metrics", "/docs", "/openapi.json")
@@ -23,17 +21,9 @@ def ports(gateway: Gateway) -> Iterator[tuple[Served, Served]]:
     """That for devices, that for operators."""
     settings = gateway.settings
     sockets = listen("127.0.0.1", 0, "HEADRACE_ADMIN_PORT")
-    app = create_app(
-        settings,
-        FLOW,
-        gateway.log,
-        gateway.health.view,
-        gateway.health,
-        metrics=Metrics(Node()),
-        admin_sockets=sockets,
-    )
+    both = gateway.rebuilt(metrics=Metrics(Node()), admin_sockets=sockets)
     admin = Served(*sockets[0].getsockname())
-    with serving(app, settings) as main:
+    with serving(both, settings) as main:
         yield main, admin
 
 

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.server.app import create_app
 from gateway.server.openapi import path_of
 from shared import VERSION
 from shared.flow import FLOW
@@ -45,8 +44,7 @@ def test_the_openapi_document_describes_ingest(gateway: Gateway) -> None:
 
 def test_the_documents_can_be_switched_off(gateway: Gateway) -> None:
     settings = gateway.settings.model_copy(update={"docs": False})
-    app = create_app(settings, FLOW, gateway.log, gateway.health.view, gateway.health)
-    bare = gateway._replace(app=app)
+    bare = gateway.rebuilt(settings)
     assert bare.ask("GET", "/docs").status_code == 404
     assert bare.ask("GET", "/openapi.json").status_code == 404
 

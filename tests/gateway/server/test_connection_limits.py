@@ -24,7 +24,7 @@ def _is_taken(served: Served) -> bool:
 
 def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
     settings = _served(tmp_path, connections_max=3)
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         held = [served.connect() for _ in range(3)]
         for connection in held:
             connection.sendall(POST)
@@ -45,7 +45,7 @@ def test_more_connections_than_there_may_be_are_told_so(tmp_path: Path) -> None:
 
 def test_an_address_has_its_share_of_connections(tmp_path: Path) -> None:
     settings = _served(tmp_path, connections_per_address_max=2)
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         with served.connect(), served.connect(), served.connect() as third:
             status, _, problem = _answer(third)
             assert (status, problem["code"]) == (503, "too_many_connections")
@@ -54,7 +54,7 @@ def test_an_address_has_its_share_of_connections(tmp_path: Path) -> None:
 
 def test_a_flood_of_connections_is_survived(tmp_path: Path) -> None:
     settings = _served(tmp_path, connections_max=3)
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         held = [served.connect() for _ in range(300)]
         for connection in held:
             connection.close()

@@ -58,7 +58,7 @@ class World:
 def world(tmp_path: Path) -> Iterator[World]:
     (folder := tmp_path / "payloads").mkdir()
     settings = GatewaySettings(state_dir=tmp_path)
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         yield World(gateway, served, folder)
 
 

@@ -12,9 +12,7 @@ import httpx
 import pytest
 
 from gateway.node.node import Node
-from gateway.server.app import create_app
-from gateway.server.server import GatewayServer, server_config
-from shared.flow import FLOW
+from gateway.server.server import GatewayServer
 from tests.gateway.support import Gateway, until
 
 PATH = "/v1/telemetry/device-0001"
@@ -34,13 +32,11 @@ class Ending(NamedTuple):
 def ending(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[Ending]:
     drain_s = getattr(request, "param", 60.0)  # longer than any of the tests
     node = Node()
-    app = create_app(
-        gateway.settings, FLOW, gateway.log, gateway.health.view, gateway.health, node=node
-    )
+    served = gateway.rebuilt(node=node)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     host, port = listener.getsockname()
-    server = GatewayServer(server_config(app, gateway.settings, node), node, drain_s)
+    server = GatewayServer(served.config(gateway.settings, node), node, drain_s)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     until(lambda: server.started, 10)

@@ -44,7 +44,7 @@ _CONFIG: dict[str, Any] = {
 def target(tmp_path: Path) -> Iterator[tuple[Gateway, Served]]:
     _fill_view(tmp_path)
     settings = GatewaySettings(state_dir=tmp_path, keep_alive_s=60, hosts="gateway")
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         yield gateway, served
 
 

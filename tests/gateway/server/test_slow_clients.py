@@ -42,7 +42,7 @@ def test_every_kind_of_slow_client_is_ended_and_honest_ones_are_served_meanwhile
         return statuses
 
     told: defaultdict[str, set[bytes]] = defaultdict(set)
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         statuses = asyncio.run(run(served))
     for shape in SHAPES:
         hears = {b"HTTP/1.1 408 "} if shape.opening else {b""}

@@ -34,7 +34,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, 
         body_pause_max_s=0.5,
         hosts="gateway",
     )
-    with gateway_of(settings) as gateway, serving(gateway.app, settings) as served:
+    with gateway_of(settings) as gateway, serving(gateway, settings) as served:
         yield gateway, served
 
 

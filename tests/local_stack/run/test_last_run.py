@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local_stack.run.last_run import WAIT_S, wait_for_the_last_run
-from local_stack.run.status import write_status
+from local_stack.run.stack_file import write_status
 
 
 @pytest.fixture

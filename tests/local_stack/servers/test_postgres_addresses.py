@@ -11,7 +11,7 @@ from local_stack import cli
 from local_stack.machine.locks import InstanceLock
 from local_stack.run.ready_block import ready_block
 from local_stack.run.stack import Stack
-from local_stack.run.status import write_status
+from local_stack.run.stack_file import write_status
 from local_stack.servers.postgres_address import as_role, postgres_url, shown
 
 OWN = "postgresql://me:hunter2@db.example:5433/mine"

@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from clients.postgres.store import connect
 from local_stack.machine.paths import CHECKOUT
-from local_stack.operate.sql import Rows, read_only
 from local_stack.run.stack import Stack
-from local_stack.run.status import read_status
+from local_stack.run.stack_file import read_status
 from local_stack.run.tail_topic import last_records, shown
 from local_stack.terminal.errors import StackError
+from local_stack.verbs.sql import Rows, read_only
 
 pytestmark = pytest.mark.stack
 

@@ -11,8 +11,9 @@ from shared.domain import device
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW
 from shared.folding import snapshot
-from shared.folding.applier import CLOCK_AHEAD_MAX_MS, Applier, fold_fingerprint
+from shared.folding.applier import CLOCK_AHEAD_MAX_MS, Applier
 from shared.folding.bursts import DIGEST_CHARS, Burst, holds, split
+from shared.folding.fingerprint import fold_fingerprint
 from shared.folding.snapshot import Snapshot
 from shared.model import Entity, Event, Fields
 from tests.builders import event_record

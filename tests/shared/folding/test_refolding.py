@@ -13,7 +13,7 @@ from shared.flow import FLOW
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applier
 from shared.folding.refolding import (
-    Answer,
+    RefoldAnswer,
     Request,
     answer_value,
     read_answer,
@@ -34,7 +34,7 @@ def _refolded(log: Sequence[EventRecord], **asked: int) -> Snapshot:
     return _answer(log, **asked).snapshot
 
 
-def _answer(log: Sequence[EventRecord], **asked: int) -> Answer:
+def _answer(log: Sequence[EventRecord], **asked: int) -> RefoldAnswer:
     positions = {LOG: max(record.position.offset for record in log)}
     request = Request("device", ID, positions, asked or {"x": 1})
     return refolding.refold(APPLIER, request, log)

@@ -20,7 +20,7 @@ from shared.folding.applier import Applier
 from shared.ids import fresh_event_id, full_id
 from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published.schemas.by_topic import messages
-from shared.published.schemas.shapes import Message, of_contract
+from shared.published.schemas.shapes import RecordSchema, of_contract
 from shared.topology import Flow
 from stream_jobs.persist.rows import EventRow, RowMaker
 from tests.builders import Master, enriches
@@ -28,7 +28,7 @@ from tests.builders import Master, enriches
 KNOWN = messages(FLOW)
 
 
-def only(topic: str) -> Message:
+def only(topic: str) -> RecordSchema:
     (message,) = KNOWN[topic]
     return message
 
@@ -38,7 +38,7 @@ def keeps(schema: Fields | None, value: Any) -> bool:
     return jsonschema_rs.validator_for(schema, validate_formats=True).is_valid(value)
 
 
-def keeps_headers(message: Message, headers: list[Header]) -> bool:
+def keeps_headers(message: RecordSchema, headers: list[Header]) -> bool:
     """Every header is one that is published, and each has the form that is published."""
     known = dict(message.headers["properties"])
     assert {name for name, _ in headers} <= known.keys()

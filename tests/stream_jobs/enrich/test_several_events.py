@@ -22,7 +22,8 @@ from shared.model import (
 )
 from shared.published.ledger import Verdict, lanes_of_payloads
 from shared.topology import Flow
-from stream_jobs.enrich.decide import InTurn, enricher
+from stream_jobs.enrich.decide import enricher
+from stream_jobs.enrich.in_turn import InTurn
 from stream_jobs.waiting.protocol import Gates
 from tests.builders import Master
 

@@ -10,7 +10,8 @@ from clients.kafka.records import Outgoing, Record
 from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from shared.folding import refolding, snapshot
-from shared.folding.applier import Applier, entity_fingerprint
+from shared.folding.applier import Applier
+from shared.folding.fingerprint import entity_fingerprint
 from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.persist.rows import EventRow, RowMaker
 from stream_jobs.state import paged_states

@@ -14,7 +14,8 @@ from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.flow import FLOW
 from shared.model import Fields
-from stream_jobs.enrich.decide import InTurn, enricher
+from stream_jobs.enrich.decide import enricher
+from stream_jobs.enrich.in_turn import InTurn
 from stream_jobs.retry import job as retry
 from stream_jobs.retry import lines
 from stream_jobs.retry.lines import BucketOfLines, RetryTask

@@ -10,7 +10,8 @@ from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
 from shared.retry_policy import WhenParked
-from stream_jobs.enrich.decide import InTurn, enricher
+from stream_jobs.enrich.decide import enricher
+from stream_jobs.enrich.in_turn import InTurn
 from stream_jobs.waiting.limits import Caps, Newcomers
 from stream_jobs.waiting.protocol import Gates
 

@@ -26,11 +26,11 @@ def _believes_every_clock(applier: Any) -> None:
     applier.is_clock_off = lambda *_: False
 
 
-def _refuses_an_upgrade(protocol: Any) -> None:
+def _refuses_an_upgrade(reader: Any) -> None:
     def refuse(_: Any) -> bytes:
-        raise protocol.httptools.HttpParserError("it asks for another protocol")
+        raise reader.httptools.HttpParserError("it asks for another protocol")
 
-    for found in [c for c in vars(protocol).values() if hasattr(c, "_head_without_upgrade")]:
+    for found in [c for c in vars(reader).values() if hasattr(c, "_head_without_upgrade")]:
         found._head_without_upgrade = refuse
 
 
@@ -58,7 +58,7 @@ MUTANTS: dict[str, dict[str, Patch]] = {
     },
     "spool drops the rest": {"gateway.spool.spool_log": _drops_the_rest},
     "clocks are believed": {"shared.folding.applier": _believes_every_clock},
-    "upgrade refused": {"gateway.server.connection": _refuses_an_upgrade},
+    "upgrade refused": {"gateway.server.request_reader": _refuses_an_upgrade},
     "drain stuck": {"gateway.spool.drain": _sticks_to_a_frame},
     "keys forgotten": {"gateway.ingest.accept": _forgets_keys},
 }

@@ -98,12 +98,14 @@ def _durable_log(module: ModuleType) -> None:
     way = module._Way  # type: ignore[attr-defined]
     put = way._put_into_kafka
 
-    def put_and_die(self: Any, number: int, records: Any, tell: Callable[[Any], None]) -> None:
-        def told(outcome: Any) -> None:
+    def put_and_die(
+        self: Any, number: int, records: Any, on_written: Callable[[Any], None]
+    ) -> None:
+        def on_written_and_die(outcome: Any) -> None:
             die_here_if_asked("gateway, acknowledged and not answered")
-            tell(outcome)
+            on_written(outcome)
 
-        put(self, number, records, told)
+        put(self, number, records, on_written_and_die)
 
     way._put_into_kafka = put_and_die
 

@@ -2,14 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.develop import checks
 from local_stack.machine.paths import CHECKOUT
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "find_java", lambda: None)
-    monkeypatch.setattr(checks, "fetch_downloads", lambda _java: None)
+from local_stack.verbs import test as checks
 
 
 def test_the_tests_of_a_domain_elsewhere_run_without_the_checks_and_leave_nothing(

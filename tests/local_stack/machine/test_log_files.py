@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from local_stack.machine.logs import LARGE_BYTES, open_log, telling_line
+from local_stack.machine.log_files import LARGE_BYTES, open_log, telling_line
 
 JAVA_TRACE = """\
 INFO starting

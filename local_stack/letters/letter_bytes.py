@@ -10,7 +10,7 @@ import typer
 from local_stack.terminal.errors import StackError
 
 if TYPE_CHECKING:
-    from desk.letters.resend import Change
+    from desk.letters.resend import Rewrite
 
 _COMMAND_MAX_S = 30.0
 
@@ -21,7 +21,7 @@ Through = Annotated[
 ]
 
 
-def change(file: Path | None, through: str | None) -> "Change | None":
+def change(file: Path | None, through: str | None) -> "Rewrite | None":
     """None: a letter's own bytes."""
     from desk.letters.resend import always
 
@@ -41,7 +41,7 @@ def _bytes(file: Path) -> bytes:
 
 def _made_by(command: str, value: bytes) -> bytes:
     """Refused, for this letter alone, where the command does not do it."""
-    from desk.letters.resend import Refused
+    from desk.letters.resend import ResendError
 
     try:
         done = subprocess.run(
@@ -53,10 +53,10 @@ def _made_by(command: str, value: bytes) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Refused(f"the command takes longer than {_COMMAND_MAX_S:.0f} s") from None
+        raise ResendError(f"the command takes longer than {_COMMAND_MAX_S:.0f} s") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise Refused(f"the command ends with {done.returncode}: {said}".removesuffix(": "))
+        raise ResendError(f"the command ends with {done.returncode}: {said}".removesuffix(": "))
     if done.stdout == value:
-        raise Refused("the command leaves its bytes as they are")
+        raise ResendError("the command leaves its bytes as they are")
     return done.stdout

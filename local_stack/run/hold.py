@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from local_stack.machine.locks import running_launcher
-from local_stack.run.status import service_state
+from local_stack.run.stack_file import service_state
 from local_stack.terminal.errors import StackError
 
 WAIT_S = 60.0

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from local_stack.machine.locks import InstanceLock, running_launcher
-from local_stack.run import chaos
 from local_stack.run.foreground import run_in_foreground
 from local_stack.run.health import job_outputs, job_statuses
+from local_stack.run.hold import hold
 from local_stack.run.stack import Stack
-from local_stack.run.status import last_pids, read_status, service_state, write_status
+from local_stack.run.stack_file import last_pids, read_status, service_state, write_status
 from local_stack.servers.addresses import Addresses
 from local_stack.terminal.errors import StackError
 from local_stack.verbs.status import lines
@@ -104,7 +104,7 @@ def test_a_port_that_is_none_is_a_sentence(tmp_path: Path) -> None:
 
 def test_chaos_without_a_stack_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="no stack runs"):
-        chaos.hold(tmp_path, "kafka")
+        hold(tmp_path, "kafka")
 
 
 def test_jobs_are_read_from_the_health_checks() -> None:

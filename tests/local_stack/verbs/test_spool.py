@@ -13,9 +13,9 @@ from gateway.log.outcome import Record
 from gateway.spool.frame import Frame, pack
 from gateway.spool.set_aside import DAMAGED, MISSING, TORN, SetAside
 from local_stack import cli
-from local_stack.operate import spool
-from local_stack.operate.ledger import set_aside
 from local_stack.terminal.errors import StackError
+from local_stack.verbs import spool
+from local_stack.verbs.ledger import set_aside
 from shared.events.envelope import RECEIVED
 
 TOPIC = "ingest.telemetry.v1"

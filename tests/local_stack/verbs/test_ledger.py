@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from local_stack import cli
-from local_stack.operate import ledger
 from local_stack.terminal.errors import StackError
+from local_stack.verbs import ledger
 from local_stack.verbs.ledger import lines
 from shared.published.ledger import ENDS, TERMS
 

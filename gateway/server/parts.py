@@ -1,0 +1,135 @@
+"""All parts of a gateway process: what there is, and who gets what. Nothing registers itself behind
+the reader's back."""
+
+from collections.abc import Sequence
+from socket import socket
+from typing import NamedTuple
+
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
+
+from gateway.auth.setup import known_callers
+from gateway.auth.who import Who, Whoever
+from gateway.ingest.accept import Ingest
+from gateway.ingest.admission import Admission
+from gateway.ingest.durable_log import DurableLog
+from gateway.ingest.span import Tracing, Untraced
+from gateway.log.kafka_log import RawLog
+from gateway.log.outcome import Log
+from gateway.monitor.metrics import (
+    IN_FLIGHT_BYTES,
+    IN_FLIGHT_PAYLOADS,
+    PRODUCER_REPLACEMENTS,
+    Metrics,
+    metrics_routes,
+)
+from gateway.monitor.routes import Health, health_routes, probe_routes
+from gateway.node.node import WORKERS_READY, Node
+from gateway.node.rate_limits import rate_limits
+from gateway.server.admin_port import AdminPort
+from gateway.server.app import Background, application
+from gateway.server.openapi import describe
+from gateway.spool.drain import SpoolDrain
+from gateway.spool.spool import Spool
+from gateway.state.event_tail_reader import TailFollower
+from gateway.state.fresh import FreshStates
+from gateway.state.pipeline_lag import Pipeline
+from gateway.state.route import state_routes
+from gateway.view.process import ViewProcess
+from gateway.view.reader import StateView
+from shared.flow import load_flow
+from shared.settings import GatewaySettings
+from shared.topology import Flow
+
+
+class Parts(NamedTuple):
+    """Those that reach out of the process or depend on a setting: tests put others in their place.
+    Where there are `admin_sockets`, devices find on their port what is for them and no more."""
+
+    settings: GatewaySettings
+    flow: Flow
+    node: Node
+    log: Log
+    view: StateView
+    health: Health
+    background: Sequence[Background] = ()
+    who: Who | None = None
+    metrics: Metrics | None = None
+    tracing: Tracing | None = None
+    admin_sockets: Sequence[socket] = ()
+
+
+class Gateway(NamedTuple):
+    app: FastAPI
+    ingest: Ingest  # to which connections give payloads past the application: see post_request.py
+
+
+def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[socket] = ()) -> Parts:
+    """What there is."""
+    flow = load_flow(settings.flow)
+    topics = [*flow.ingest_topics]
+    kafka = RawLog(settings, topics)
+    log: Log = kafka
+    spool = drain = who = credentials = traces = None
+    if settings.spool_bytes_max:
+        spool = Spool(settings.state_dir / "spool", settings.spool_bytes_max, topics)
+        log = DurableLog(kafka, spool)
+        drain = SpoolDrain(RawLog(settings, topics), spool)
+    view = StateView(settings.state_dir)
+    writer = ViewProcess(settings) if node.workers == 1 else None
+    health = Health(settings, flow, log, view, spool, kafka.refusal, node)
+    if settings.ways_to_ask:
+        who, credentials = known_callers(settings)
+    if settings.otlp_endpoint is not None:
+        from gateway.ingest.opentelemetry import Traces  # its libraries take a tenth of a second
+
+        traces = Traces(settings)
+    metrics = Metrics(node, spool)
+    metrics.add_counter(PRODUCER_REPLACEMENTS, kafka.replacements)
+    metrics.add_gauge(WORKERS_READY, lambda: log.is_healthy() and not node.is_ending)
+    metrics.add_families(health.ledger)
+    metrics.add_families(health.jobs_metrics)
+    # in the order in which they start; they stop the other way round
+    starting: list[Background | None] = [credentials, writer, kafka, drain, health, traces, metrics]
+    background = [part for part in starting if part is not None]
+    shown = metrics if settings.metrics else None
+    return Parts(
+        *(settings, flow, node, log, view, health),
+        *(background, who, shown, traces, admin_sockets),
+    )
+
+
+def put_together(parts: Parts) -> Gateway:
+    """Who gets what."""
+    settings, flow, node, log, view, health, background, who, metrics, tracing, sockets = parts
+    admission = Admission(
+        settings.in_flight_requests_max,
+        settings.in_flight_bytes_max,
+        settings.in_flight_share_max,
+        settings.trusted_proxies,
+    )
+    limits = rate_limits(settings, node.buckets)
+    who_asks, traced = who or Whoever(), tracing or Untraced()
+    ingest = Ingest(flow, log, admission, settings, who_asks, node.counts, limits, traced)
+    tail = TailFollower(settings, flow)
+    fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
+    pipeline = Pipeline(flow, health.news, health.spooled_s)
+    for_devices: list[BaseRoute] = [
+        *state_routes(flow, view, fresh, pipeline, settings.stale_after_s),
+        *probe_routes(log, node),
+    ]
+    for_operators = health_routes(health)
+    if metrics is not None:
+        metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
+        metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
+        for_operators += metrics_routes(metrics)
+    every_route = [*for_devices, *for_operators]
+    background = [*background, tail]
+    if sockets:
+        described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
+        background.append(AdminPort(described, settings, sockets, node))
+        app = application(for_devices, who, docs=False, background=background)
+    else:
+        app = described = application(every_route, who, docs=settings.docs, background=background)
+    describe(described, every_route, flow, settings)
+    return Gateway(app, ingest)

@@ -1,1 +1,0 @@
-"""Checks and tests of the project itself."""

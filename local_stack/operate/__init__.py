@@ -1,1 +1,0 @@
-"""What operators do with a stack, whatever runs it."""

@@ -1,0 +1,81 @@
+"""Whether a payload is tried now, or waits behind an earlier one of its entity. Pure."""
+
+from collections.abc import Sequence
+
+from clients.kafka.records import Outgoing, Payload
+from shared.events import envelope
+from shared.events.envelope import Position
+from shared.model import MasterData
+from shared.retry_policy import WhenParked
+from stream_jobs.enrich.decide import DEAD_LETTERS, LANE, Enrich, failure
+from stream_jobs.waiting.limits import Newcomers
+from stream_jobs.waiting.protocol import Gates
+
+# why a payload waits that has not been tried
+BEHIND = "behind"
+
+
+class InTurn:
+    """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
+    its entity waits (see `protocol`)."""
+
+    def __init__(
+        self,
+        enrich: Enrich,
+        gates: Gates,
+        when_parked: WhenParked,
+        newcomers: Newcomers | None = None,
+    ) -> None:
+        self._enrich = enrich
+        self._gates = gates
+        self._newcomers = newcomers
+        self._holds_what_is_parked = when_parked == "wait"
+
+    def __call__(
+        self, payload: Payload, read_at: Position, master: MasterData
+    ) -> Sequence[Outgoing]:
+        """Nothing: it was discarded, and nobody keeps it."""
+        key = _key(payload)
+        discarded = envelope.find(payload.headers, envelope.DISCARDED) is not None
+        if discarded and (key is None or not self._gates.hold(key)):
+            return ()
+        if key is None:
+            return self._enrich(payload, master)
+        if self._gates.hold(key):
+            if not discarded and (why_not := self._why_no_more(key)):
+                return [failure(DEAD_LETTERS, payload, *why_not)]
+            detail = f"an earlier payload of {key} waits"
+            return [_waits(failure(LANE, payload, BEHIND, detail), payload, read_at)]
+        if (reason := self._gates.refused_for(key)) is not None:
+            detail = f"it is behind an earlier payload of {key}, which was parked for that"
+            return [failure(DEAD_LETTERS, payload, reason, detail)]
+        made = self._enrich(payload, master)
+        is_parked = made[0].topic == DEAD_LETTERS and self._holds_what_is_parked
+        if made[0].topic != LANE and not is_parked:
+            return made
+        if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
+            self._gates.refuse(key, why_not[0])
+            return made if is_parked else [failure(DEAD_LETTERS, payload, *why_not)]
+        self._gates.sent_to_lane(key)
+        return [_waits(made[0], payload, read_at)]
+
+    def _why_no_more(self, key: str) -> tuple[str, str] | None:
+        """Where those behind a parked one wait, its line is what holds them."""
+        if self._newcomers is None or self._holds_what_is_parked:
+            return None
+        return self._newcomers.why_no_more(key, self._gates)
+
+
+def _key(payload: Payload) -> str | None:
+    """Whose order it keeps; None where it can have none."""
+    try:
+        return payload.key.decode() if payload.key and not payload.lacks else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _waits(outgoing: Outgoing, payload: Payload, read_at: Position) -> Outgoing:
+    if read_at == payload.position:
+        return outgoing._replace(topic=LANE)
+    place = (envelope.READ_AT, str(read_at).encode())
+    return outgoing._replace(topic=LANE, headers=[*outgoing.headers, place])
