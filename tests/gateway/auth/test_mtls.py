@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gateway.auth.setup import known_callers
+from gateway.http import tls
 from gateway.http.tls import ServerTls
 from gateway.monitor.routes import Health
 from gateway.server.app import create_app
@@ -78,7 +79,10 @@ def secure_settings(settings: GatewaySettings, authority: Authority) -> GatewayS
 
 
 @pytest.fixture
-def secure(secure_settings: GatewaySettings, authority: Authority) -> Iterator[Secure]:
+def secure(
+    secure_settings: GatewaySettings, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Secure]:
+    monkeypatch.setattr(tls, "_LOOK_EVERY_S", 0.1)
     log, view = FakeLog(), StateView(secure_settings.state_dir)
     health = Health(secure_settings, FLOW, log, view)
     who, kept = known_callers(secure_settings)

@@ -38,6 +38,7 @@ def test_a_job_waits_until_the_others_turn_ends(file: Path) -> None:
         again.result(20)
 
 
+@pytest.mark.slow
 def test_whoever_has_waited_is_before_whoever_had_the_last_turn(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_turn_that_takes_too_long_is_waited_for_no_more(
         waiting.result(20)
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_has_no_turn_any_more(file: Path) -> None:
     turn = (
         "import sys, time; from pathlib import Path\n"
