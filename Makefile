@@ -1,5 +1,6 @@
-.PHONY: check test up down
+.PHONY: fast check test up down
 
+fast: ; ./headrace test -m fast
 check: ; ./headrace test -m "not stack"
 test: ; ./headrace test
 up: ; ./headrace up

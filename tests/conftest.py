@@ -3,8 +3,12 @@
 import atexit
 import os
 import shutil
+import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.servers import (
@@ -42,3 +46,43 @@ for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
 # no test leaves anything in the checkout's own state folder, which `./headrace up` works on
 os.environ["HEADRACE_STATE_DIR"] = tempfile.mkdtemp(prefix="headrace-tests-")
 atexit.register(shutil.rmtree, os.environ["HEADRACE_STATE_DIR"], ignore_errors=True)
+
+_FAST_MAX_S = 3
+_PROCESSES = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.system"}
+_fast_one_runs = False
+_took_s: Counter[str] = Counter()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if {"stack", "slow"}.isdisjoint(mark.name for mark in item.iter_markers()):
+        item.add_marker("fast")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    global _fast_one_runs
+    _fast_one_runs = item.get_closest_marker("fast") is not None
+    try:
+        return (yield)
+    finally:
+        _fast_one_runs = False
+
+
+def _refuse_processes(event: str, _: object) -> None:
+    if _fast_one_runs and event in _PROCESSES:
+        pytest.fail("a test that starts a process needs the mark `slow` or `stack`")
+
+
+sys.addaudithook(_refuse_processes)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if "fast" in report.keywords:
+        _took_s[report.nodeid] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Told, not failed: on a busy machine each test may take long."""
+    for test, took_s in _took_s.items():
+        if took_s > _FAST_MAX_S:
+            terminalreporter.write_line(f"{took_s:.1f} s, so mark it `slow` or quicken it: {test}")

@@ -67,8 +67,8 @@ def distinct_events(bootstrap: str, topic: str) -> list[dict]:
     return list(by_id.values())
 
 
-def eventually(holds: Callable[[], bool], within_s: float = 60.0) -> None:
+def eventually(holds: Callable[[], bool], within_s: float = 60.0, every_s: float = 0.3) -> None:
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline, f"not within {within_s:.0f} s"
-        time.sleep(0.3)
+        time.sleep(every_s)

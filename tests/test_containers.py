@@ -275,6 +275,7 @@ def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Copied:
     return Copied(tmp_path, module, (ROOT / locked).read_text())
 
 
+@pytest.mark.slow
 def test_every_module_loads_with_only_the_files_and_packages_of_its_image(copied: Copied) -> None:
     """Packages of the whole environment that the image lacks are kept from being imported."""
     ended = subprocess.run(

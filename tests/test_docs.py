@@ -247,6 +247,7 @@ def test_no_document_names_a_path_or_a_password_of_some_machine(document: str) -
     assert not re.search(r"://\w+:[^*\s@]+@", text)
 
 
+@pytest.mark.slow
 def test_the_domain_of_the_walk_through_is_drawn_and_tested_as_it_says(tmp_path: Path) -> None:
     domain, its_tests = re.findall(r"```python\n(.+?)```", YOUR_OWN_DOMAIN, re.S)
     (tmp_path / "doors.py").write_text(domain)

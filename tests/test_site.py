@@ -14,6 +14,8 @@ from local_stack.contracts.flow_picture import PICTURE
 from local_stack.machine.paths import CHECKOUT
 from local_stack.verbs.site import sphinx
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = sorted(
     path.relative_to(CHECKOUT)
     for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "benchmarks/*.md", "tests/*/*.md")

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -101,3 +103,8 @@ def test_clients_of_kafka_are_made_in_one_place() -> None:
         if making.search(path.read_text())
     }
     assert makers == {"clients/kafka/connect.py"}
+
+
+def test_a_test_without_a_mark_starts_no_process() -> None:
+    with pytest.raises(pytest.fail.Exception, match="needs the mark `slow`"):
+        subprocess.run([sys.executable, "--version"], check=True)

@@ -27,9 +27,9 @@ from local_stack.run.stack import Stack
 from shared.events import envelope
 from shared.flow import FLOW
 from shared.settings import JobSettings
+from tests.faults.lane_state import keys_of
 from tests.job_process import JobProcess
 from tests.kafka_log import Record, eventually, last_values, read_topic
-from tests.lane_state import keys_of
 
 INGEST, LANE, GATE = "ingest.telemetry.v1", "retry.enrich.v1", "gate.enrich.v1"
 EVENTS, PARKED = "event.reading.v1", "dlq.enrich.v1"

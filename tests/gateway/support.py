@@ -161,6 +161,25 @@ def gateway_of(settings: GatewaySettings, **parts: Any) -> Iterator[Gateway]:
         gateway.health.view.close()
 
 
+class _QuickServer(uvicorn.Server):
+    """Its own one looks ten times a second whether it is to end, and then rests once more."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.01)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in [*self.server_state.connections]:
+            connection.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while self.server_state.connections or self.server_state.tasks:
+                    await asyncio.sleep(0.01)
+        await self.lifespan.shutdown()
+
+
 @contextmanager
 def serving(
     app: FastAPI | Gateway, settings: GatewaySettings, node: Node | None = None
@@ -169,7 +188,7 @@ def serving(
     listener.bind(("127.0.0.1", 0))
     is_gateway = isinstance(app, Gateway)
     config = app.config(settings, node) if is_gateway else server_config(app, settings, node)
-    server = uvicorn.Server(config)
+    server = _QuickServer(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     deadline = time.monotonic() + 10
@@ -251,6 +270,13 @@ def until(reached: Callable[[], object], deadline_s: float) -> float:
         assert took_s < deadline_s * BUSY, f"not within {deadline_s} s, {BUSY} times over"
         time.sleep(0.05)
     return time.monotonic() - begun_s
+
+
+async def eventually(reached: Callable[[], object]) -> None:
+    """For what goes on in the same loop."""
+    async with asyncio.timeout(60):
+        while not reached():
+            await asyncio.sleep(0.005)
 
 
 def free_port() -> int:

@@ -59,6 +59,7 @@ def test_other_machines_are_let_in_where_somebody_has_said_so(
     assert gateway.__main__.main() == 0
 
 
+@pytest.mark.slow
 def test_a_bad_setting_ends_the_process() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "gateway"],
@@ -73,6 +74,7 @@ def test_a_bad_setting_ends_the_process() -> None:
     assert line.startswith("HEADRACE_GATEWAY_PORT")
 
 
+@pytest.mark.slow
 def test_a_setting_that_only_a_worker_finds_wrong_ends_the_node(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("no key")
@@ -96,6 +98,7 @@ def test_a_setting_that_only_a_worker_finds_wrong_ends_the_node(tmp_path: Path) 
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_bad_key_is_named_in_one_sentence_and_never_shown() -> None:
     own = {
         "HEADRACE_AUTH": "hmac",

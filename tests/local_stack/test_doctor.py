@@ -35,6 +35,7 @@ def on(folder: Path) -> dict[str, Finding]:
     return by_name(running.look_at_running(folder, read_status(folder)))
 
 
+@pytest.mark.slow
 def test_as_json_it_tells_every_finding_and_whether_all_is_well(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.app, ["doctor", "-o", "json", "--state-dir", str(tmp_path)])
     said = json.loads(result.output)
@@ -44,6 +45,7 @@ def test_as_json_it_tells_every_finding_and_whether_all_is_well(tmp_path: Path) 
     assert result.exit_code == (0 if said["ok"] else 1)
 
 
+@pytest.mark.slow
 def test_a_red_finding_makes_the_exit_code_and_names_its_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +94,7 @@ def _java(folder: Path, version: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "why"), [("25.0.2", "JDK-8377811"), ("11.0.2", "Spark needs 17, 21 or >= 25.0.3")]
 )
@@ -118,6 +121,7 @@ def test_a_machine_without_a_java_needs_the_network_once(
     assert "needs the network" in findings["downloads"].note
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_named_and_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +133,7 @@ def test_a_taken_port_is_named_and_no_obstacle(
     assert f"gateway {port}" in finding.value
 
 
+@pytest.mark.slow
 def test_a_bundle_that_is_none_is_red_and_a_proxy_shows_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +216,7 @@ def test_servers_of_ones_own_are_asked_without_a_stack(
     assert "secret" not in str(findings)
 
 
+@pytest.mark.slow
 def test_a_running_stack_has_its_ports_itself(tmp_path: Path) -> None:
     write_status(tmp_path, {"ports": {"gateway": 18080}, "services": {}})
     lock = InstanceLock(tmp_path)

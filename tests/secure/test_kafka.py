@@ -26,7 +26,7 @@ from tests.certificates import Authority
 from tests.gateway.support import GatewayProcess, until
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, read_topic
-from tests.secure_kafka import PLAIN_PASSWORD, SecureKafka, acls_of
+from tests.secure.secure_kafka import PLAIN_PASSWORD, SecureKafka, acls_of
 
 pytestmark = pytest.mark.stack
 

@@ -3,6 +3,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from shared.settings import JobSettings
 from shared.topology import JOB_STATUS_TOPIC
 from stream_jobs import relay
 from stream_jobs.relay import Relay, removable
+from tests.kafka_log import eventually
 
 
 def _row(seq: int, topic: str) -> OutboxRow:
@@ -108,11 +110,7 @@ def _running(settings: JobSettings) -> Iterator[threading.Event]:
         assert not thread.is_alive()
 
 
-def _wait(reached: Callable[[], bool], timeout_s: float = 90.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+_wait = partial(eventually, within_s=90, every_s=0.05)
 
 
 @pytest.mark.stack
@@ -217,7 +215,7 @@ def test_the_relay_outlives_kafka_and_postgres(
         time.sleep(3)
         assert Outbox(connection).depth().records == 10
         parts.release("kafka")
-        _wait(lambda: Outbox(connection).depth().records == 0, timeout_s=60)
+        _wait(lambda: Outbox(connection).depth().records == 0, within_s=60)
         parts.hold("postgres")
         parts.release("postgres")
         url = job_settings.postgres_url.get_secret_value()

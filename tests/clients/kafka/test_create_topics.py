@@ -16,6 +16,7 @@ from shared.settings import JobSettings, Settings
 from tests.kafka_log import eventually
 
 
+@pytest.mark.slow
 def test_an_absent_broker_is_told_in_one_sentence() -> None:
     settings = Settings(kafka_bootstrap="127.0.0.1:1")
     with pytest.raises(KafkaAwayError, match=r"Kafka at 127\.0\.0\.1:1 did not answer within 0 s"):

@@ -11,6 +11,7 @@ BODY = b'{"value": 1}\n\xff\t'
 MESSAGE = Message(0, "telemetry", "device-0001", BODY, "a-key", EVENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("language", "asks_for_h2c"), [("java", True), ("go", False)])
 def test_a_real_client_sends_what_it_is_told(
     language: str, asks_for_h2c: bool, tmp_path: Path

@@ -131,6 +131,7 @@ def test_what_a_flipped_byte_costs(mistake: str, lost: int, mutate: Mutate, tmp_
     whole.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "status"), [("", 202), ("upgrade refused", 400)])
 def test_java_s_client_sees_a_gateway_that_refuses_an_upgrade(
     mistake: str, status: int, mutate: Mutate, tmp_path: Path

@@ -580,6 +580,7 @@ def test_the_oracles_share_no_code_with_the_product() -> None:
             assert not any(one.partition(".")[0] in product for one in found), (name, found)
 
 
+@pytest.mark.slow
 def test_each_oracle_finds_something_that_no_other_does() -> None:
     found = set()
     for lie in LIES:

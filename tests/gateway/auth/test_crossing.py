@@ -5,6 +5,7 @@ from itertools import product
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.gateway.auth.support import Given
 from tests.gateway.support import Gateway
@@ -77,6 +78,7 @@ def _answers(
         yield from asking.ask_all(asked[some : some + 100])
 
 
+@pytest.mark.slow
 def test_no_form_of_an_id_on_any_route_crosses(asking: Gateway, owners: dict[str, Given]) -> None:
     inside = {name: owner for name, owner in owners.items() if name.startswith("acme:")}
     assert len(inside) == 4

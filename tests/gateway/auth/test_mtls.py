@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gateway.auth.setup import known_callers
+from gateway.http import tls
 from gateway.http.tls import ServerTls
 from gateway.server.server import server_config
 from shared.settings import WRONG_SETTINGS, GatewaySettings, WrongSetting, explain
@@ -74,7 +75,10 @@ def secure_settings(settings: GatewaySettings, authority: Authority) -> GatewayS
 
 
 @pytest.fixture
-def secure(secure_settings: GatewaySettings, authority: Authority) -> Iterator[Secure]:
+def secure(
+    secure_settings: GatewaySettings, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Secure]:
+    monkeypatch.setattr(tls, "_LOOK_EVERY_S", 0.1)
     who, kept = known_callers(secure_settings)
     who._own_tokens._credentials.replace({})
     gateway = built(secure_settings, background=[kept], who=who)

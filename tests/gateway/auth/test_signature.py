@@ -249,6 +249,7 @@ class Process:
         self._process.communicate()
 
 
+@pytest.mark.slow
 def test_nonces_are_known_to_all_processes_of_a_node_and_after_a_restart(tmp_path: Path) -> None:
     one, other = (Process(tmp_path / "state") for _ in range(2))
     assert one.is_first("a")

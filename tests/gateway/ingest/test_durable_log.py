@@ -26,6 +26,7 @@ from gateway.spool import spool_log as spool_module
 from gateway.spool.drain import SpoolDrain
 from gateway.spool.spool import Spool
 from shared.events.envelope import RECEIVED, TIME
+from tests.gateway.support import eventually
 
 TOPIC, OTHER = "ingest.telemetry.v1", "ingest.status.v1"
 
@@ -362,11 +363,11 @@ def test_a_topic_that_kafka_does_not_take_keeps_no_other_waiting(
             await parts.append(b"%d" % number, OTHER)
         parts.kafka.away, parts.kafka.refused = False, {TOPIC: code}
         await parts.drain.start()
-        await _until(parts.spool.of(OTHER).is_empty)
+        await eventually(parts.spool.of(OTHER).is_empty)
         assert parts.kafka.values == [b"%d" % number for number in range(5)]
         assert isinstance(await parts.append(b"5", OTHER), Receipt)  # straight into Kafka
         assert await parts.append(b"stuck 5") == Spooled(TOPIC)  # behind those that are stuck
-        await _until(lambda: parts.spool.state().stuck)
+        await eventually(lambda: parts.spool.state().stuck)
         (stuck,) = parts.spool.state().stuck
         assert stuck[:2] == (TOPIC, code)
         assert abs(stuck.since_ms - time.time() * 1000) < 60_000
@@ -378,10 +379,10 @@ def test_a_topic_that_kafka_does_not_take_keeps_no_other_waiting(
     async def later() -> None:
         again.kafka.refused = {TOPIC: code}
         await again.drain.start()
-        await _until(lambda: again.spool.state().stuck)
+        await eventually(lambda: again.spool.state().stuck)
         assert isinstance(await again.append(b"6", OTHER), Receipt)
         again.kafka.refused = {}  # the operator has made it
-        await _until(again.spool.is_empty)
+        await eventually(again.spool.is_empty)
         await again.drain.stop()
         assert again.spool.state().stuck == ()
         assert again.kafka.values[1:] == [b"stuck %d" % number for number in range(6)]
@@ -404,7 +405,7 @@ def test_what_is_stuck_and_drained_leaves_the_disk(
             await parts.append(b"%d" % number * 50, OTHER)
         parts.kafka.away, parts.kafka.refused = False, {TOPIC: "topic_missing"}
         await parts.drain.start()
-        await _until(parts.spool.of(OTHER).is_empty)
+        await eventually(parts.spool.of(OTHER).is_empty)
         await parts.drain.stop()
         files = list(tmp_path.glob("topics/*/*.frames"))
         assert [file.parent.name for file in files] == [TOPIC]
@@ -412,6 +413,7 @@ def test_what_is_stuck_and_drained_leaves_the_disk(
     _run(parts, body)
 
 
+@pytest.mark.slow
 def test_after_a_long_wait_the_drain_does_not_rest_as_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,9 +431,9 @@ def test_after_a_long_wait_the_drain_does_not_rest_as_long(
         await asyncio.sleep(2)
         parts.kafka.refused = {}
         begun_s = time.monotonic()
-        await _until(lambda: parts.kafka.values)
+        await eventually(lambda: parts.kafka.values)
         first_s = time.monotonic()
-        await _until(parts.spool.is_empty)
+        await eventually(parts.spool.is_empty)
         assert time.monotonic() - first_s < 1.5, first_s - begun_s
         await parts.drain.stop()
 
@@ -561,7 +563,7 @@ def test_whatever_kafka_does_each_entity_keeps_its_order_though_nobody_waits_for
         kafka.fails, kafka.away = 0.0, False
         outcomes = [outcome for answer in answers for outcome in await answer]
         assert {type(outcome) for outcome in outcomes} <= {Receipt, Spooled}
-        await _until(parts.spool.is_empty)
+        await eventually(parts.spool.is_empty)
         await parts.drain.stop()
         first = list(dict.fromkeys(kafka.values))
         assert len(first) == 300
@@ -585,9 +587,3 @@ def test_what_comes_while_an_earlier_one_is_on_its_way_to_the_disk_does_not_pass
         assert parts.kafka.values == [b"1", b"2"]
 
     _run(parts, body)
-
-
-async def _until(reached: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not reached():
-            await asyncio.sleep(0.01)

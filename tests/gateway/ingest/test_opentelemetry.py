@@ -45,7 +45,7 @@ class Collector:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -178,6 +178,7 @@ def test_what_is_not_sampled_is_not_told_but_still_pointed_to(
     assert SPAN_ID not in {span_id for _, span_id, _ in pointers}
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_costs_no_post_and_little_time_at_the_end(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +196,7 @@ def test_a_collector_that_is_away_costs_no_post_and_little_time_at_the_end(
         assert time.monotonic() - begun_s < 30
 
 
+@pytest.mark.slow
 def test_it_is_said_once_that_the_collector_is_away(
     gateway: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,6 +212,7 @@ def test_it_is_said_once_that_the_collector_is_away(
     assert "does not take spans" in said[0]
 
 
+@pytest.mark.slow
 def test_unless_it_is_wanted_nothing_of_it_is_imported() -> None:
     look = (
         "import sys, gateway.node.node as n, gateway.server.parts as p, shared.settings as s;"

@@ -29,6 +29,7 @@ from gateway.log.outcome import (
 )
 from gateway.log.partition_queue import Writer
 from shared.settings import GatewaySettings
+from tests.gateway.support import eventually
 
 TOPIC = "ingest.telemetry.v1"
 RECORD = Record(b"key", b"value", [])  # murmur2 puts it on the second of two partitions
@@ -150,7 +151,7 @@ def test_a_record_without_an_ack_is_unknown_at_the_deadline_and_the_producer_rep
         _last().stop_hangs = True
         with pytest.raises(OutcomeUnknown):
             await _append(log)
-        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+        await eventually(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
         assert await _append(log) == Receipt(TOPIC, 1, 7)
 
     _with_log(body)
@@ -161,7 +162,7 @@ def test_a_record_that_finds_no_room_in_time_is_definite() -> None:
         _last().send_hangs = True
         with pytest.raises(NotWritten):
             await _append(log)
-        await _until(lambda: len(FakeProducer.made) == 2)
+        await eventually(lambda: len(FakeProducer.made) == 2)
 
     _with_log(body)
 
@@ -172,7 +173,7 @@ def test_any_unclear_error_is_unknown_and_the_producer_replaced(error: KafkaErro
         _last().answer = error
         with pytest.raises(OutcomeUnknown):
             await _append(log)
-        await _until(lambda: len(FakeProducer.made) == 2)
+        await eventually(lambda: len(FakeProducer.made) == 2)
 
     _with_log(body)
 
@@ -203,7 +204,7 @@ def test_where_several_come_the_next_turn_of_the_loop_brings_some_that_travel_to
         loop = asyncio.get_running_loop()
         log.put(TOPIC, [RECORD._replace(value=b"0")], told.extend)
         loop.call_soon(log.put, TOPIC, [RECORD._replace(value=b"1")], told.extend)
-        await _until(lambda: len(told) == 2)
+        await eventually(lambda: len(told) == 2)
         assert _last().batches[1:] == [[b"0", b"1"]]
 
     _with_log(body)
@@ -236,7 +237,7 @@ def test_a_refused_write_is_told_until_one_succeeds() -> None:
         with pytest.raises(NotWritten, match="not_authorized"):
             await _append(log)
         assert TOPIC in log.refusal()
-        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+        await eventually(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
         await _append(log)
         assert log.refusal() == ""
 
@@ -248,12 +249,12 @@ def test_a_gateway_that_may_write_nowhere_says_so_until_it_may() -> None:
         FakeProducer.starts_fail = 10**6
         FakeProducer.why = ClusterAuthorizationFailedError
         _last()._sender.sender_task.cancel()
-        await _until(log.refusal)
+        await eventually(log.refusal)
         with pytest.raises(NotWritten, match="not_authorized"):
             await _append(log)
         assert log.refusal() == "Kafka does not let the gateway write"
         FakeProducer.starts_fail = 0
-        await _until(log.is_healthy)
+        await eventually(log.is_healthy)
         await _append(log)
         assert log.refusal() == ""
 
@@ -263,7 +264,7 @@ def test_a_gateway_that_may_write_nowhere_says_so_until_it_may() -> None:
 def test_a_dead_sender_task_is_noticed_without_a_record() -> None:
     async def body(log: RawLog) -> None:
         _last()._sender.sender_task.cancel()
-        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+        await eventually(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
 
     _with_log(body)
 
@@ -272,10 +273,10 @@ def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
     async def body(log: RawLog) -> None:
         FakeProducer.starts_fail = 5
         _last().answers_probes = False
-        await _until(lambda: not log.is_healthy())
+        await eventually(lambda: not log.is_healthy())
         with pytest.raises(NotWritten, match="kafka_unreachable"):
             await _append(log)
-        await _until(log.is_healthy)
+        await eventually(log.is_healthy)
 
     _with_log(body)
 
@@ -294,7 +295,7 @@ def test_records_that_still_wait_do_not_keep_it_from_stopping() -> None:
         _last().answer = None
         _last().stop_hangs = True
         waiting = asyncio.create_task(_append(log))
-        await _until(lambda: bool(_last().batches))
+        await eventually(lambda: bool(_last().batches))
         await log.stop()
         assert not log.is_healthy()
         with pytest.raises(OutcomeUnknown):
@@ -307,7 +308,7 @@ def _with_log(body: Callable[[RawLog], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         log = RawLog(GatewaySettings(produce_deadline_s=DEADLINE_S, spool_bytes_max=0), [TOPIC])
         await log.start()
-        await _until(log.is_healthy)
+        await eventually(log.is_healthy)
         try:
             await body(log)
         finally:
@@ -333,7 +334,7 @@ def test_what_is_too_large_only_together_travels_apart(monkeypatch: pytest.Monke
         for outcome in await append_all(log, [(TOPIC, RECORD)] * 3):
             assert isinstance(outcome, NotWritten)
             assert outcome.code == "kafka_unreachable"  # to be sent again, or spooled
-        await _until(log.is_healthy)
+        await eventually(log.is_healthy)
         outcomes = await append_all(log, [(TOPIC, RECORD)] * 3)
         assert outcomes == [Receipt(TOPIC, 1, 7)] * 3
         monkeypatch.setattr(FakeProducer, "together_max", 0)
@@ -366,7 +367,7 @@ def test_a_fault_in_writing_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatc
             patch.setattr(Writer, "_await_all", fail)
             outcomes = await append_all(log, [(TOPIC, RECORD)] * 5)
         assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 3 + [NotWritten] * 2
-        await _until(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
+        await eventually(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
         assert await _append(log) == Receipt(TOPIC, 1, 7)
 
     _with_log(body)
@@ -430,12 +431,6 @@ async def _append(log: RawLog) -> Receipt | Spooled:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
-
-
-async def _until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not reached():
-            await asyncio.sleep(0.005)
 
 
 def _last() -> FakeProducer:

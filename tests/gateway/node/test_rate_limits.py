@@ -122,6 +122,7 @@ def test_workers_share_what_a_device_has_sent(clock: Clock) -> None:
     assert passed(other, 6) == 4
 
 
+@pytest.mark.slow
 def test_a_noisy_device_raises_nobody_else_s_error_rate(gateway: Gateway) -> None:
     """50 times the rate of one, and four that keep to it, over connections of their own."""
     narrow = limited(gateway, rate_per_device=1, rate_burst_s=5)

@@ -61,6 +61,7 @@ def test_a_flood_of_connections_is_survived(tmp_path: Path) -> None:
         until(lambda: _is_taken(served), 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hard", "affordable"), [(1000, 808), (200, 8), (20_000, 10_000)])
 def test_no_more_connections_are_promised_than_there_are_descriptors(
     hard: int, affordable: int

@@ -5,7 +5,6 @@ import asyncio
 import random
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +19,15 @@ UPGRADE = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
 _LONG_BYTES = 600  # of what is longer, the middle is cut here and there
 
 
-@pytest.fixture
-def target(tmp_path: Path) -> Iterator[Gateway]:
-    settings = GatewaySettings(state_dir=tmp_path, body_bytes_max=1000, hosts="gateway")
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("cut")
+    settings = GatewaySettings(state_dir=folder, body_bytes_max=1000, hosts="gateway")
     with gateway_of(settings) as gateway:
         yield gateway
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", KNOWN], ids=["alone", "behind a known head"])
 @pytest.mark.parametrize("vector", CORPUS, ids=lambda vector: vector.name)
 def test_a_request_is_read_the_same_wherever_it_is_cut(

@@ -69,6 +69,7 @@ def _needs(program: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_java(world: World) -> None:
     """`java.net.http.HttpClient` asks for h2c with each request. The sources are compiled by the
     launcher, which the JRE of a wheel has no compiler for."""
@@ -89,6 +90,7 @@ def test_java(world: World) -> None:
     world.run(java.command, "-cp", world.folder, "Post")
 
 
+@pytest.mark.slow
 def test_go(world: World, tmp_path: Path) -> None:
     go, built = _needs("go"), tmp_path / "post"
     # it keeps what it compiles of its own library; the first time takes minutes on a busy machine
@@ -98,10 +100,12 @@ def test_go(world: World, tmp_path: Path) -> None:
     world.run(built)
 
 
+@pytest.mark.slow
 def test_node(world: World) -> None:
     world.run(_needs("node"), CLIENTS / "post.mjs")
 
 
+@pytest.mark.slow
 def test_curl(world: World) -> None:
     """It waits for a 100 before a body that is larger than a mebibyte, and before one in chunks."""
     curl = _needs("curl")

@@ -61,6 +61,7 @@ def test_it_is_unready_at_once_and_still_takes_what_comes(ending: Ending) -> Non
         assert newcomer.get("/livez").status_code == 200
 
 
+@pytest.mark.slow
 def test_each_answer_is_the_last_of_its_connection(ending: Ending) -> None:
     with ending.client() as client:
         assert "connection" not in client.post(PATH, content=b"{}").headers
@@ -73,6 +74,7 @@ def test_each_answer_is_the_last_of_its_connection(ending: Ending) -> None:
     assert (answer.status_code, answer.headers["connection"]) == (202, "close")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [0.5], indirect=True)
 def test_what_is_under_way_is_answered_and_then_the_port_is_closed(ending: Ending) -> None:
     ending.gateway.log.pause_s = 1.5  # longer than the good-bye takes

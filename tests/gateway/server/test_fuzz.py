@@ -53,6 +53,7 @@ _FRAME = strategies.tuples(
 ).map(lambda frame: b"%b %d\n%b\n" % (frame[0].encode(), len(frame[1]), frame[1]))
 
 
+@pytest.mark.slow
 def test_the_api_does_what_its_document_says(target: tuple[Gateway, Served]) -> None:
     """All checks in all phases, with data that is right and data that is wrong."""
     _, served = target
@@ -100,6 +101,7 @@ def _as_bytes(_: object, value: Any) -> bytes:
     return data if isinstance(data, bytes) else str(data).encode()
 
 
+@pytest.mark.slow
 def test_of_mutated_requests_only_whole_bodies_are_written(target: tuple[Gateway, Served]) -> None:
     gateway, served = target
     chance = random.Random(SEED)

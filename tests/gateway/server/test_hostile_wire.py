@@ -140,6 +140,7 @@ INJECTIONS = (
 )
 
 
+@pytest.mark.slow
 def test_nothing_that_a_client_says_reaches_the_log(tmp_path: Path) -> None:
     written = tmp_path / "log"
     gateway = GatewayProcess("127.0.0.1:1", tmp_path, produce_deadline_s=1)

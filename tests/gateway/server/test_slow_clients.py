@@ -13,6 +13,8 @@ from shared.settings import GatewaySettings
 from tests.gateway.server.test_wire import PATH, _answer, _ends, _head
 from tests.gateway.support import Gateway, Served, gateway_of, serving
 
+pytestmark = pytest.mark.slow
+
 # a busy machine's share; the clients that are not ended at all would last for ever
 _LATE_S = 15.0
 

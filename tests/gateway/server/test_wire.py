@@ -187,6 +187,7 @@ def test_bodies_that_never_end_do_not_keep_the_others_out(gateway: Gateway, serv
     assert len(gateway.log.records) == 1
 
 
+@pytest.mark.slow
 def test_a_body_that_drips_is_refused_at_the_deadline(gateway: Gateway, served: Served) -> None:
     with served.connect() as connection:
         connection.sendall(_head("Content-Length: 1000"))
@@ -211,6 +212,7 @@ def test_a_slow_body_in_pieces_arrives_whole(gateway: Gateway, served: Served) -
     assert gateway.log.records[0].value == b"a\0b\xff\xfec"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_batches_of_the_page_for_devices_run_as_they_stand(
     gateway: Gateway, served: Served

@@ -313,6 +313,7 @@ def _written(folder: Path, frames: list[Frame], open_spool: OpenSpool) -> Path:
     return _segment(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bit", [0, 3, 7])
 def test_whatever_bit_flips_at_most_its_frame_is_lost_and_the_operator_hears_of_it(
     tmp_path: Path, bit: int, monkeypatch: Any, open_spool: OpenSpool

@@ -12,6 +12,8 @@ import pytest
 
 from gateway.spool.spool import Spool
 
+pytestmark = pytest.mark.slow
+
 TOPICS = ("ingest.telemetry.v1", "ingest.status.v1")
 MIB = 1024 * 1024
 PROCESS = """

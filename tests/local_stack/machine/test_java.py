@@ -18,6 +18,7 @@ def test_a_java_that_is_old_odd_or_corrupts_data_is_not(version: str) -> None:
     assert not usable(version)
 
 
+@pytest.mark.slow
 def test_the_shim_drops_the_one_module_that_the_wheel_lacks(tmp_path: Path) -> None:
     shim = tmp_path / "java"
     shim.write_text(SHIM.format(java="/bin/echo"))

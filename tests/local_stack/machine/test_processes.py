@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,12 @@ import pytest
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.processes import Service, Supervisor
 from local_stack.terminal.errors import StackError
+from tests import kafka_log
+
+pytestmark = pytest.mark.slow
 
 
-def eventually(reached: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "not reached in time"
-        time.sleep(0.05)
+eventually = partial(kafka_log.eventually, within_s=10, every_s=0.05)
 
 
 def sleeper(name: str = "sleeper", command: str = "sleep 1000") -> Service:

@@ -28,12 +28,14 @@ def test_a_missing_tool_is_not_called_a_forbidden_namespace(as_root: Path) -> No
         without_root()
 
 
+@pytest.mark.slow
 def test_the_reason_is_the_tool_s_own(as_root: Path) -> None:
     _unshare(as_root, "echo 'unshare failed: Operation not permitted' >&2; exit 1")
     with pytest.raises(StackError, match="cannot be had: unshare failed: Operation not permitted"):
         without_root()
 
 
+@pytest.mark.slow
 def test_nothing_else_on_path_is_asked_for(as_root: Path) -> None:
     _unshare(as_root, 'shift; exec "$@"')
     assert without_root() == ["unshare", "-U"]

@@ -26,6 +26,7 @@ def told(folder: Path, pid: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_server_of_the_last_run_is_waited_for(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, "DATA": str(tmp_path)}) as server:
         threading.Timer(2.0, server.kill).start()
@@ -33,6 +34,7 @@ def test_a_server_of_the_last_run_is_waited_for(tmp_path: Path) -> None:
         assert server.wait(0.5) != 0
 
 
+@pytest.mark.slow
 def test_a_stranger_with_the_same_pid_is_not(
     tmp_path: Path, server: subprocess.Popen[bytes]
 ) -> None:

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -20,17 +21,14 @@ from local_stack.run.stack_file import read_status
 from local_stack.run.tail_topic import last_records, shown
 from local_stack.terminal.errors import StackError
 from local_stack.verbs.sql import Rows, read_only
+from tests import kafka_log
 
 pytestmark = pytest.mark.stack
 
 SERVERS = ("kafka", "postgres")
 
 
-def eventually(reached: Callable[[], bool], seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "not reached in time"
-        time.sleep(0.1)
+eventually = partial(kafka_log.eventually, within_s=90, every_s=0.1)
 
 
 def servers(state_dir: Path) -> Stack:

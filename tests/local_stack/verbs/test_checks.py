@@ -6,6 +6,7 @@ from local_stack.machine.paths import CHECKOUT
 from local_stack.verbs import test as checks
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_domain_elsewhere_run_without_the_checks_and_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -18,6 +19,7 @@ def test_the_tests_of_a_domain_elsewhere_run_without_the_checks_and_leave_nothin
     assert not (tmp_path / ".pytest_cache").exists()
 
 
+@pytest.mark.slow
 def test_a_check_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(checks, "_pytest", lambda *arguments: asked.append(arguments) or 0)

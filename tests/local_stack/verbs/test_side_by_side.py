@@ -10,6 +10,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 PASSES, FAILS = "def test_it(): pass\n", "def test_it(): assert False\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beside", "others", "code", "last_line"),
     [

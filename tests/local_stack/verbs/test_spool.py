@@ -154,7 +154,10 @@ def test_a_file_with_many_and_a_torn_end_is_taken_apart(
     assert not old.exists()
 
 
-def test_without_kafka_nothing_is_touched(tmp_path: Path, aside: SetAside) -> None:
+def test_without_kafka_nothing_is_touched(
+    tmp_path: Path, aside: SetAside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "_CONNECT_DEADLINE_S", 0.2)
     aside.keep("record_too_large", TOPIC, pack(_frame(1)))
     run = _run(tmp_path, "replay")
     assert isinstance(run.exception, StackError)

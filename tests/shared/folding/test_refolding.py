@@ -286,6 +286,7 @@ def _schedule(dice: random.Random) -> tuple[list[EventRecord], list[EventRecord]
     ]
 
 
+@pytest.mark.slow
 def test_whatever_happens_in_whatever_order_the_state_is_the_right_one_in_the_end() -> None:
     for seed in range(400):
         dice = random.Random(seed)

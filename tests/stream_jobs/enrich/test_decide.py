@@ -22,7 +22,7 @@ from shared.model import (
 from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
 from stream_jobs.enrich.decide import as_first_come
 from tests.builders import Master, enriches
-from tests.messages import Message
+from tests.stream_jobs.messages import Message
 
 ENRICH = enriches(FLOW)
 

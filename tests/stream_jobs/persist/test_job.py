@@ -2,7 +2,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import orjson
 import pytest
@@ -21,6 +22,7 @@ from stream_jobs.guards.breaker import Breaker
 from stream_jobs.persist.job import Outcome, build, write_until_stored
 from stream_jobs.persist.writer import Written
 from stream_jobs.supervision.session import open_session
+from tests.kafka_log import eventually
 
 
 def test_a_batch_runs_again_when_the_store_is_back() -> None:
@@ -84,11 +86,7 @@ def _send(settings: JobSettings, numbers: range, poison: bytes) -> None:
     producer.flush(20)
 
 
-def _wait(reached: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+_wait = partial(eventually, within_s=120, every_s=0.1)
 
 
 def _counts(settings: JobSettings) -> tuple[int, int, int, int]:

@@ -23,7 +23,7 @@ from stream_jobs.state.buckets import bucket_of
 from stream_jobs.state.bulk_map_state import States
 from stream_jobs.waiting import codec
 from stream_jobs.waiting.protocol import Gates
-from tests.messages import Message
+from tests.stream_jobs.messages import Message
 
 DEVICE = {"area": "area-01", "model": "thermo-c"}
 MODEL = {"value_field": "value", "unit": "celsius"}

@@ -29,6 +29,7 @@ session.open_session(JobSettings(), "starts")
 _WAITS, _WORKS = "import time; time.sleep(20)", "while True: pass"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "jvm", "told"),
     [(20, _WAITS, b"has done nothing for 0.5 s"), (3, _WORKS, b"it is up")],

@@ -22,6 +22,7 @@ SCHEDULES = 10_000
 _SEEDS_OF_A_MUTANT = 10_000
 
 
+@pytest.mark.slow
 def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
     crashes = lost = in_lane = sent_again = rounds = full = refused = stood = 0
     for seed in range(SCHEDULES):
@@ -239,6 +240,7 @@ class SeesTheOutageInTheLastWordAlone(Simulation):
         return heard.at(self.now_ms, self.now_ms, self.now_ms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -1,6 +1,6 @@
 """What retry's state keeps, read from its checkpoint while the job does not run.
 
-python -m tests.lane_state CHECKPOINT
+python -m tests.faults.lane_state CHECKPOINT
 """
 
 import json
@@ -16,7 +16,7 @@ def keys_of(checkpoint: Path, environment: Mapping[str, str]) -> dict[str, int]:
     """By kind. By a process of its own: Spark may run in this one."""
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.run(
-            [sys.executable, "-m", "tests.lane_state", str(checkpoint)],
+            [sys.executable, "-m", "tests.faults.lane_state", str(checkpoint)],
             env={**os.environ, **environment, "HEADRACE_STATE_DIR": folder},
             capture_output=True,
             text=True,
