@@ -204,21 +204,26 @@ def _has_begun_by(place: int, minute: int, first_at: FirstAt) -> bool:
 
 def repeats_value(repeats: Iterable[tuple[Position, str | None]]) -> bytes:
     """What fold says of payloads that it knew: offsets by ingest topic/partition; of one that
-    became several events, offset and event."""
-    known: dict[str, list[int | tuple[int, str]]] = defaultdict(list)
-    for (topic, partition, offset), event_id in repeats:
-        known[f"{topic}/{partition}"].append(offset if event_id is None else (offset, event_id))
-    return orjson.dumps(known)
+    became several events, which of them."""
+    offsets: dict[str, list[int]] = defaultdict(list)
+    several = []
+    for place, event_id in repeats:
+        if event_id is None:
+            offsets[f"{place.topic}/{place.partition}"].append(place.offset)
+        else:
+            several.append((str(place), event_id))
+    return orjson.dumps({**offsets, **({"several": several} if several else {})})
 
 
 def known_repeats(value: bytes) -> Iterator[tuple[Position, str | None]]:
     """Reads it; ValueError where it is none."""
     try:
-        for log, known in orjson.loads(value).items():
+        known = orjson.loads(value)
+        for place, event_id in known.pop("several", ()):
+            yield Position.parse(place), event_id
+        for log, offsets in known.items():
             topic, partition = log.rsplit("/", 1)
-            for one in known:
-                offset, event_id = one if isinstance(one, list) else (one, None)
-                yield Position(topic, int(partition), int(offset)), event_id
+            yield from ((Position(topic, int(partition), int(offset)), None) for offset in offsets)
     except (AttributeError, TypeError) as error:
         raise ValueError(f"these are no repeats: {error}") from error
 

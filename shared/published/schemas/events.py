@@ -192,12 +192,12 @@ def of_fold() -> dict[str, list[RecordSchema]]:
 
 
 def _repeats() -> RecordSchema:
-    of_several = {"type": "array", "prefixItems": [COUNT, TEXT], "minItems": 2, "maxItems": 2}
-    places = map_of({**ARRAY, "items": {"anyOf": [COUNT, of_several]}})
+    several = {**ARRAY, "items": {**ARRAY, "items": TEXT, "minItems": 2, "maxItems": 2}}
+    places = {**map_of({**ARRAY, "items": COUNT}), "properties": {"several": several}}
     return RecordSchema(
         "repeats",
         "payloads whose events fold passed over, because their ids had come before: offsets by "
-        "ingest topic/partition; of a payload of several events, offset and event. The ledger "
+        "ingest topic/partition; of payloads of several events, place and event. The ledger "
         "reads it",
         ENTITY_ID,
         object_of({}),

@@ -11,5 +11,5 @@ WAITS = "retry.enrich.v1"
 LANES = [WAITS, *(f"dlq.{job}.v1" for job in ("enrich", "fold", "aggregate", "persist"))]
 GATES = "gate.enrich.v1"
 STATES = {"state.device.v1": "device", "state.area.v1": "area"}
-ENDS = ("stored", "duplicate", "late_duplicate", "waiting", "parked", "discarded")
+ENDS = ("stored", "duplicate", "late_duplicate", "dropped", "waiting", "parked", "discarded")
 TERMS = ("received", *ENDS, "in_flight", "difference")

@@ -11,7 +11,7 @@ from shared.published.ledger import PAGE_PLACES, Entry, Mark, Reached, Verdict
 
 TOPIC = "ingest.a.v1"
 EMPTY = bytes(PAGE_PLACES)
-TOLD = [Verdict(n) for n in range(Verdict.WAITING, Verdict.STORED + 1)]
+TOLD = [Verdict(n) for n in range(Verdict.WAITING, Verdict.STORED + 1)] + [Verdict.DROPPED]
 
 offsets = st.integers(0, 3 * PAGE_PLACES) | st.integers(PAGE_PLACES - 3, PAGE_PLACES + 3)
 facts = st.lists(st.tuples(offsets, st.sampled_from(TOLD)), max_size=60)
@@ -67,7 +67,8 @@ def _highest(told: set[Verdict]) -> Verdict:
             return end
     if {Verdict.REUSED_KEY, Verdict.KNOWN_REPEAT} <= told:
         return Verdict.KNOWN_REUSED_KEY
-    return max(told)
+    of_events = {verdict for verdict in told if verdict not in (Verdict.WAITING, Verdict.PARKED)}
+    return max(of_events - {Verdict.DROPPED}, default=max(told))
 
 
 def test_a_repeat_is_late_where_fold_has_gone_by_without_knowing_it() -> None:
@@ -176,10 +177,20 @@ def test_repeats_are_told_as_offsets_by_partition_and_read_again() -> None:
     known = [*((place, None) for place in places), (Position("ingest.a.v1", 1, 9), "event#3")]
     told = ledger.repeats_value(known)
     assert orjson.loads(told) == {
-        "ingest.a.v1/1": [7, [9, "event#3"]],
+        "ingest.a.v1/1": [7],
         "ingest.a.v1/0": [3],
+        "several": [["ingest.a.v1/1/9", "event#3"]],
     }
     assert {*ledger.known_repeats(told)} == {*known}
     for wrong in (b"", b"[1]", b'{"a/b": [1]}', b'{"a/1": 3}'):
         with pytest.raises(ValueError):
             list(ledger.known_repeats(wrong))
+
+
+@pytest.mark.parametrize("other", TOLD)
+def test_what_was_dropped_once_counts_as_what_became_of_it_at_another_time(other: Verdict) -> None:
+    """A domain that dropped it may be changed, and the payload sent on again."""
+    entries = [Entry(TOPIC, 0, 5, bytes([verdict])) for verdict in (Verdict.DROPPED, other)]
+    for told in (entries, entries[::-1]):
+        page = ledger.post(EMPTY, 0, told, Reached())
+        assert page[5] == (Verdict.DROPPED if other <= Verdict.PARKED else other)

@@ -272,9 +272,7 @@ def test_behind_a_parked_one_others_wait_until_it_is_sent_again(
         world.now_ms,
         attempt=1,
     )
-    again = world.in_turn(mended, Position("again.enrich.v1", 0, 0), world.master)
-    assert again is not None
-    rows = world.batch([again])
+    rows = world.batch([*world.in_turn(mended, Position("again.enrich.v1", 0, 0), world.master)])
     assert ids(rows) == ["event-5", "event-6"]
     assert orjson.loads(rows[0].value)["attempt"] == 1
     world.batch()
