@@ -55,12 +55,12 @@ def test_an_endpoint_that_is_none_is_refused_with_those_that_are() -> None:
 
 def test_the_table_has_a_row_for_each_endpoint_and_says_what_is_missing() -> None:
     assert lines(FOUND) == [
-        "endpoint   received  stored  duplicate  late_duplicate  dropped  waiting  parked  discarded  "
-        "in_flight  difference",
-        "---------  --------  ------  ---------  --------------  -------  -------  ------  ---------  "
-        "---------  ----------",
-        "telemetry  9         6       3          0               0        0        0       0          "
-        "0          0",
+        "endpoint   received  stored  duplicate  late_duplicate  dropped  waiting  parked  "
+        "discarded  in_flight  difference",
+        "---------  --------  ------  ---------  --------------  -------  -------  ------  "
+        "---------  ---------  ----------",
+        "telemetry  9         6       3          0               0        0        0       "
+        "0          0          0",
     ]
     lost = {**FOUND, "missing": ["ingest.telemetry.v1/0/7"], "age_s": 60.0, "note": "It is away"}
     assert lines(lost)[4:] == [
