@@ -2,6 +2,7 @@ import re
 from collections.abc import Collection
 from hashlib import sha256
 
+import orjson
 import pytest
 
 from clients.kafka.records import Record
@@ -135,3 +136,25 @@ def test_a_name_belongs_to_one_run(work: Reenrich) -> None:
     work.begin(RUN)
     with pytest.raises(RunExistsError, match=re.escape("'mended' is known, of device-1")):
         work.begin(RUN._replace(to_ms=3_000))
+
+
+def test_a_payload_of_several_events_is_sent_once_for_all_of_them(
+    work: Reenrich, connection: store.Connection
+) -> None:
+    """Whichever of them the run has chosen: here the second and the eleventh, and not the first."""
+    place = f"{TOPIC}/0/60"
+    rows = [(f"e60#{n}" if n else "e60", f"wheel-{n}", 5_000, place) for n in range(12)]
+    rows[1], rows[10] = (("e60#1", "device-1", 1_500, place), ("e60#10", "device-1", 1_501, place))
+    _store(connection, [*rows, ("e60#x", "device-9", 5_000, f"{TOPIC}/0/61")])
+    over, gone = send_all(work, work.begin(RUN), _all, lambda _run: None)
+    assert (over.chosen, over.sent, gone) == (12, 11, [])
+    (sent,) = [row for row in _sent(connection) if dict(row.headers)[envelope.ID] == b"e60"]
+    headers = dict(sent.headers)
+    entities = ["wheel-0", "device-1", *(f"wheel-{n}" for n in range(2, 10))]
+    entities += ["device-1", "wheel-11"]
+    assert orjson.loads(headers[envelope.PARTS_OF]) == entities
+    assert headers[envelope.REVISION] == b"1"
+    raised = connection.execute(
+        "SELECT DISTINCT asked_revision FROM headrace.event WHERE origin = %s", (place,)
+    )
+    assert raised.fetchall() == [(1,)]
