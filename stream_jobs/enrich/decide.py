@@ -75,7 +75,7 @@ def enricher(flow: Flow) -> Enrich:
         try:
             found = _events(endpoint, payload, headers, master, shapes)
             if isinstance(found, Dropped):
-                return [_dropped(payload, found)]
+                return [_dropped(payload, headers, found)]
             made = [_outgoing(flow.event_type(record.type), record, payload) for record in found]
             if len(made) > 1:
                 _refuse_too_large(made)
@@ -123,6 +123,8 @@ def _events(
     if isinstance(found, Dropped):
         if found.reason not in endpoint.drops:
             raise Rejected("undeclared_drop", f"{endpoint.name} does not declare {found.reason!r}")
+        if payload.revision:
+            raise Rejected("correction_moves", "the payload became events; now it would be dropped")
         return found
     drafts = [found] if isinstance(found, Draft) else _several(endpoint, found)
     event_id = _text(headers, envelope.ID) or str(payload.position)
@@ -199,13 +201,10 @@ def _refuse_too_large(made: Sequence[Outgoing]) -> None:
         raise Rejected("too_large", f"its {len(made)} events have {size} bytes together, {most}")
 
 
-def _dropped(payload: Payload, dropped: Dropped) -> Outgoing:
+def _dropped(payload: Payload, headers: Mapping[str, bytes], dropped: Dropped) -> Outgoing:
     value = orjson.dumps({"reason": dropped.reason, "detail": dropped.detail[:1000]})
-    headers = [
-        (envelope.ID, _text(dict(payload.headers), envelope.ID) or str(payload.position)),
-        (envelope.ORIGIN, str(payload.position)),
-    ]
-    told = [(name, text.encode()) for name, text in headers]
+    origin = str(payload.position).encode()
+    told = [(envelope.ID, headers.get(envelope.ID) or origin), (envelope.ORIGIN, origin)]
     return Outgoing(_DROPPED, payload.key, value, told)
 
 

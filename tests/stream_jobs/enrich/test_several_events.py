@@ -167,5 +167,9 @@ def test_a_correction_that_takes_an_event_from_its_entity_is_parked(now: list[st
     assert _reason(_correct(now, subject=b"d-1", partsof=of))[1] == b"correction_moves"
 
 
+def test_and_one_that_drops_what_has_become_events() -> None:
+    assert _reason(_correct("drop", subject=b"d-1"))[1] == b"correction_moves"
+
+
 def test_and_one_that_makes_several_of_one() -> None:
     assert _reason(_correct(["a", "a"], subject=b"d-1"))[1] == b"correction_moves"
