@@ -25,7 +25,7 @@ _JOBS = {
     "event": _CHANGE,
     "entity_state": _ALL_ROWS,
     "parked": _ADD,
-    "repeat": _QUEUE,
+    "repeat": _ALL_ROWS,
     "recount": _ALL_ROWS,
     "outbox": _QUEUE,
     "ledger_journal": _QUEUE,

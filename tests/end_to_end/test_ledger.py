@@ -68,6 +68,7 @@ def test_the_ledger_closes_and_goes_red_for_one_row(
         "late_duplicate": 1,
         "waiting": 5,
         "parked": 15 + 3,
+        "dropped": 0,
         "discarded": 0,
         "in_flight": 0,
         "difference": 0,

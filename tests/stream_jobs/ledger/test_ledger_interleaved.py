@@ -187,7 +187,7 @@ class SeenLog:
         if self._world.rng.random() < 0.2:
             stop = self._world.rng.randint(begin, stop)
         self._next = stop
-        return Heard(self._world.lane[begin:stop], {(LANE, 0): stop}, stop >= ends[LANE, 0])
+        return Heard(self._world.lane[begin:stop], [], {(LANE, 0): stop}, stop >= ends[LANE, 0])
 
 
 class _Silent:

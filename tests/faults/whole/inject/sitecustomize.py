@@ -120,7 +120,7 @@ def after_a_bucket(job: str, processor: Any) -> None:
     processor.handleInputRows = handle_and_die
 
 
-def _applier(module: ModuleType) -> None:
+def _fingerprint(module: ModuleType) -> None:
     fingerprint = module.entity_fingerprint  # type: ignore[attr-defined]
 
     def changed(entity: Any) -> str:
@@ -133,7 +133,7 @@ def _applier(module: ModuleType) -> None:
 
 PATCHES: dict[str, Callable[[Any], None]] = {
     "local_stack.servers.kafka": _kafka,
-    "shared.folding.applier": _applier,
+    "shared.folding.fingerprint": _fingerprint,
     "local_stack.run.stack": _stack,
     "gateway.ingest.durable_log": _durable_log,
     "gateway.spool.spool_log": lambda m: (
