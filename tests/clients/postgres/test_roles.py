@@ -37,7 +37,7 @@ TABLES = {
     "parked": ("SI", "SI"),
     "redrive": ("", "SIU"),
     "reenrich_run": ("SIU", ""),
-    "repeat": ("SID", "SI"),
+    "repeat": ("SIUD", "SI"),
     "recount": ("SIUD", ""),
     "seed": ("", ""),
 }
