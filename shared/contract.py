@@ -52,21 +52,21 @@ class Contract:
             values = self._adapter.validate_python(texts)
         except ValidationError as error:
             return _first_breach(error)
-        place = _infinite(values)
+        place = infinite_place(values)
         return Breach("bad_value", f"{place}: not a finite number") if place else values
 
     def json_schema(self, definitions_at: str = "#/$defs/") -> Fields:
         return self._adapter.json_schema(ref_template=definitions_at + "{model}")
 
 
-def _infinite(values: Any, place: str = "") -> str:
+def infinite_place(values: Any, place: str = "") -> str:
     """Where a text was "nan" or "inf", which JSON cannot say."""
     if isinstance(values, float):
         return "" if isfinite(values) else place or "the whole"
     if isinstance(values, list):
         values = dict(enumerate(values))
     pairs = values.items() if isinstance(values, dict) else ()
-    found = (_infinite(value, f"{place}.{key}".lstrip(".")) for key, value in pairs)
+    found = (infinite_place(value, f"{place}.{key}".lstrip(".")) for key, value in pairs)
     return next(filter(None, found), "")
 
 

@@ -129,7 +129,7 @@ class Endpoint:
     topic_name: str | None = None
     # what payloads may be written in; of several, the content type chooses
     formats: tuple[Format, ...] = (Json(),)
-    decompressed_bytes_max: int = 16 * 1024 * 1024
+    decompressed_bytes_max: int = 8 * 1024 * 1024
     drops: tuple[str, ...] = ()  # reasons
     stream: str | None = None
 
@@ -141,6 +141,11 @@ class Endpoint:
     def payload_type(self) -> str:
         """The header `ce_type` of its payloads."""
         return f"ingest.{self.name}"
+
+    @cached_property
+    def has_other_than_json(self) -> bool:
+        """JSON alone cannot say NaN or infinity."""
+        return any(not isinstance(form, Json) for form in self.formats)
 
     @cached_property
     def foreign_kinds(self) -> frozenset[str]:

@@ -139,7 +139,7 @@ class Flow:
         """Whose payload it is: `kind` is its header `ce_type`, which counts where endpoints share
         the topic. None where it is nobody's."""
         rows = self._endpoints_by_topic.get(topic, ())
-        if len(rows) == 1:
+        if len(rows) == 1 and rows[0].stream is None:
             return rows[0]
         return next((row for row in rows if kind == row.payload_type), None)
 

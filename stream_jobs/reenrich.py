@@ -6,7 +6,7 @@ sends a payload twice.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -144,14 +144,18 @@ class Reenrich:
                 for key, event, own, origin, digest in found
             ]
 
-    def send(self, run: Run, rows: Sequence[Chosen], found: Found) -> Run:
-        """Once, whoever else works on the same run. What it knows of the run afterwards."""
+    def send(
+        self, run: Run, rows: Sequence[Chosen], found: Found, done: Collection[Position] = ()
+    ) -> Run:
+        """Once, whoever else works on the same run; not those payloads that are `done` already, of
+        which a former piece had an event. What it knows of the run afterwards."""
         there = [row for row in rows if is_still_there(row, found)]
         lock = b"SELECT done_row_key FROM headrace.reenrich_run WHERE name = %b FOR UPDATE"
         with judged_errors(), self._connection.transaction():
             at = self._connection.execute(lock, (run.name,)).fetchone()
             if at == (run.done_row_key,):
-                payloads = {_payload_id(row.origin, found): row.origin for row in there}
+                origins = {row.origin for row in there}.difference(done)
+                payloads = {_payload_id(origin, found): origin for origin in sorted(origins)}
                 places = [str(origin) for origin in payloads.values()]
                 raised = self._connection.execute(_RAISE, ([*payloads], places)).fetchall()
                 records = [
@@ -213,10 +217,12 @@ def send_all(
 ) -> tuple[Run, list[Chosen]]:
     """The run when it is over, and those whose payloads are gone, of what was left of it."""
     gone: list[Chosen] = []
+    done: set[Position] = set()
     while rows := next(work.chosen(run), []):
         found = read([row.origin for row in rows])
         gone += [row for row in rows if not is_still_there(row, found)]
-        run = work.send(run, rows, found)
+        run = work.send(run, rows, found, done)
+        done.update(row.origin for row in rows)
         tell(run)
     if not run.is_over:
         work.end(run)

@@ -4,6 +4,7 @@ as what it has read: the topics are the truth, and no outage of either makes it 
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 from clients.postgres import store
@@ -87,16 +88,18 @@ def read_on(flow: Flow, log: LetterLog, book: LetterIndex, timeout_s: float) -> 
 def note_folded(flow: Flow, book: LetterIndex, snapshots: SnapshotLookup) -> None:
     """Of what is under way to fold: an event that its entity's snapshot holds and does not call
     parked is done."""
-    readers = {flow.event_type(name).topic: entity for entity in flow.entities
-               for name in entity.reads}  # fmt: skip
+    readers: dict[str, set[str]] = defaultdict(set)
+    for entity in flow.entities:
+        for name in entity.reads:
+            readers[flow.event_type(name).topic].add(entity.topic)
     done = []
     for row in book.under_way_to("fold", _LOOKED_AT_MAX):
-        entity = readers.get(Position.parse(row["origin"]).topic)
-        known = entity and row["entity_id"] and snapshots(entity.topic, row["entity_id"].encode())
-        if known:
-            now = snapshot.decode(known)
-            digest = snapshot.id_digest(row["event_id"] or "")
-            if now.knows(digest) and row["event_id"] not in now.parked:
+        digest = snapshot.id_digest(row["event_id"] or "")
+        for topic in readers.get(Position.parse(row["origin"]).topic, ()):
+            known = row["entity_id"] and snapshots(topic, row["entity_id"].encode())
+            now = snapshot.decode(known) if known else None
+            if now and now.knows(digest) and row["event_id"] not in now.parked:
                 done.append(row["id"])
+                break
     if done:
         book.note_done(done)

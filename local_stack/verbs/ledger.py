@@ -114,10 +114,12 @@ def _document(
     from local_stack.machine.settings_check import chosen_flow
     from shared.published.ledger import TERMS, balance
 
-    names = {row.topic: row.name for row in chosen_flow().endpoints}
+    flow = chosen_flow()
+    names = {row.topic: row.stream or row.name for row in flow.endpoints}
+    chosen = endpoint and flow.endpoint(endpoint)
 
     def wanted(topic: str) -> bool:
-        return endpoint is None or names.get(topic, topic) == endpoint
+        return not chosen or topic == chosen.topic
 
     minutes = [
         (names.get(topic, topic), minute, total)

@@ -164,7 +164,7 @@ def read_event(position: Position, value: bytes) -> EventRecord:
         and type(record.attempt) is type(record.revision) is type(record.shape) is int
         and type(record.data) is dict
         and (record.cause is None or type(record.cause) is str)
-        and (record.parts == 1 or _is_part(record.part, record.parts))
+        and _is_part(record.part, record.parts)
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")
     if not (is_time_ms(record.time_ms) and is_time_ms(record.arrived_ms)):

@@ -189,8 +189,10 @@ class Applier:
             return record.revision > known
         if record.attempt == 0 or record.cause is not None or record.id in now.asked:
             return False
-        mark = self._mark(record)
-        if record.origin.offset >= max(now.marks.get(mark, -1), now.retried_marks.get(mark, -1)):
+        mark, offset = self._mark(record), record.origin.offset
+        last = now.marks.get(mark, -1)
+        is_older_part = offset == last and record.part < now.mark_parts.get(mark, 0)
+        if not is_older_part and offset >= max(last, now.retried_marks.get(mark, -1)):
             return False
         return record.id in now.parked or not now.knows(id_digest(record.id))
 

@@ -154,14 +154,14 @@ def _with_older_ones_in_place(order: Iterable[EventRecord]) -> list[EventRecord]
     """What was sent on again stands before what came after it at their common origin, as if it had
     not been held up."""
     placed: list[EventRecord] = []
-    newest: dict[tuple[str, str, int], int] = {}
+    newest: dict[tuple[str, str, int], tuple[int, int]] = {}
     for record in order:
         if record.cause is None:
-            line, offset = _line(record), record.origin.offset
-            if record.attempt and offset < newest.get(line, -1):
-                placed.insert(_first_younger(placed, line, offset), record)
+            line, place = _line(record), (record.origin.offset, record.part)
+            if record.attempt and place < newest.get(line, (-1, 0)):
+                placed.insert(_first_younger(placed, line, place), record)
                 continue
-            newest[line] = max(offset, newest.get(line, -1))
+            newest[line] = max(place, newest.get(line, (-1, 0)))
         placed.append(record)
     return placed
 
@@ -171,12 +171,14 @@ def _line(record: EventRecord) -> tuple[str, str, int]:
     return record.position.topic, record.origin.topic, record.origin.partition
 
 
-def _first_younger(placed: Sequence[EventRecord], line: tuple[str, str, int], offset: int) -> int:
-    return next(
-        number
-        for number, record in enumerate(placed)
-        if record.cause is None and _line(record) == line and record.origin.offset > offset
-    )
+def _first_younger(
+    placed: Sequence[EventRecord], line: tuple[str, str, int], place: tuple[int, int]
+) -> int:
+    for number, one in enumerate(placed):
+        is_younger = (one.origin.offset, one.part) > place
+        if one.cause is None and _line(one) == line and is_younger:
+            return number
+    raise AssertionError
 
 
 def taken(

@@ -1,7 +1,7 @@
 """Avro, whose bytes mean nothing without the schema that they were written with."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import orjson
 
 from shared.formats.format import UndecodableError
+
+_DECIMAL_BYTES_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Avro:
     is_text: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _least_bytes(self._json, (), {})
+        _least_bytes(self._parsed, (), {})
 
     @cached_property
     def _json(self) -> Any:
@@ -33,8 +35,10 @@ class Avro:
 
     @cached_property
     def _parsed(self) -> Any:
+        """With the full name of each type, wherever it stands."""
         import fastavro
 
+        _bound_decimals()
         return fastavro.parse_schema(self._json)
 
     def decode(self, value: bytes) -> Any:
@@ -70,12 +74,27 @@ def _least_bytes(schema: Any, inside: tuple[str, ...], named: dict[str, int]) ->
         _least_bytes(schema["values"], inside, named)
     if kind in ("array", "map"):
         return 1
-    name, space = schema.get("name", ""), schema.get("namespace")
-    names = (name, f"{space}.{name}") if space else (name,)
     if kind == "record":
-        fields = [field["type"] for field in schema["fields"]]
-        least = sum(_least_bytes(field, (*inside, *names), named) for field in fields)
+        inside = (*inside, schema["name"])
+        least = sum(_least_bytes(field["type"], inside, named) for field in schema["fields"])
     else:
         least = schema["size"] if kind == "fixed" else _least_bytes(kind, inside, named)
-    named.update(dict.fromkeys(names, least))
+    if "name" in schema:
+        named[schema["name"]] = least
     return int(least)
+
+
+@cache
+def _bound_decimals() -> None:
+    """Bytes may hold a number of a million digits, whatever the schema's precision; to make a
+    decimal of it takes minutes."""
+    from fastavro.read import LOGICAL_READERS
+
+    read = LOGICAL_READERS["bytes-decimal"]
+
+    def read_bounded(data: bytes, schema: Any = None, reader_schema: Any = None) -> Any:
+        if len(data) > _DECIMAL_BYTES_MAX:
+            raise ValueError(f"a decimal of {len(data)} bytes, {_DECIMAL_BYTES_MAX} may be")
+        return read(data, schema, reader_schema)
+
+    LOGICAL_READERS["bytes-decimal"] = read_bounded

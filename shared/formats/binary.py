@@ -12,6 +12,7 @@ from shared.formats.format import UndecodableError
 # circle; and for regular expressions, which can be made to run for hours
 _REFUSED_TAGS = {25: "string reference", 28: "shared value", 29: "shared value", 35: "regex",
                  256: "string references"}  # fmt: skip
+_BIG_BYTES_MAX = 64
 _NESTED_MAX = 250  # orjson writes no deeper
 
 
@@ -32,7 +33,7 @@ class Cbor:
         decoder = cbor2.CBORDecoder(
             stream,
             tag_hook=_unknown_tag,
-            semantic_decoders=_refusing_tags(),
+            semantic_decoders=_tags(),
             max_depth=_NESTED_MAX,
             allow_duplicate_keys=False,
             strict_hashable_types=True,
@@ -48,14 +49,22 @@ class Cbor:
 
 
 @cache
-def _refusing_tags() -> Mapping[int, Callable[..., Any]]:
+def _tags() -> Mapping[int, Callable[..., Any]]:
     def refuse(tag: int, what: str) -> Callable[..., Any]:
         def refusing(*_: object) -> Any:
             raise ValueError(f"tag {tag}, a {what}, is not taken here")
 
         return refusing
 
-    return {tag: refuse(tag, what) for tag, what in _REFUSED_TAGS.items()}
+    refused = {tag: refuse(tag, what) for tag, what in _REFUSED_TAGS.items()}
+    return {**refused, 2: lambda own, _: _big(own), 3: lambda own, _: -1 - _big(own)}
+
+
+def _big(own: Any) -> int:
+    """What is made of a number of a million digits, a fraction for one, takes minutes."""
+    if not isinstance(own, bytes) or len(own) > _BIG_BYTES_MAX:
+        raise ValueError(f"a big number has at most {_BIG_BYTES_MAX} bytes")
+    return int.from_bytes(own)
 
 
 def _unknown_tag(tag: Any, _is_in_a_key: bool) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from shared.formats.format import UndecodableError
 
 _ENCODINGS_MAX = 3  # nobody compresses more often; each one costs a pass
+_MEMBERS_MAX = 100  # each one costs a copy of all that follow
 _ZSTD_WINDOW_BITS_MAX = 23  # 8 MiB: what RFC 9659 allows in HTTP
 
 
@@ -28,7 +29,9 @@ def decompressed(value: bytes, encodings: str, bytes_max: int) -> bytes:
 def _undo(name: str, value: bytes, bytes_max: int) -> bytes:
     """Of several members one after another, which gzip and zstd allow, all."""
     found, rest = b"", value
-    while rest:
+    for _ in range(_MEMBERS_MAX):
+        if not rest:
+            break
         at = len(value) - len(rest)
         decompressor = _DECOMPRESSORS[name](rest)
         try:
@@ -45,6 +48,8 @@ def _undo(name: str, value: bytes, bytes_max: int) -> bytes:
         if rest and name == "deflate":
             at = len(value) - len(rest)
             raise UndecodableError("not_deflate", f"byte {at}: it ends here, and more follows")
+    if rest:
+        raise UndecodableError(f"not_{name}", f"it has more than {_MEMBERS_MAX} members")
     return found
 
 

@@ -1,14 +1,16 @@
 """Protocol Buffers, read by a descriptor."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 from shared.formats.format import UndecodableError
 
 _NUMBER_BYTES_MAX = 10
+_MESSAGES_MAX = 100_000
 _VARINT, _EIGHT, _TEXT, _FOUR = 0, 1, 2, 5  # kinds of fields on the wire
 
 
@@ -51,10 +53,18 @@ class Protobuf:
             message = self._class.FromString(value)
         except DecodeError as error:
             raise UndecodableError("not_protobuf", f"{_place(value)}{error}") from error
-        return _fields(message)
+        try:
+            return _fields(message, count(1))
+        except UndecodableError:
+            raise
+        except Exception as error:  # a well-known type may have a value that has no JSON form
+            why = f"{type(error).__name__}: {error}"
+            raise UndecodableError("not_protobuf", f"in a field inside: {why}") from error
 
 
-def _fields(message: Any) -> dict[str, Any]:
+def _fields(message: Any, messages: Iterator[int]) -> dict[str, Any]:
+    if next(messages) > _MESSAGES_MAX:  # two bytes may be a message of many defaults
+        raise UndecodableError("not_protobuf", f"it has more than {_MESSAGES_MAX} messages")
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         if field.has_presence and not message.HasField(field.name):
@@ -62,11 +72,11 @@ def _fields(message: Any) -> dict[str, Any]:
         value = getattr(message, field.name)
         if field.message_type and field.message_type.GetOptions().map_entry:
             of = field.message_type.fields_by_name["value"]
-            found[field.name] = {_key(key): _value(of, value[key]) for key in value}
+            found[field.name] = {_key(key): _value(of, value[key], messages) for key in value}
         elif _is_repeated(field):
-            found[field.name] = [_value(field, item) for item in value]
+            found[field.name] = [_value(field, item, messages) for item in value]
         else:
-            found[field.name] = _value(field, value)
+            found[field.name] = _value(field, value, messages)
     return found
 
 
@@ -79,7 +89,7 @@ def _key(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _value(field: Any, value: Any) -> Any:
+def _value(field: Any, value: Any, messages: Iterator[int]) -> Any:
     if field.enum_type:
         known = field.enum_type.values_by_number.get(value)
         return known.name if known else value
@@ -89,7 +99,7 @@ def _value(field: Any, value: Any) -> Any:
         from google.protobuf import json_format
 
         return json_format.MessageToDict(value, preserving_proto_field_name=True)
-    return _fields(value)
+    return _fields(value, messages)
 
 
 def _place(value: bytes) -> str:

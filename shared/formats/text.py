@@ -4,6 +4,7 @@ import csv
 import re
 from dataclasses import dataclass
 from io import StringIO
+from itertools import islice
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
@@ -12,6 +13,7 @@ import orjson
 from shared.formats.format import UndecodableError
 
 _FORM_FIELDS_MAX = 10_000
+_LINES_MAX = 100_000
 # what JSON allows and PostgreSQL's text does not. An escaped backslash before u0000 is a backslash
 # and five characters, and harmless
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -70,7 +72,10 @@ class Csv:
                 raise UndecodableError(
                     "not_csv", f"line {rows.line_num}: names of columns are missing or double"
                 )
-            return [_line(columns, row, rows.line_num) for row in rows if row]
+            lines = [_line(columns, row, rows.line_num) for row in islice(rows, _LINES_MAX) if row]
+            if next(rows, None) is not None:
+                raise UndecodableError("not_csv", f"it has more than {_LINES_MAX} lines")
+            return lines
         except csv.Error as error:
             raise UndecodableError("not_csv", f"line {rows.line_num}: {error}") from error
 

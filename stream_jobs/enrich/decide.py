@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
-from shared.contract import Breach, contract_of, payload_contract
+from shared.contract import Breach, contract_of, infinite_place, payload_contract
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord
 from shared.events.stub import fitted
@@ -76,9 +76,13 @@ def enricher(flow: Flow) -> Enrich:
             found = _events(endpoint, payload, headers, master, shapes)
             if isinstance(found, Dropped):
                 return [_dropped(payload, headers, found)]
-            made = [_outgoing(flow.event_type(record.type), record, payload) for record in found]
-            if len(made) > 1:
-                _refuse_too_large(made)
+            made, size = [], 0
+            for record in found:
+                made.append(_outgoing(flow.event_type(record.type), record, payload))
+                size += len(made[-1].value or b"")
+                if size > _TOGETHER_BYTES_MAX:
+                    most = f"{_TOGETHER_BYTES_MAX} bytes may be together"
+                    raise Rejected("too_large", f"its first {len(made)} events have more: {most}")
             return made
         except Rejected as rejected:
             return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]
@@ -136,6 +140,8 @@ def _events(
             )
         if draft.type not in endpoint.emits:
             raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
+        if endpoint.has_other_than_json and (place := infinite_place(draft.data)):
+            raise Rejected("not_writable", f"{draft.type}: {place}: not a finite number")
         record = EventRecord(
             payload.position,
             full_id_within(tenant, draft.entity_id) if draft.entity_id else entity_id,
@@ -192,13 +198,6 @@ def _refuse_moved(now: list[str], headers: Mapping[str, bytes]) -> None:
             "correction_moves",
             f"the event is in the state of {was_of!r}; as one of {now[0]!r} it would count in both",
         )
-
-
-def _refuse_too_large(made: Sequence[Outgoing]) -> None:
-    size = sum(len(one.value or b"") for one in made)
-    if size > _TOGETHER_BYTES_MAX:
-        most = f"{_TOGETHER_BYTES_MAX} may be"
-        raise Rejected("too_large", f"its {len(made)} events have {size} bytes together, {most}")
 
 
 def _dropped(payload: Payload, headers: Mapping[str, bytes], dropped: Dropped) -> Outgoing:

@@ -28,7 +28,9 @@ _TAKEN_FOR_NEW = (
 # one event of an entity and type is enough: its refold counts all others once, too
 _LATE = f"""
     WITH told AS (
-        SELECT r.topic, r.partition, r.place, r.event_id, r.place < known.by_fold AS is_folded,
+        SELECT r.topic, r.partition, r.place, r.event_id,
+               r.place < CASE WHEN r.is_known IS NULL THEN known.by_fold
+                              ELSE least(known.by_fold, known.by_all) END AS is_folded,
                get_byte(page.verdicts, (r.place % {PAGE_PLACES})::int) AS verdict
         FROM headrace.repeat AS r
         JOIN headrace.ledger_page AS page

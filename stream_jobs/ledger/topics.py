@@ -18,6 +18,7 @@ from shared.published import ledger
 from shared.published.ledger import Verdict
 from shared.settings import Settings
 from shared.topology import REPEAT_TOPIC, Flow
+from stream_jobs.persist.rows import can_be_indexed
 
 _log = logging.getLogger(__name__)
 _RECORDS_AT_ONCE = 200  # dead letters hold whole payloads
@@ -87,7 +88,7 @@ class LedgerLog:
             for record in records:
                 for place, event_id, verdict in self._read(record, position_of(record)):
                     told.append((place, verdict))
-                    if event_id is not None:
+                    if event_id is not None and can_be_indexed(event_id):
                         parts.append((place, event_id))
         return Heard(told, parts, dict(self._reading.next), not self._reading.is_behind(ends))
 

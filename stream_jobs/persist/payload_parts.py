@@ -1,12 +1,14 @@
 """Payloads that became several events: stored when all of them are, in whatever transactions."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import islice
 
 from clients.postgres.store import Connection
 from shared.ids import part_id
 from stream_jobs.persist.rows import EventRow
 
+_ASKED_AT_ONCE = 50_000
 # Two transactions that store events of one payload at the same time do this one after the other, so
 # that the second one sees all of them.
 _ONE_AFTER_ANOTHER = """
@@ -34,7 +36,9 @@ def stored_in_part(connection: Connection, rows: Iterable[EventRow]) -> frozense
     if not some:
         return frozenset()
     connection.execute(_ONE_AFTER_ANOTHER.encode(), [some])
-    wanted = [(known, part_id(known, n)) for known in some for n in range(parts[known])]
-    columns = [list(column) for column in zip(*wanted, strict=True)]
-    stored: dict[str, int] = dict(connection.execute(_STORED.encode(), columns).fetchall())
-    return frozenset(known for known in some if stored.get(known, 0) < parts[known])
+    stored: Counter[str] = Counter()
+    wanted = ((known, part_id(known, n)) for known in some for n in range(parts[known]))
+    while pairs := list(islice(wanted, _ASKED_AT_ONCE)):
+        columns = [list(column) for column in zip(*pairs, strict=True)]
+        stored.update(dict(connection.execute(_STORED.encode(), columns).fetchall()))
+    return frozenset(known for known in some if stored[known] < parts[known])

@@ -213,6 +213,10 @@ def _data(data: Fields) -> str:
     return text.decode()
 
 
+def can_be_indexed(text: str) -> bool:
+    return "\0" not in text and len(text.encode()) <= _INDEXED_BYTES_MAX
+
+
 def _indexable(text: str, what: str) -> None:
     if (size := len(text.encode())) > _INDEXED_BYTES_MAX:
         raise _UnfitError(

@@ -80,13 +80,11 @@ class Worker:
         return self._ripeness.is_ripe(place)
 
     def enrich(self, payload: Payload) -> Sequence[Outgoing]:
+        """Never as a first attempt: payloads of others, which went on meanwhile, may have become
+        events of the same entity, and fold would take a first attempt that comes behind them for a
+        second writing."""
         known = self._fresh.over(self._master, [payload])
-        made = self._enrich(payload, known)
-        if not payload.attempt and any(one.key != payload.key for one in made):
-            # an event of another entity: its order among that one's is not kept here, so the fold
-            # must not take it for a second writing
-            made = self._enrich(payload._replace(attempt=1), known)
-        return made
+        return self._enrich(payload._replace(attempt=max(payload.attempt, 1)), known)
 
 
 @cache

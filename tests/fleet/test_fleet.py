@@ -7,13 +7,15 @@ from typing import Any
 import cbor2
 import fleet
 import meter
+import orjson
 import pytest
 
 from clients.kafka.records import Payload
 from shared.events import envelope
-from shared.events.envelope import EventRecord, Position, read_event
+from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.folding import snapshot
 from shared.folding.applier import Applier
+from shared.folding.refolding import in_effect
 from shared.folding.snapshot import Snapshot
 from shared.topology import Flow
 from stream_jobs.enrich.decide import enricher
@@ -101,6 +103,27 @@ def test_a_payload_that_was_sent_twice_counts_once() -> None:
     assert applied.snapshot.state["fixes"] == 12
     origin = Position("ingest.batch.v1", 0, 9)
     assert applied.repeats == [(origin, e.id) for e in once]
+
+
+def test_an_event_of_a_payload_that_was_sent_on_again_comes_before_those_behind_it() -> None:
+    first, second, third = _events(fleet.FLOW, "ingest.batch.v1", _batch(3))
+    again = first._replace(attempt=1, position=Position("event.fix.v1", 0, 2))
+    log = [
+        one._replace(position=Position("event.fix.v1", 0, n))
+        for n, one in enumerate((second, third))
+    ]
+    applier = Applier(fleet.FLOW.entities[0], 64, {t.name: t for t in fleet.FLOW.event_types})
+    applied = applier.apply("one", None, [*log, again])
+    assert applied.asks
+    assert [one[0].part for one in in_effect([*log, again])] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("part", [["x", 1], [0, 1, 2], [1, 1], [-1, 2], 5, "ab", [0, 10_001]])
+def test_a_part_that_is_none_is_no_event(part: object) -> None:
+    event = _events(fleet.FLOW, "ingest.batch.v1", _batch(1))[0]
+    value = orjson.dumps({**orjson.loads(event_value(event)), "part": part})
+    with pytest.raises(ValueError, match="is no event"):
+        read_event(Position("event.fix.v1", 0, 0), value)
 
 
 def test_the_flow_of_both_adds_up() -> None:

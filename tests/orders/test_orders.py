@@ -164,6 +164,12 @@ def test_streams_that_do_not_add_up_are_refused(rows: tuple[Endpoint, ...], why:
         Flow(rows, (EventType("told"),), ())
 
 
+def test_an_endpoint_alone_in_its_stream_takes_none_of_those_that_were_there() -> None:
+    flow = Flow((_endpoint("a", "s"),), (EventType("told"),), ())
+    assert flow.endpoint_of("ingest.s.v1", "ingest.gone") is None
+    assert flow.endpoint_of("ingest.s.v1", "ingest.a") is flow.endpoints[0]
+
+
 def test_a_stream_may_name_its_topic() -> None:
     rows = (_endpoint("a", "s", topic="x"), _endpoint("b", "s", topic="x"))
     assert Flow(rows, (EventType("told"),), ()).ingest_topics == ("x",)

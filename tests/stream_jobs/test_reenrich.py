@@ -158,3 +158,14 @@ def test_a_payload_of_several_events_is_sent_once_for_all_of_them(
         "SELECT DISTINCT asked_revision FROM headrace.event WHERE origin = %s", (place,)
     )
     assert raised.fetchall() == [(1,)]
+
+
+def test_and_once_in_a_run_of_several_pieces(
+    work: Reenrich, connection: store.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_jobs.reenrich._ROWS_AT_ONCE", 4)
+    place = f"{TOPIC}/0/60"
+    rows = [(f"e60#{n}" if n else "e60", "device-1", 1_500, place) for n in range(12)]
+    _store(connection, rows)
+    over, _ = send_all(work, work.begin(RUN), _all, lambda _run: None)
+    assert (over.chosen, over.sent) == (22, 11)

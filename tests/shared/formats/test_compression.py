@@ -89,3 +89,12 @@ def test_a_window_that_takes_all_memory_is_refused() -> None:
     wide = value.compress(b"a" * 100) + value.flush()
     with pytest.raises(UndecodableError, match="not_zstd"):
         decompressed(wide, "zstd", MOST)
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_members_without_end_are_refused(name: str) -> None:
+    """Each one costs a copy of what follows, and an empty one costs nothing to send."""
+    empty = gzip.compress(b"") if name == "gzip" else zstd.compress(b"")
+    with pytest.raises(UndecodableError, match="more than 100 members"):
+        decompressed(empty * 50_000, name, MOST)
+    assert decompressed(empty * 100, name, MOST) == b""

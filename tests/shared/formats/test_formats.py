@@ -29,6 +29,7 @@ REPORT_AVRO = (
     '{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},'
     '{"name": "kwh", "type": {"type": "array", "items": "double"}}]}'
 )
+DECIMAL_AVRO = '{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}'
 REPORT = report_class()
 
 
@@ -147,6 +148,12 @@ def test_what_it_cannot_read_is_refused_with_the_place(
         (Avro('{"type": "array", "items": "int"}'), bytes.fromhex("feffffffffffffffff01")),
         (Avro('"bytes"'), bytes.fromhex("feffffffffffffffff01")),
         (Csv(), b'a\n"' + b"x" * 200_000),
+        (Csv(), b"a\n" + b"1\n" * 100_001),
+        (Cbor(), cbor2.dumps(1 << 4000)),
+        (Cbor(), cbor2.dumps(-(1 << 4000))),
+        (Cbor(), cbor2.dumps(cbor2.CBORTag(4, [-(10**6), 1 << 4000]))),
+        (Avro(DECIMAL_AVRO), avro_written('"bytes"', b"\x7f" * 100_000)),
+        (Protobuf(REPORT), b"\x32\x00" * 3 + b"\x3a\x09\x08\xff\xff\xff\xff\xff\xff\xff\x7f"),
     ],
 )
 def test_what_would_take_all_memory_or_the_stack_is_refused(form: Format, value: bytes) -> None:
@@ -174,6 +181,23 @@ def test_what_would_take_all_memory_or_the_stack_is_refused(form: Format, value:
             '{"type": "record", "namespace": "a.b", "name": "n", "fields": ['
             '{"name": "x", "type": {"type": "map", "values": "a.b.n"}}]}',
             "holds itself",
+        ),
+        (
+            '{"type": "record", "name": "com.acme.Node", "fields": ['
+            '{"name": "x", "type": ["null", "Node"]}]}',
+            "holds itself",
+        ),
+        (
+            '{"type": "record", "name": "a.outer", "fields": [{"name": "o", "type":'
+            '{"type": "record", "name": "inner", "fields": ['
+            '{"name": "x", "type": ["null", "a.inner"]}]}}]}',
+            "holds itself",
+        ),
+        (
+            '{"type": "record", "name": "a.r", "fields": ['
+            '{"name": "e", "type": {"type": "record", "name": "e", "fields": []}},'
+            '{"name": "all", "type": {"type": "array", "items": "a.e"}}]}',
+            "no bytes",
         ),
     ],
 )
@@ -233,3 +257,19 @@ def test_a_separator_that_is_none_is_no_format() -> None:
         Csv(delimiter="")
     with pytest.raises(TypeError, match="no tuple"):
         Csv("at")  # type: ignore[arg-type]
+
+
+def test_big_numbers_that_are_not_too_big_are_read() -> None:
+    assert Cbor().decode(cbor2.dumps(1 << 80)) == 1 << 80
+    assert Cbor().decode(cbor2.dumps(-(1 << 80))) == -(1 << 80)
+    assert Avro(DECIMAL_AVRO).decode(avro_written(DECIMAL_AVRO, Decimal("12.34"))) == Decimal(
+        "12.34"
+    )
+
+
+def test_a_message_of_too_many_messages_is_refused() -> None:
+    """Two bytes each become a dict of all their defaults."""
+    nested = report_class("meters.Many")
+    value = nested(reports=[{} for _ in range(100_000)]).SerializeToString()
+    with pytest.raises(UndecodableError, match="more than 100000 messages"):
+        Protobuf(nested).decode(value)

@@ -23,6 +23,7 @@ def report_descriptors() -> descriptor_pb2.FileDescriptorSet:
       string device = 1;  int64 count = 2;  repeated double kwh = 3;  State state = 4;
       map<string, int32> tags = 5;  Place place = 6;  google.protobuf.Timestamp at = 7;
     }
+    message Many { repeated Report reports = 1; }
     """
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
@@ -52,10 +53,17 @@ def report_descriptors() -> descriptor_pb2.FileDescriptorSet:
         many = name in ("kwh", "tags")
         label = kinds.LABEL_REPEATED if many else kinds.LABEL_OPTIONAL
         report.field.add(name=name, number=number, type=kind, type_name=of, label=label)
+    file.message_type.add(name="Many").field.add(
+        name="reports",
+        number=1,
+        type=kinds.TYPE_MESSAGE,
+        type_name=".meters.Report",
+        label=kinds.LABEL_REPEATED,
+    )
     stamp = descriptor_pb2.FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(stamp)
     return descriptor_pb2.FileDescriptorSet(file=[stamp, file])
 
 
-def report_class() -> Any:
-    return message_factory.GetMessages(report_descriptors().file)["meters.Report"]
+def report_class(name: str = "meters.Report") -> Any:
+    return message_factory.GetMessages(report_descriptors().file)[name]

@@ -149,6 +149,14 @@ def test_what_json_cannot_say_becomes_no_event() -> None:
     assert code == b"not_writable"
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_json_cannot_say_becomes_no_event(number: float) -> None:
+    """It would be null there, against the event's contract."""
+    value = cbor2.dumps({"deep": [number]})
+    code, detail = _reason(_enrich("any", value, content_type=b"application/cbor"))
+    assert (code, detail) == (b"not_writable", b"told: payload.deep.0: not a finite number")
+
+
 def test_a_text_with_a_nul_becomes_no_event_in_whatever_format_it_came() -> None:
     value = cbor2.dumps({"note": "a\0b"})
     code, _ = _reason(_enrich("any", value, content_type=b"application/cbor"))

@@ -22,6 +22,7 @@ from shared.model import (
 )
 from shared.published.ledger import Verdict, lanes_of_payloads
 from shared.topology import Flow
+from stream_jobs.enrich import decide
 from stream_jobs.enrich.decide import enricher
 from stream_jobs.enrich.in_turn import InTurn
 from stream_jobs.waiting.protocol import Gates
@@ -126,6 +127,16 @@ def test_all_or_none(what: Any, topic: str, reason: bytes) -> None:
 def test_as_many_as_may_be() -> None:
     made = _enrich(["a"] * PARTS_MAX)
     assert len({dict(one.headers)[envelope.ID] for one in made}) == PARTS_MAX
+
+
+def test_events_that_are_too_large_together_stop_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decide, "_TOGETHER_BYTES_MAX", 1_000)
+    (letter,) = _enrich(["a"] * 100)
+    detail = dict(letter.headers)[envelope.DETAIL].decode()
+    assert _reason([letter])[1] == b"too_large"
+    assert int(detail.split()[2]) < 10
 
 
 def test_what_is_dropped_on_purpose_is_told() -> None:

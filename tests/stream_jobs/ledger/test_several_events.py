@@ -93,3 +93,38 @@ def test_of_a_repeat_only_the_events_that_fold_did_not_know_are_corrected(
     assert recounts.send() == 0
     left = pipeline.connection.execute("SELECT count(*) FROM headrace.repeat").fetchone()
     assert left == (0,)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_fold_knew_is_not_corrected_however_late_persist_comes(
+    pipeline: Pipeline, again: bool
+) -> None:
+    """Or comes again, since it was killed after it had written."""
+    pipeline.receive(2)
+    pipeline.enrich(events=4)
+    stored, repeats = _parts(pipeline, 0, 2, "p0"), _parts(pipeline, 1, 2, "p0")
+    pipeline.store.write([*stored, *(repeats if again else [])])
+    value = ledger.repeats_value(
+        [(Position(pipeline.payloads, 0, 1), row.event_id) for row in repeats]
+    )
+    pipeline._producer.produce(REPEAT_TOPIC, value, b"d")
+    pipeline.fold()
+    recounts = Recounts(pipeline.connection, pipeline.keeper._types)
+    pipeline.keep()
+    assert recounts.send() == 0
+    pipeline.persist(*stored, *repeats)
+    pipeline.keep()
+    assert recounts.send() == 0
+
+
+@pytest.mark.parametrize("event_id", ["x" * 6_000, "a\0b"])
+def test_an_id_that_no_row_can_have_does_not_stop_the_ledger(
+    pipeline: Pipeline, event_id: str
+) -> None:
+    pipeline.receive(1)
+    value = ledger.repeats_value([(Position(pipeline.payloads, 0, 0), event_id)])
+    pipeline._producer.produce(REPEAT_TOPIC, value, b"d")
+    pipeline.enrich(events=1)
+    pipeline.persist(pipeline.row(0))
+    pipeline.fold()
+    assert pipeline.keep() == {"received": 1, "stored": 1}

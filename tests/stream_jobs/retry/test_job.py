@@ -11,9 +11,10 @@ from pyspark.sql import Row
 from clients.kafka.records import Outgoing, Payload
 from desk.letters.resend import discarded_payload
 from shared.events import envelope
-from shared.events.envelope import Header, Position
+from shared.events.envelope import Header, Position, read_event
 from shared.flow import FLOW
-from shared.model import Fields
+from shared.folding.applier import Applier
+from shared.model import Fields, MasterData
 from stream_jobs.enrich.decide import enricher
 from stream_jobs.enrich.in_turn import InTurn
 from stream_jobs.retry import job as retry
@@ -411,3 +412,31 @@ def test_what_does_not_fit_is_parked_and_the_rest_tried_in_one_batch(
     rows = world.batch(came=("device-7",))
     assert len([row for row in rows if row.topic == "dlq.enrich.v1"]) == 3
     assert ids(rows) == [f"event-{n}" for n in range(6)]
+
+
+class Nothing:
+    """Neither fresh fields nor what is looked up for them."""
+
+    def over(self, master: MasterData, _payloads: object) -> MasterData:
+        return master
+
+
+def test_what_has_waited_is_no_first_attempt_for_others_may_have_passed_it() -> None:
+    """A payload of another device that went on meanwhile may have made an event of this one."""
+    worker = object.__new__(lines.Worker)
+    worker._enrich, worker._fresh = enricher(FLOW), Nothing()  # type: ignore[assignment]
+    worker._master = Master()  # type: ignore[assignment]
+    worker._master.rows["device", "device-7"] = DEVICE  # type: ignore[attr-defined]
+    value = b'{"value": 1}'
+    place = Position("ingest.telemetry.v1", 0, 3)
+    (own,) = worker.enrich(Payload(place, b"device-7", value, headers(3, value), 1_000_000))
+    record = read_event(Position(own.topic, 0, 1), own.value or b"")
+    by_another = record._replace(
+        id="of another",
+        attempt=0,
+        origin=place._replace(offset=5),
+        position=Position(own.topic, 0, 0),
+    )
+    types = {row.name: row for row in FLOW.event_types}
+    applied = Applier(FLOW.entities[0], 64, types).apply("device-7", None, [by_another, record])
+    assert (record.attempt, applied.duplicates, applied.asks) == (1, 0, True)
