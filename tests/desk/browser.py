@@ -31,13 +31,8 @@ def missing() -> str:
 class Browser:
     def __init__(self, folder: Path) -> None:
         """`folder`: for all that it writes."""
-        self._driver = subprocess.Popen(
-            tied_to_this_process(["chromedriver", "--port=0"]),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._http = httpx.Client(base_url=self._address(), timeout=60, trust_env=False)
+        self._driver, address = _started()
+        self._http = httpx.Client(base_url=address, timeout=60, trust_env=False)
         arguments = (
             *("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"),
             *("--disable-background-networking", "--force-color-profile=srgb"),
@@ -144,9 +139,22 @@ class Browser:
         assert answer.status_code == 200, value
         return value
 
-    def _address(self) -> str:
-        assert self._driver.stdout
-        for line in self._driver.stdout:
+
+def _started() -> tuple["subprocess.Popen[str]", str]:
+    """It chooses a port by IPv4, and ends if another process has the same one by IPv6."""
+    said: list[str] = []
+    for _ in range(3):
+        driver = subprocess.Popen(
+            tied_to_this_process(["chromedriver", "--port=0"]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert driver.stdout
+        for line in driver.stdout:
+            said.append(line)
             if port := re.search(r"started successfully on port (\d+)", line):
-                return f"http://127.0.0.1:{port[1]}/"
-        raise AssertionError("chromedriver did not start")
+                return driver, f"http://127.0.0.1:{port[1]}/"
+        driver.stdout.close()
+        driver.wait()
+    raise AssertionError(f"chromedriver did not start: {''.join(said)}")

@@ -18,5 +18,5 @@ def _on_topics_of(name: str) -> Flow:
     )
 
 
-FLOWS = [f"ledger_{number}" for number in range(16)]
+FLOWS = [f"ledger_{number}" for number in range(32)]
 globals().update({name: _on_topics_of(name) for name in FLOWS})
