@@ -42,10 +42,10 @@ _JVM_WAITS = (
 
 PYTHON = (
     ("fold's own code", ("peer_flow.py:fold", "peer_flow.py:next_state", "device.py:")),
-    ("parse", ("envelope.py:read_event", "event_reader.py:read", "decide.py:_fields")),
+    ("parse", ("envelope.py:read_event", "event_reader.py:read", "enrich_payload.py:_fields")),
     ("JSON out", ("envelope.py:event_value", "envelope.py:event_fields")),
     ("headers out", ("envelope.py:event_headers", "timestamps.py:to_rfc3339")),
-    ("join", ("master_data_view.py:", "decide.py:find", "peer_flow.py:to_event")),
+    ("join", ("master_data_view.py:", "enrich_payload.py:find", "peer_flow.py:to_event")),
     ("snapshot as bytes", ("snapshot.py:decode", "snapshot.py:encode", "snapshot.py:_snapshot")),
     ("pages of snapshots", ("paged_states.py:",)),
     ("state calls", ("map_state_client.py:", "value_state_client.py:", "list_state_client.py:",
@@ -58,7 +58,7 @@ PYTHON = (
     ("Arrow to Python", ("serializers.py:load_stream",)),
     ("Arrow from Python", ("serializers.py:dump_stream", "serializers.py:_create_batch",
                            "conversion.py:")),
-    ("enrichment", ("enrich/decide.py:", "enrich/job.py:", "ids.py:")),
+    ("enrichment", ("enrich/enrich_payload.py:", "enrich/job.py:", "ids.py:")),
     ("fold's handler", ("fold/bucket_fold.py:",)),
     ("worker's own", ("daemon.py:", "worker.py:main", "worker.py:process", "worker.py:read")),
 )  # fmt: skip

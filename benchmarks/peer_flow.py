@@ -5,6 +5,7 @@ The topics are those of the environment, where it names them (RAW, EVENTS, STATE
 
 import os
 
+from shared.flow_table import Flow
 from shared.model import (
     Arrival,
     Draft,
@@ -16,7 +17,6 @@ from shared.model import (
     MasterData,
     MissingMasterData,
 )
-from shared.topology import Flow
 
 
 def to_event(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:

@@ -27,7 +27,7 @@ from local_stack.run.stack import Stack
 from shared.events.envelope import Position, event_value
 from shared.flow import FLOW
 from shared.model import Fields
-from stream_jobs.enrich.decide import enricher
+from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.persist.rows import EventRow, RowMaker
 from stream_jobs.persist.writer import EventStore, Written, chunks
 

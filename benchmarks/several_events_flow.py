@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from shared.flow_table import Flow
 from shared.formats import Cbor
 from shared.model import Arrival, Draft, Endpoint, Entity, Event, EventType, Fields, MasterData
-from shared.topology import Flow
 
 
 def to_reading(payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft:

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import uvicorn
 import uvloop
 
-from gateway.log.outcome import OnWritten, Receipt, Record
+from gateway.kafka_writer.outcome import OnWritten, Receipt, Record
 from gateway.monitor.routes import Health
 from gateway.node.node import Node
 from gateway.server.parts import Parts, put_together

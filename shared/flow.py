@@ -10,9 +10,9 @@ from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
 
-from shared.domain import area, device, status, telemetry
+from shared.flow_table import Flow
 from shared.model import Aggregate, Endpoint, Entity, EventType, Example
-from shared.topology import Flow
+from shared.sample_domain import area, device, status, telemetry
 
 FLOW = Flow(
     endpoints=(

@@ -20,7 +20,7 @@ class _Named(Protocol):
 
 
 class Table(Protocol):
-    """What the rules look at. `shared.topology.Flow` is one, and imports these rules."""
+    """What the rules look at. `shared.flow_table.Flow` is one, and imports these rules."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]: ...

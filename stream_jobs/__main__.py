@@ -16,11 +16,11 @@ from clients.postgres import master_data, store
 from shared.consumer_groups import of_job
 from shared.errors import AnotherCopyError, StoreAwayError
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.kafka_access import KafkaAwayError
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
-from shared.topology import Flow
 from stream_jobs import relay
-from stream_jobs.guards import checkpoints
+from stream_jobs.guards import checkpoint_offsets
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS
 from stream_jobs.ledger import keeper
@@ -72,7 +72,7 @@ def main(names: Sequence[str]) -> int:
     except WRONG_SETTINGS as error:
         print(explain(error), file=sys.stderr)
         return 2
-    if reason := checkpoints.why_not(settings.checkpoints, flow):
+    if reason := checkpoint_offsets.why_not(settings.checkpoints, flow):
         print(reason, file=sys.stderr)
         return 2
     return _run(declared if "all" in names else list(names), settings, flow, stop)

@@ -1,7 +1,7 @@
 """The jobs: a row for each, of what its folder has for the process that runs it.
 
-What starts a job and what it emits says the flow (`shared/topology.py`). The Python workers of all
-jobs come from one process that imports this table before it forks them.
+What starts a job and what it emits says the flow (`shared/flow_table.py`). The Python workers of
+all jobs come from one process that imports this table before it forks them.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from shared.flow_table import Flow, Job
 from shared.settings import JobSettings
-from shared.topology import Flow, Job
 from stream_jobs.aggregate import job as aggregate
 from stream_jobs.enrich import job as enrich
 from stream_jobs.fold import job as fold

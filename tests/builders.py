@@ -5,9 +5,9 @@ from typing import Any
 
 from clients.kafka.records import Outgoing, Payload
 from shared.events.envelope import EventRecord, Position
+from shared.flow_table import Flow
 from shared.model import Fields, MasterData
-from shared.topology import Flow
-from stream_jobs.enrich.decide import enricher
+from stream_jobs.enrich.enrich_payload import enricher
 
 
 def event_record(offset: int = 0, **changes: Any) -> EventRecord:

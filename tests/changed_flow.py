@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from shared.domain import device
 from shared.flow import FLOW as SAMPLE
 from shared.model import Event, Fields
+from shared.sample_domain import device
 
 
 def fold(state: Fields, event: Event) -> Fields:

@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import load_flow
-from shared.topology import Flow
+from shared.flow_table import Flow
 from tests.flights.oracle import expected_flights
 from tests.kafka_log import distinct_events, last_values
 from tests.oracle import expected_states

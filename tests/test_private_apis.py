@@ -220,7 +220,7 @@ USES = (
     ),
     Use(
         "the folders of Spark's checkpoint",
-        ("stream_jobs.guards.checkpoints",),
+        ("stream_jobs.guards.checkpoint_offsets",),
         "knowing what a job has planned and done, and publishing it",
         "read the new layout in offsets_of; it must say the same of old checkpoints",
         parts(
@@ -324,7 +324,7 @@ USES = (
     ),
     Use(
         "the task in which aiokafka's producer sends",
-        ("gateway.log.producer_keeper",),
+        ("gateway.kafka_writer.producer_keeper",),
         "seeing that it has died, and taking a producer apart that does not stop",
         "find the task in the new version; test_kafka_log shows what it must be able to do",
         (
@@ -335,7 +335,7 @@ USES = (
     ),
     Use(
         "the client under aiokafka's producer",
-        ("gateway.log.kafka_log", "gateway.log.producer_keeper"),
+        ("gateway.kafka_writer.kafka_log", "gateway.kafka_writer.producer_keeper"),
         "knowing whether Kafka answers, who leads a partition, and what may not be written",
         "find these in the new client, or ask librdkafka's metadata",
         (
@@ -352,7 +352,7 @@ USES = (
     ),
     Use(
         "a batch of aiokafka's, filled by hand",
-        ("gateway.log.partition_queue",),
+        ("gateway.kafka_writer.partition_queue",),
         "one request with what has come for a partition, and the offset of each record of it",
         "see how BatchBuilder and send_batch are called now",
         (
@@ -368,7 +368,7 @@ USES = (
     ),
     Use(
         "aiokafka's hash of a key",
-        ("gateway.log.kafka_log",),
+        ("gateway.kafka_writer.kafka_log",),
         "putting a record into the partition where Kafka's own clients put it",
         "write murmur2 down here, and hold it by the same vectors",
         (Part("aiokafka.partitioner", "murmur2", ("data",)),),

@@ -16,9 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from clients.kafka import connect
+from shared.flow_table import JOB_STATUS_TOPIC, Flow
 from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
-from shared.topology import JOB_STATUS_TOPIC, Flow
 
 _log = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 15.0

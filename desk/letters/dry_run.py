@@ -7,16 +7,23 @@ from typing import Any, NamedTuple
 import orjson
 
 from clients.kafka.records import Payload
-from desk.letters.resend import OutboxMessage, ResendError, Rewrite, RowToStore, event_of, way_back
+from desk.letters.redrive_routes import (
+    OutboxMessage,
+    ResendError,
+    Rewrite,
+    RowToStore,
+    event_of,
+    way_back,
+)
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
+from shared.flow_table import Flow, dropped_topic
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.model import Entity, Fields, MasterData
 from shared.published.dead_letters import Letter
-from shared.topology import Flow, dropped_topic
-from stream_jobs.enrich.decide import as_first_come, enricher
+from stream_jobs.enrich.enrich_payload import as_first_come, enricher
 from stream_jobs.persist.rows import DeadLetter
 
 # state topic and key -> the snapshot that is known now

@@ -16,10 +16,10 @@ from gateway.view.reader import StateView
 from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
-from shared.topology import Flow
 from stream_jobs.supervision.status import StatusReporter
 
 _log = logging.getLogger(__name__)

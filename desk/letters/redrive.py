@@ -11,16 +11,23 @@ from psycopg.rows import DictRow
 
 from clients.postgres import store
 from clients.postgres.store import judged_errors
+from desk.letters.redrive_routes import (
+    OutboxMessage,
+    ResendError,
+    Rewrite,
+    RowToStore,
+    Way,
+    way_back,
+)
 from desk.letters.redrive_store import RedriveBook
-from desk.letters.resend import OutboxMessage, ResendError, Rewrite, RowToStore, Way, way_back
 from desk.letters.selection import Selection
 from desk.letters.store import LetterBook, place_of
 from desk.letters.topics import LetterLog, letter_of
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
-from shared.topology import Flow
 from stream_jobs.persist.rows import DeadLetter, EventRow
 from stream_jobs.persist.writer import EventStore
 

@@ -8,7 +8,7 @@ from psycopg.rows import DictRow, dict_row
 
 from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
-from desk.letters.resend import OutboxMessage, discarded_payload
+from desk.letters.redrive_routes import OutboxMessage, discarded_payload
 from desk.letters.selection import Selection, grouped_by
 from shared import VERSION
 from shared.events.envelope import Position

@@ -21,11 +21,11 @@ from clients.kafka.read_at import RecordsAt
 from clients.kafka.records import Partition, Record
 from shared.consumer_groups import DESK
 from shared.events.envelope import Position
+from shared.flow_table import Flow
 from shared.kafka_access import KafkaAwayError
 from shared.published import dead_letters
 from shared.published.dead_letters import Letter
 from shared.settings import Settings
-from shared.topology import Flow
 
 _TIMEOUT_S = 10.0
 _RECORDS_AT_ONCE = 200  # letters hold whole payloads

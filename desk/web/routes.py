@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from desk.letters.dry_run import Trial
-from desk.letters.resend import Rewrite, always
+from desk.letters.redrive_routes import Rewrite, always
 from desk.letters.service import Desk
 from desk.web import letter_page, list_page
 from desk.web.access import COOKIE, by, csrf_of, operator, token_of

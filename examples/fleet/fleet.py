@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
+from shared.flow_table import Flow
 from shared.formats import Cbor
 from shared.model import (
     Arrival,
@@ -26,7 +27,6 @@ from shared.model import (
     Fields,
     MasterData,
 )
-from shared.topology import Flow
 
 
 class FixSent(TypedDict):

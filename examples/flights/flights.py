@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.flow_table import Flow
 from shared.model import (
     Arrival,
     Draft,
@@ -23,7 +24,6 @@ from shared.model import (
     MasterData,
 )
 from shared.sent_at import sent_at_ms
-from shared.topology import Flow
 
 
 class Message(TypedDict):

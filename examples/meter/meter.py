@@ -12,9 +12,9 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.flow_table import Flow
 from shared.formats import Csv
 from shared.model import Arrival, Draft, Endpoint, Entity, Event, EventType, Fields, MasterData
-from shared.topology import Flow
 
 _HOUR_MS = 3_600_000
 

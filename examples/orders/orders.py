@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.flow_table import Flow
 from shared.model import Arrival, Draft, Endpoint, Entity, Event, EventType, Fields, MasterData
-from shared.topology import Flow
 
 STREAM = "orders"
 

@@ -21,7 +21,6 @@ from gateway.ingest import batch, write_permission
 from gateway.ingest.admission import Admission
 from gateway.ingest.batch_receipts import batch_answer
 from gateway.ingest.body import Body, Limit
-from gateway.ingest.not_written import problem_of
 from gateway.ingest.record import (
     Item,
     RequestHead,
@@ -30,15 +29,16 @@ from gateway.ingest.record import (
     read_head,
     record_of,
 )
+from gateway.ingest.refusal_answers import problem_of
 from gateway.ingest.span import PostSpan, Tracing
-from gateway.log.outcome import Log, Outcome, Record, put_all
+from gateway.kafka_writer.outcome import Log, Outcome, Record, put_all
 from gateway.node.payload_counts import Counts, Line
 from gateway.node.rate_limits import DeviceLimit, RateLimits
+from shared.flow_table import Flow
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE, fresh_event_ids
 from shared.model import Endpoint
 from shared.settings import GatewaySettings
 from shared.timestamps import to_rfc3339
-from shared.topology import Flow
 
 CLIENT_GONE = "client_gone"
 Respond = Callable[[Answer | Problem], None]

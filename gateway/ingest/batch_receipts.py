@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from gateway.http.problems import Problem
-from gateway.ingest.not_written import problem_of
-from gateway.log.outcome import Outcome
+from gateway.ingest.refusal_answers import problem_of
+from gateway.kafka_writer.outcome import Outcome
 from gateway.node.payload_counts import Line
 
 # a line alone is known under the batch's key only as long as no other line equals it

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from gateway.log.outcome import (
+from gateway.kafka_writer.outcome import (
     Log,
     NotWritten,
     OnWritten,

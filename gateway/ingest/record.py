@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gateway.http.message import ByName
 from gateway.http.problems import refused
-from gateway.log.outcome import Record
+from gateway.kafka_writer.outcome import Record
 from shared.events.envelope import (
     CONTENT_ENCODING,
     CONTENT_TYPE,

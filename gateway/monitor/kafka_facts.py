@@ -1,6 +1,6 @@
 """What Kafka's topics are set to, and how large their logs are. Blocks, for a bounded time.
 
-By aiokafka: librdkafka's admin requests can abort the process (see `offsets`), and know of no
+By aiokafka: librdkafka's admin requests can abort the process (see `connect.admin`), and know of no
 sizes. aiokafka does not know of them either, so their request is written down here: of its classes
 for that, which are not public, a test names the version.
 """

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from gateway.http.problems import Problem, retry_after
-from gateway.log.known_partitions import KnownPartitions
-from gateway.log.outcome import Log
+from gateway.kafka_writer.known_partitions import KnownPartitions
+from gateway.kafka_writer.outcome import Log
 from gateway.monitor import ledger_check
 from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_news import JobNews
@@ -27,8 +27,8 @@ from gateway.monitor.retention import RetentionLook, Unread
 from gateway.node.node import Node
 from gateway.spool.spool import Spool
 from gateway.view.reader import StateView
+from shared.flow_table import Flow
 from shared.settings import GatewaySettings
-from shared.topology import Flow
 
 _logger = logging.getLogger(__name__)
 

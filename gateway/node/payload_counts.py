@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.http.problems import UNKNOWN_OUTCOME, Problem
-from gateway.log.outcome import NotWritten, Outcome, OutcomeUnknown, Receipt, Spooled
+from gateway.kafka_writer.outcome import NotWritten, Outcome, OutcomeUnknown, Receipt, Spooled
 from gateway.node.shared_counters import Row
 
 # of a batch's line: the id of its event, or why it was refused at once; None: it is blank

@@ -14,8 +14,8 @@ from gateway.ingest.accept import Ingest
 from gateway.ingest.admission import Admission
 from gateway.ingest.durable_log import DurableLog
 from gateway.ingest.span import Tracing, Untraced
-from gateway.log.kafka_log import RawLog
-from gateway.log.outcome import Log
+from gateway.kafka_writer.kafka_log import KafkaLog
+from gateway.kafka_writer.outcome import Log
 from gateway.monitor.metrics import (
     IN_FLIGHT_BYTES,
     IN_FLIGHT_PAYLOADS,
@@ -38,8 +38,8 @@ from gateway.state.route import state_routes
 from gateway.view.process import ViewProcess
 from gateway.view.reader import StateView
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.settings import GatewaySettings
-from shared.topology import Flow
 
 
 class Parts(NamedTuple):
@@ -68,13 +68,13 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
     """What there is."""
     flow = load_flow(settings.flow)
     topics = [*flow.ingest_topics]
-    kafka = RawLog(settings, topics)
+    kafka = KafkaLog(settings, topics)
     log: Log = kafka
     spool = drain = who = credentials = traces = None
     if settings.spool_bytes_max:
         spool = Spool(settings.state_dir / "spool", settings.spool_bytes_max, topics)
         log = DurableLog(kafka, spool)
-        drain = SpoolDrain(RawLog(settings, topics), spool)
+        drain = SpoolDrain(KafkaLog(settings, topics), spool)
     view = StateView(settings.state_dir)
     writer = ViewProcess(settings) if node.workers == 1 else None
     health = Health(settings, flow, log, view, spool, kafka.refusal, node)

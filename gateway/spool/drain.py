@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from gateway.log.outcome import Log, NotWritten, Outcome, Receipt, append_all
+from gateway.kafka_writer.outcome import Log, NotWritten, Outcome, Receipt, append_all
 from gateway.spool.frame import Frame, brought
 from gateway.spool.spool import Spool
 from gateway.spool.spool_log import NOT_ACKNOWLEDGED, STUCK_BY, SpoolLog

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.log.outcome import Record
+from gateway.kafka_writer.outcome import Record
 from shared.events.envelope import RECEIVED, TIME, find
 from shared.timestamps import from_rfc3339
 

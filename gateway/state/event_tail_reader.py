@@ -19,8 +19,8 @@ from clients.kafka.records import Partition
 from gateway.state.event_tail import Tail, TailRecord
 from gateway.view.reader import StateView
 from shared.consumer_groups import VIEW, of_job
+from shared.flow_table import Flow
 from shared.settings import GatewaySettings
-from shared.topology import Flow
 
 log = logging.getLogger(__name__)
 

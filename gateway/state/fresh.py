@@ -18,12 +18,12 @@ from gateway.state.event_tail_reader import NotFresh, TailFollower
 from gateway.view.reader import Found
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.folding.fingerprint import entity_fingerprint
 from shared.folding.snapshot import Snapshot
 from shared.model import Aggregate, Entity
-from shared.topology import Flow
 
 _WAITS_S = 1.5  # the first who asks, until the tail has been read
 _LOOK_EVERY_S = 0.01

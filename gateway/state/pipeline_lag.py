@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from gateway.monitor.job_news import JobNews, KnownLag
 from gateway.monitor.job_status import JobStatus
+from shared.flow_table import Flow
 from shared.model import Aggregate, Entity
-from shared.topology import Flow
 
 _LOOK_EVERY_S = 0.5
 # its work is apart: what waits for master data waits by name, and holds up nobody else

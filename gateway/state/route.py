@@ -18,11 +18,11 @@ from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
 from gateway.state.pipeline_lag import Behind, Pipeline
 from gateway.view.reader import Found, Progress, StateView
+from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.ids import ENTITY_ID, TENANT
 from shared.model import Aggregate, Entity
 from shared.timestamps import to_rfc3339
-from shared.topology import Flow
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from shared.published.schemas.by_topic import messages
-from shared.published.schemas.shapes import RecordSchema
-from shared.topology import (
+from shared.flow_table import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
     Flow,
@@ -13,6 +11,8 @@ from shared.topology import (
     again_topic,
     master_topic,
 )
+from shared.published.schemas.by_topic import messages
+from shared.published.schemas.shapes import RecordSchema
 
 _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")

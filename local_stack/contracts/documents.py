@@ -4,10 +4,10 @@ from typing import Any
 
 from local_stack.contracts import asyncapi
 from shared.flow import load_flow
+from shared.flow_table import Flow, master_topic
 from shared.model import Fields
 from shared.published.schemas.by_topic import messages
 from shared.settings import GatewaySettings
-from shared.topology import Flow, master_topic
 
 ASYNCAPI = "asyncapi.json"
 OPENAPI = "openapi.json"

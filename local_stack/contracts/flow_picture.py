@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from local_stack.contracts.asyncapi import operations
-from shared.topology import Flow
+from shared.flow_table import Flow
 
 PICTURE = "docs/flow.svg"
 _EDGE, _TOP, _LINE, _CAPTION = 16, 30, 20, 24

@@ -13,7 +13,7 @@ from local_stack.machine.settings_check import kafka_at
 from local_stack.servers.kafka import asking_kafka
 from shared.consumer_groups import DEMO
 from shared.events.envelope import ID, REASON
-from shared.topology import Flow
+from shared.flow_table import Flow
 
 _ANSWER_S = 10.0
 _AT_ONCE = 2000

@@ -18,7 +18,7 @@ from local_stack.demo.gateway_client import CONNECTIONS_MAX, Gateway
 from local_stack.demo.show import DeviceStates, changes, counting
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import ProgressLine
-from shared.topology import Flow
+from shared.flow_table import Flow
 
 SETTLE_S = 60.0
 SHOW_EVERY_S = 0.5

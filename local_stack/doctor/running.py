@@ -27,8 +27,8 @@ from local_stack.run.folder_flow import flow_reference
 from local_stack.servers.addresses import OWN_SERVER
 from local_stack.terminal.errors import StackError
 from shared.errors import StoreAwayError
+from shared.flow_table import Flow
 from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
-from shared.topology import Flow
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"

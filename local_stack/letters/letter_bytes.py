@@ -10,7 +10,7 @@ import typer
 from local_stack.terminal.errors import StackError
 
 if TYPE_CHECKING:
-    from desk.letters.resend import Rewrite
+    from desk.letters.redrive_routes import Rewrite
 
 _COMMAND_MAX_S = 30.0
 
@@ -23,7 +23,7 @@ Through = Annotated[
 
 def change(file: Path | None, through: str | None) -> "Rewrite | None":
     """None: a letter's own bytes."""
-    from desk.letters.resend import always
+    from desk.letters.redrive_routes import always
 
     if file is not None and through is not None:
         raise StackError("--file and --through both say with which bytes", "give one of them")
@@ -41,7 +41,7 @@ def _bytes(file: Path) -> bytes:
 
 def _made_by(command: str, value: bytes) -> bytes:
     """Refused, for this letter alone, where the command does not do it."""
-    from desk.letters.resend import ResendError
+    from desk.letters.redrive_routes import ResendError
 
     try:
         done = subprocess.run(

@@ -9,9 +9,9 @@ from pydantic_settings import SettingsError
 
 from local_stack.terminal.errors import StackError
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.kafka_access import KafkaAccess
 from shared.settings import GatewaySettings, JobSettings, Settings, explain
-from shared.topology import Flow
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 PREFIX = "HEADRACE_"

@@ -6,7 +6,7 @@ from pathlib import Path
 from local_stack.terminal.errors import StackError
 from shared.flow import load_flow
 from shared.settings import Settings
-from stream_jobs.guards.checkpoints import why_not
+from stream_jobs.guards.checkpoint_offsets import why_not
 
 
 def flow_reference(settings: Mapping[str, str]) -> str:

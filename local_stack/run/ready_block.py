@@ -10,9 +10,9 @@ from local_stack.machine.settings_check import chosen_flow
 from local_stack.run.operator_token import operator_token
 from local_stack.run.stack import Stack
 from local_stack.servers.postgres_address import shown
+from shared.flow_table import Flow
 from shared.model import Example
 from shared.settings import GatewaySettings
-from shared.topology import Flow
 
 WARNING = "for development, not for production: one broker, no TLS, no login"
 

@@ -25,7 +25,6 @@ from local_stack.machine.ports import accepts
 from local_stack.machine.processes import Service, Supervisor, python, run_to_the_end
 from local_stack.run.folder_flow import flow_reference, refuse_another_flow
 from local_stack.run.health import GatewayHealth, ask_gateway
-from local_stack.run.hold import hold, release, release_all
 from local_stack.run.last_run import wait_for_the_last_run
 from local_stack.run.operator_token import (
     forget_operator_token,
@@ -33,6 +32,7 @@ from local_stack.run.operator_token import (
     renew_operator_token,
 )
 from local_stack.run.stack_file import write_status
+from local_stack.run.take_down import hold, release, release_all
 from local_stack.servers.addresses import Addresses
 from local_stack.servers.kafka import prepare_kafka, wait_for_own_kafka
 from local_stack.servers.postgres import prepare_database, prepare_postgres, wait_for_own_postgres

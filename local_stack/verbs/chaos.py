@@ -2,8 +2,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from local_stack.run.hold import hold, release
 from local_stack.run.options import StateDir, folder_of
+from local_stack.run.take_down import hold, release
 from local_stack.terminal.progress import say
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from local_stack.run.options import StateDir, folder_of
-from local_stack.run.reach import kafka_bootstrap
+from local_stack.run.server_addresses import kafka_bootstrap
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, say_rows
 from local_stack.terminal.progress import say

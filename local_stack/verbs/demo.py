@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from local_stack.run.options import StateDir, folder_of
-from local_stack.run.reach import kafka_bootstrap, running_stack
+from local_stack.run.server_addresses import kafka_bootstrap, running_stack
 from local_stack.terminal.output import Output, OutputOption, say_json
 from local_stack.terminal.progress import ProgressLine, say
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from local_stack.run.options import StateDir
-from local_stack.run.reach import master_data
+from local_stack.run.server_addresses import master_data
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_rows
 

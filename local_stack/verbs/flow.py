@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING, Any
 from local_stack.terminal.output import Output, OutputOption, say_found
 
 if TYPE_CHECKING:
-    from shared.topology import Flow
+    from shared.flow_table import Flow
 
 
 def flow(output: OutputOption = Output.TABLE) -> None:
@@ -47,7 +47,7 @@ def document(flow: "Flow") -> dict[str, Any]:
 
 def picture(flow: "Flow") -> str:
     """As text: what ignites each job, and what it emits when it is done."""
-    from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
+    from shared.flow_table import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 
     def marked(topic: str) -> str:
         return f"{topic} (at most once)" if topic in flow.at_most_once_topics else topic

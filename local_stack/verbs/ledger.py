@@ -7,7 +7,7 @@ import typer
 from local_stack.run.health import health_check
 from local_stack.run.operator_token import operator_token
 from local_stack.run.options import StateDir, folder_of, since_ms
-from local_stack.run.reach import database, running_stack
+from local_stack.run.server_addresses import database, running_stack
 from local_stack.terminal.errors import LOOK, StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, table
 from shared.timestamps import from_rfc3339, to_rfc3339

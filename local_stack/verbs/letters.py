@@ -12,7 +12,7 @@ from desk.letters.selection import GROUPED_BY, STATUSES, Selection
 from local_stack.letters.letter_bytes import File, Through, change
 from local_stack.letters.which_letters import chosen, filtered
 from local_stack.run.options import StateDir
-from local_stack.run.reach import letters_desk
+from local_stack.run.server_addresses import letters_desk
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_json, say_rows, table
 from local_stack.terminal.printable import printable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from local_stack.run.options import StateDir, since_ms
-from local_stack.run.reach import database, kafka_bootstrap
+from local_stack.run.server_addresses import database, kafka_bootstrap
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, table
 from local_stack.terminal.progress import ProgressLine

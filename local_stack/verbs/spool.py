@@ -13,7 +13,7 @@ from clients.kafka.records import Outgoing
 from gateway.spool.frame import Frame, brought, pack
 from gateway.spool.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, kept_at, sync_folder
 from local_stack.run.options import StateDir, folder_of
-from local_stack.run.reach import kafka_bootstrap
+from local_stack.run.server_addresses import kafka_bootstrap
 from local_stack.terminal.errors import LOOK, StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, say_rows, table
 from local_stack.terminal.progress import say

@@ -1,7 +1,7 @@
 from typing import TYPE_CHECKING
 
 from local_stack.run.options import StateDir
-from local_stack.run.reach import database
+from local_stack.run.server_addresses import database
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, table
 from local_stack.terminal.progress import say

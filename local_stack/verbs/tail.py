@@ -3,7 +3,7 @@ from typing import Annotated
 import typer
 
 from local_stack.run.options import StateDir
-from local_stack.run.reach import kafka_bootstrap
+from local_stack.run.server_addresses import kafka_bootstrap
 from local_stack.terminal.output import Output, OutputOption, say_found
 
 

@@ -10,7 +10,7 @@ from shared.model import EventType
 from shared.user_code import told
 
 if TYPE_CHECKING:
-    from shared.topology import Flow
+    from shared.flow_table import Flow
 
 # orjson reads a deeper one than it writes: what has no more brackets is none of these
 _WRITABLE_LEVELS = 250

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from shared import consumer_groups as groups
-from shared.published.ledger import lanes_of_payloads
-from shared.topology import (
+from shared.flow_table import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
     REPEAT_TOPIC,
@@ -14,6 +13,7 @@ from shared.topology import (
     again_topic,
     master_topic,
 )
+from shared.published.ledger import lanes_of_payloads
 
 ResourceKind = Literal["topic", "group", "cluster"]
 AclOperation = Literal[

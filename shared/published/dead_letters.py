@@ -13,9 +13,9 @@ import orjson
 
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
+from shared.flow_table import Flow
 from shared.ids import derived_event_id
 from shared.timestamps import is_time_ms
-from shared.topology import Flow
 
 _INGEST = re.compile(r"ingest\.(.+)\.v[0-9]+")
 _LANE = re.compile(r"dlq\.(.+)\.v[0-9]+")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from shared.events.envelope import Position
-from shared.topology import Flow, dropped_topic
+from shared.flow_table import Flow, dropped_topic
 
 PAGE_PLACES = 8192
 _GAP_MAX = 64  # places of which nothing is told within one entry

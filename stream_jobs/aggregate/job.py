@@ -19,11 +19,11 @@ from clients.kafka.records import Outgoing
 from clients.kafka.write import publish
 from shared.consumer_groups import of_job
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.fingerprint import fold_fingerprint
 from shared.model import Aggregate
 from shared.settings import JobSettings
-from shared.topology import Flow
 from shared.user_code import told
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Members, Part, Total

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from clients.kafka.read_range import WholeTopics
 from clients.kafka.records import Outgoing
 from shared.consumer_groups import of_job
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.fingerprint import fold_fingerprint
 from shared.model import Aggregate, Fields
 from shared.settings import JobSettings
-from shared.topology import Flow
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Latest, Members, Part
 

@@ -17,12 +17,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka.messages import payload_of
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import WhenParked
 from shared.settings import JobSettings
-from shared.topology import Flow
-from stream_jobs.enrich.decide import STAGE, Enrich, as_first_come, enricher
-from stream_jobs.enrich.in_turn import InTurn
+from stream_jobs.enrich.enrich_payload import STAGE, Enrich, as_first_come, enricher
+from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.guards.lease import check_lease
@@ -53,11 +53,11 @@ class EnrichTask:
 
     def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         if load_flow(self.flow).master_tables:
-            enrich = InTurn(
+            enrich = EntityGate(
                 _enricher(self.flow), _gates(self), self.when_parked, _newcomers(self.caps)
             )
         else:  # nothing is waited for, and no job would take it from the lane
-            enrich = InTurn(_enricher(self.flow), Gates(), "go_on")
+            enrich = EntityGate(_enricher(self.flow), Gates(), "go_on")
         master = _master_view(self)
         fresh = _fresh_fields(self)
         topics = load_flow(self.flow).ingest_topics

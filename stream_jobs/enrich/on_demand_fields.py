@@ -11,8 +11,8 @@ from clients.kafka.records import Payload
 from clients.postgres import store
 from shared.errors import StoreAwayError
 from shared.events import envelope
+from shared.flow_table import Flow
 from shared.model import Fields, FreshField, MasterData
-from shared.topology import Flow
 
 
 class FreshFields:

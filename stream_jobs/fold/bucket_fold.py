@@ -1,7 +1,6 @@
 """Folds the events of a bucket of entities onto their snapshots.
 
-Spark may reorder rows on their way through the shuffle (a sort that spills does), so each entity's
-records are put in event-log order here, before they are folded.
+It runs on Spark's executors, in a Python worker; a bucket is never at work twice at once.
 """
 
 from collections import defaultdict
@@ -16,17 +15,18 @@ from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
+from shared.flow_table import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applied, Applier, Repeat
 from shared.folding.catch_up import has_caught_up, is_within
 from shared.folding.fingerprint import entity_fingerprint
 from shared.published import ledger
-from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from stream_jobs.fold import clock_counts
 from stream_jobs.fold.deletion_schedule import Burials
 from stream_jobs.fold.held_events import HeldEvents
+from stream_jobs.fold.log_order import in_log_order
+from stream_jobs.fold.published_snapshots import PublishedSnapshots
 from stream_jobs.fold.rebuild import STAGE
-from stream_jobs.fold.seeds import Seeds
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.writing_processor import Handler, dead_letter
 from stream_jobs.state.buckets import unpack
@@ -50,7 +50,7 @@ class BucketFold(Handler):
         self._flow_reference = flow
         self._ring_size = ring_size
         self._deleted_kept_ms = int(deleted_kept_s * 1000)
-        self._seeds = Seeds(flow, made_anew, starts or {})
+        self._published = PublishedSnapshots(flow, made_anew, starts or {})
 
     def init(self, states: States) -> None:
         # one for all: to declare another would take longer than to fold a hundred events
@@ -91,10 +91,10 @@ class BucketFold(Handler):
         """A part of what this bucket has published."""
         self._burials.begin()
         self._snapshots.begin()
-        last = self._seeds.last(row.packed)
-        self._snapshots.get([key for key in last if self._seeds.knows(key)])
+        last = self._published.last(row.packed)
+        self._snapshots.get([key for key in last if self._published.knows(key)])
         for key, (offset, value) in last.items():
-            if self._seeds.is_newest(key, offset):
+            if self._published.is_newest(key, offset):
                 self._seed(key, value)
             if len(self._unsaved) == AT_ONCE:
                 self._save()
@@ -107,7 +107,7 @@ class BucketFold(Handler):
             self._unsaved[key] = None
             return
         applier, fingerprint = self._appliers[key[0]]
-        published = self._seeds.read(applier.entity, key[1], value, fingerprint)
+        published = self._published.read(applier.entity, key[1], value, fingerprint)
         if published is None:
             return
         self._unsaved[key] = snapshot.encode(published, fingerprint)
@@ -139,21 +139,10 @@ class BucketFold(Handler):
                     arrived_ms = max(arrived_ms, record.arrived_ms)
         for _, value in sorted(answers):
             yield from self._take_refolded(value)
-        yield from self._fold(dict(self._by_entity(records)))
+        yield from self._fold(in_log_order(records, self._folded_by))
         yield from self._bury(arrived_ms)
         self._snapshots.write()
         yield from clock_counts.rows(self._clocks)
-
-    def _by_entity(
-        self, records: Mapping[str, list[EventRecord]]
-    ) -> Iterator[tuple[Key, list[EventRecord]]]:
-        for entity_id, unordered in records.items():
-            by_entity: dict[str, list[EventRecord]] = defaultdict(list)
-            for record in sorted(unordered):
-                for entity in self._folded_by[record.type]:
-                    by_entity[entity].append(record)
-            for entity, own in by_entity.items():
-                yield (entity, entity_id), own
 
     def _fold(self, work: Mapping[Key, list[EventRecord]]) -> Iterator[Outgoing]:
         for part in self._snapshots.parts(work):

@@ -8,8 +8,8 @@ from functools import partial
 from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from shared.flow_table import Flow
 from shared.settings import JobSettings
-from shared.topology import Flow
 from stream_jobs.fold import clock_counts, rebuild, refolder
 from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.fold.rebuild import STAGE

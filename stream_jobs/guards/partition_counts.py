@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from shared.errors import OtherLogError
-from stream_jobs.guards import checkpoints
+from stream_jobs.guards import checkpoint_offsets
 
 Counts = Mapping[str, int]
 
@@ -41,7 +41,7 @@ class PartitionCounts:
         self._in_use = dict(now)
         told = {**self._known(), **{topic: (ids[topic], now[topic]) for topic in ids.keys() & now}}
         if told != self._known():
-            checkpoints.replace(self._file, orjson.dumps(told))
+            checkpoint_offsets.replace(self._file, orjson.dumps(told))
 
     def _refuse(self, known: Counts, now: Counts) -> None:
         for topic, before in known.items():

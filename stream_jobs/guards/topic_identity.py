@@ -15,8 +15,15 @@ from clients.kafka import topic_ids as ids
 from clients.kafka.records import Offsets, Partition, Range
 from shared.errors import OtherLogError
 from shared.settings import Settings
-from stream_jobs.guards import checkpoints
-from stream_jobs.guards.checkpoints import ahead_at, begins_at, further, offsets_of, seal, unseal
+from stream_jobs.guards import checkpoint_offsets
+from stream_jobs.guards.checkpoint_offsets import (
+    ahead_at,
+    begins_at,
+    further,
+    offsets_of,
+    seal,
+    unseal,
+)
 
 _ANSWER_S = 5.0
 
@@ -83,7 +90,7 @@ class SameLog:
         known = self._known()
         if known.keys() != ids.keys():
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            checkpoints.replace(self._file, seal(orjson.dumps({**ids, **known})))
+            checkpoint_offsets.replace(self._file, seal(orjson.dumps({**ids, **known})))
 
     def _known(self) -> dict[str, str]:
         """Nothing where its disk has changed it: that is no sign of another topic."""

@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException
 from clients.postgres import store
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.published import ledger
 from shared.published.ledger import Mark, Reached
 from shared.settings import Settings
-from shared.topology import Flow
 from stream_jobs.fold.corrections import Recounts
 from stream_jobs.ledger.tables import Known, LedgerBook, News, Partition
 from stream_jobs.ledger.topics import LedgerLog

@@ -22,8 +22,8 @@ from clients.kafka.records import Record
 from clients.postgres import store
 from shared.errors import InterruptedByStopError, StoreAwayError
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.settings import JobSettings
-from shared.topology import Flow
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.persist.advisory_lock import PersistLock
 from stream_jobs.persist.rows import Row, RowMaker

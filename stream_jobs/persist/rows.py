@@ -12,11 +12,11 @@ from clients.kafka.records import Record
 from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.events.event_reader import EventReader, NoEvent
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.formats.text import holds_nul
 from shared.ids import derived_event_id, part_id
 from shared.model import Fields
-from shared.topology import Flow
 
 _BIGINT_END = 1 << 63
 _INDEXED_BYTES_MAX = 2_000  # PostgreSQL takes a few hundred more

@@ -12,12 +12,12 @@ from clients.postgres import store
 from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
-from shared.events import stub
+from shared.events import oversize_stub
 from shared.events.envelope import ID, failure_headers
+from shared.flow_table import dead_letter_topic
 from shared.model import Fields
 from shared.published import ledger
 from shared.published.ledger import Verdict
-from shared.topology import dead_letter_topic
 from stream_jobs.persist import statements
 from stream_jobs.persist.payload_parts import stored_in_part
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
@@ -278,7 +278,7 @@ def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None
         states[row.entity, row.id] = row
 
 
-def _as_parked(letter: DeadLetter) -> stub.Fields:
+def _as_parked(letter: DeadLetter) -> oversize_stub.Fields:
     """Key, value and headers."""
     record = letter.record
     headers = failure_headers(
@@ -286,4 +286,4 @@ def _as_parked(letter: DeadLetter) -> stub.Fields:
     )
     if not any(name == ID for name, _ in headers):
         headers.append((ID, letter.id.encode()))
-    return stub.fitted(record.position, record.key, record.value, headers)
+    return oversize_stub.fitted(record.position, record.key, record.value, headers)

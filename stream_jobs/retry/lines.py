@@ -12,13 +12,13 @@ from pyspark.sql import Row
 from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
+from shared.events.oversize_stub import fitted
 from shared.events.redelivery import First, headers_of
-from shared.events.stub import fitted
 from shared.flow import load_flow
+from shared.flow_table import dead_letter_topic, gate_topic
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
-from shared.topology import dead_letter_topic, gate_topic
-from stream_jobs.enrich.decide import Enrich, enricher
+from stream_jobs.enrich.enrich_payload import Enrich, enricher
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.guards.lease import check_lease

@@ -23,7 +23,7 @@ from clients.kafka.read_tail import TailReader
 from clients.kafka.records import LogRange, Offsets, by_topic
 from shared.consumer_groups import of_job
 from shared.kafka_access import KafkaAccess
-from stream_jobs.guards.checkpoints import (
+from stream_jobs.guards.checkpoint_offsets import (
     ahead_at,
     begins_at,
     further,

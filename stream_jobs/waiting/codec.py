@@ -9,8 +9,8 @@ from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.redelivery import First
+from shared.flow_table import dead_letter_topic, retry_topic
 from shared.timestamps import is_time_ms
-from shared.topology import dead_letter_topic, retry_topic
 from stream_jobs.waiting.line import Entry, Line, Missing, Outcome, Passed, Refused, Told
 from stream_jobs.waiting.protocol import ENRICH
 

@@ -12,7 +12,7 @@ import httpx
 
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.processes import tied_to_this_process
-from shared.domain import telemetry
+from shared.sample_domain import telemetry
 
 _AT_ONCE = 2000
 _READY_WITHIN_S = 300.0

@@ -13,8 +13,8 @@ from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
 from desk.letters import indexer, redrive
+from desk.letters.redrive_routes import always
 from desk.letters.redrive_store import RedriveBook
-from desk.letters.resend import always
 from desk.letters.selection import Selection
 from desk.web.metrics import DeskMetrics
 from local_stack import cli

@@ -13,12 +13,12 @@ import pytest
 from clients.kafka.records import Payload
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position, event_value, read_event
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.folding.refolding import in_effect
 from shared.folding.snapshot import Snapshot
-from shared.topology import Flow
-from stream_jobs.enrich.decide import enricher
+from stream_jobs.enrich.enrich_payload import enricher
 from tests.builders import Master
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

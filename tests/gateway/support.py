@@ -19,8 +19,8 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from gateway.ingest.accept import Ingest
-from gateway.log import outcome
-from gateway.log.outcome import OnWritten, Outcome, Receipt
+from gateway.kafka_writer import outcome
+from gateway.kafka_writer.outcome import OnWritten, Outcome, Receipt
 from gateway.monitor.routes import Health
 from gateway.node.node import Node
 from gateway.server.parts import Parts, put_together

@@ -131,7 +131,7 @@ def test_a_flow_of_ones_own_never_lands_in_the_sample_s_folder(
     module = tmp_path / "orchard.py"
     module.write_text(
         "from typing_extensions import TypedDict\n"
-        "from shared.model import *\nfrom shared.topology import Flow\n"
+        "from shared.model import *\nfrom shared.flow_table import Flow\n"
         "class Grown(TypedDict):\n    apples: int\n"
         "FLOW = Flow((Endpoint('tree', None, ('grown',)),), (EventType('grown', Grown),), ())\n"
         "class Odd(TypedDict):\n    pump: object.__class__\n"

@@ -8,7 +8,7 @@ import pytest
 from local_stack.contracts.flow_picture import picture
 from local_stack.machine.paths import CHECKOUT
 from shared.flow import FLOW, load_flow
-from shared.topology import Flow
+from shared.flow_table import Flow
 
 SVG = "{http://www.w3.org/2000/svg}"
 

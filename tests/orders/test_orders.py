@@ -14,12 +14,12 @@ from local_stack.verbs.flow import picture
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
+from shared.flow_table import Flow
 from shared.folding.applier import Applier
 from shared.folding.refolding import Request, in_effect, refold
 from shared.folding.snapshot import Snapshot
 from shared.model import Endpoint, EventType
 from shared.published import dead_letters
-from shared.topology import Flow
 from stream_jobs.ledger.keeper import _wholly_folded
 from tests.builders import Master, enriches
 from tests.orders.oracle import expected_order

@@ -7,8 +7,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.contract import Contract
-from shared.domain.telemetry import Reading
 from shared.flow import FLOW
+from shared.sample_domain.telemetry import Reading
 
 
 class Inner(TypedDict):

@@ -7,9 +7,9 @@ import pytest
 
 from local_stack.verbs.flow import picture
 from shared.flow import FLOW, load_flow
+from shared.flow_table import Flow
 from shared.model import Endpoint, Entity, EventType, Example
 from shared.settings import GatewaySettings
-from shared.topology import Flow
 
 PINGS = Endpoint(
     "pings", enrich=FLOW.endpoints[0].enrich, emits=("ping",), payload=FLOW.endpoints[0].payload
@@ -169,7 +169,7 @@ def test_a_table_that_does_not_add_up_is_refused(changes: dict[str, object], say
         ("FLOW = 1", "is no Flow; end the module with FLOW = Flow"),
         ("from shared.flow import FLOW as MINE", "is no Flow; there is {name}:MINE$"),
         (
-            "from shared.topology import Flow\nFLOW = Flow((), (), ())",
+            "from shared.flow_table import Flow\nFLOW = Flow((), (), ())",
             "line 2: ValueError: the flow has no endpoint",
         ),
     ],

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from shared.flow import FLOW as SAMPLE
-from shared.topology import Flow
+from shared.flow_table import Flow
 
 
 def _on_topics_of(name: str) -> Flow:

@@ -2,6 +2,14 @@
 
 from collections.abc import Iterable
 
+from shared.flow_table import (
+    CREDENTIAL_TOPIC,
+    JOB_STATUS_TOPIC,
+    Flow,
+    again_topic,
+    dropped_topic,
+    master_topic,
+)
 from shared.model import Endpoint, EventType
 from shared.published.schemas.events import completion, event, of_fold, snapshot
 from shared.published.schemas.operations import credential, job_status, master_data
@@ -13,14 +21,6 @@ from shared.published.schemas.payloads import (
     waiting_or_parked,
 )
 from shared.published.schemas.shapes import RecordSchema
-from shared.topology import (
-    CREDENTIAL_TOPIC,
-    JOB_STATUS_TOPIC,
-    Flow,
-    again_topic,
-    dropped_topic,
-    master_topic,
-)
 
 
 def messages(flow: Flow) -> dict[str, list[RecordSchema]]:

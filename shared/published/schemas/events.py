@@ -3,6 +3,7 @@
 from typing import Any
 
 from shared.events import envelope
+from shared.flow_table import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from shared.folding.snapshot import META
 from shared.model import Entity, EventType, Fields
 from shared.published.schemas.shapes import (
@@ -19,7 +20,6 @@ from shared.published.schemas.shapes import (
     object_of,
     of_contract,
 )
-from shared.topology import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 
 _BURST = {
     "type": "array",

@@ -1,6 +1,7 @@
 """Of the topics that keep the system going: master data, the status of jobs, credentials."""
 
 from shared.events import envelope
+from shared.flow_table import RELAY_HEARTBEAT_KEY
 from shared.ids import TENANT
 from shared.published.schemas.shapes import (
     COMPLETION_HEADERS,
@@ -10,7 +11,6 @@ from shared.published.schemas.shapes import (
     headers_of,
     object_of,
 )
-from shared.topology import RELAY_HEARTBEAT_KEY
 
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
 

@@ -6,7 +6,7 @@ import pytest
 
 from clients.kafka.records import Payload
 from desk.letters.dry_run import Trial, try_again
-from desk.letters.resend import always
+from desk.letters.redrive_routes import always
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position, event_value, failure_headers
 from shared.flow import FLOW

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from local_stack.run.hold import hold, release
+from local_stack.run.take_down import hold, release
 from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
 from tests.faults.proxy import Way
 from tests.faults.whole import flips

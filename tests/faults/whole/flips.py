@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from local_stack.run.hold import hold, release
+from local_stack.run.take_down import hold, release
 from tests.faults.whole.books import set_aside_folder, shown_and_published
 from tests.faults.whole.rig import Rig
 from tests.faults.whole.run_log import say

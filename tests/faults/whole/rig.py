@@ -18,7 +18,7 @@ import psycopg
 from clients.postgres.grants import OWNER
 from local_stack.machine.log_files import log_path
 from local_stack.machine.ports import free_port
-from local_stack.run.hold import hold, release, release_all
+from local_stack.run.take_down import hold, release, release_all
 from local_stack.servers.postgres_address import as_role
 from local_stack.terminal.errors import StackError
 from local_stack.verbs.ledger import from_database

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.run.hold import hold, release
+from local_stack.run.take_down import hold, release
 from tests.faults.ledger import Told
 from tests.faults.whole import posts
 from tests.faults.whole.callers import Connection

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.log.outcome import Record
+from gateway.kafka_writer.outcome import Record
 from gateway.spool import spool as spools
 from gateway.spool.frame import Frame
 from shared.events.envelope import EventRecord, Position, event_value

@@ -3,7 +3,7 @@
 import fleet
 import meter
 
-from shared.topology import Flow
+from shared.flow_table import Flow
 
 FLOW = Flow(
     endpoints=(*fleet.FLOW.endpoints, *meter.FLOW.endpoints),

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.log.outcome import NotWritten, OutcomeUnknown
+from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown
 from tests.gateway.support import Gateway
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

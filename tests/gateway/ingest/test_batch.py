@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gateway.http.problems import Problem
 from gateway.ingest import batch
 from gateway.ingest.record import Item, read_head
-from gateway.log.outcome import NotWritten, OutcomeUnknown, Receipt
+from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown, Receipt
 from tests.gateway.support import Gateway
 
 NDJSON = {"content-type": "application/x-ndjson"}

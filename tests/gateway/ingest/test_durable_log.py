@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.ingest.durable_log import FULL, DurableLog
-from gateway.log.outcome import (
+from gateway.kafka_writer.outcome import (
     NotWritten,
     OnWritten,
     Outcome,
@@ -20,7 +20,7 @@ from gateway.log.outcome import (
     Spooled,
     append_all,
 )
-from gateway.log.partition_queue import AWAY
+from gateway.kafka_writer.partition_queue import AWAY
 from gateway.spool import drain
 from gateway.spool import spool_log as spool_module
 from gateway.spool.drain import SpoolDrain
@@ -502,9 +502,9 @@ def test_of_two_unanswered_requests_of_an_entity_the_earlier_is_spooled_first(
     _run(parts, body)
 
 
-class LaneKafka(FakeKafka):
-    """One lane, as RawLog has: a batch at a time, and what waits behind one that fails is refused.
-    Of a batch whose fate is unknown all may have been written."""
+class QueueKafka(FakeKafka):
+    """One queue, as KafkaLog has: a batch at a time, and what waits behind one that fails is
+    refused. Of a batch whose fate is unknown all may have been written."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -547,7 +547,7 @@ def test_whatever_kafka_does_each_entity_keeps_its_order_though_nobody_waits_for
     monkeypatch.setattr(spool_module, "_CLOSED_S", 5.0)
     chance = random.Random(seed)
     parts = Parts(tmp_path)
-    kafka = parts.kafka = LaneKafka(chance)
+    kafka = parts.kafka = QueueKafka(chance)
     parts.log, parts.drain = DurableLog(kafka, parts.spool), SpoolDrain(kafka, parts.spool)
 
     async def body() -> None:

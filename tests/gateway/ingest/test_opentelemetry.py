@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from pydantic import HttpUrl
 
 from gateway.ingest.opentelemetry import Traces
-from gateway.log.outcome import NotWritten, OutcomeUnknown
+from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown
 from tests.gateway.support import Gateway, Record
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -13,7 +13,7 @@ from gateway.ingest.admission import Admission
 from gateway.ingest.body import Body, Limit
 from gateway.ingest.post_request import Post
 from gateway.ingest.span import Untraced
-from gateway.log.outcome import OnWritten, Receipt, Record
+from gateway.kafka_writer.outcome import OnWritten, Receipt, Record
 from gateway.node.node import Node
 from shared.flow import FLOW
 from shared.settings import GatewaySettings

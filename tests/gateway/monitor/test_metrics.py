@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.log.outcome import NotWritten, OutcomeUnknown, Receipt, Record, Spooled
+from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown, Receipt, Record, Spooled
 from gateway.monitor import ledger_check
 from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_status import JobStatus

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.outcome import NotWritten
+from gateway.kafka_writer.outcome import NotWritten
 from tests.gateway.support import Gateway, Served
 
 PATH = "/v1/telemetry/device-0001"
@@ -84,7 +84,12 @@ def test_pipelined_upgrades_are_each_taken_at_their_place(gateway: Gateway, serv
         while data := connection.recv(65536):
             received += data
     assert received.count(b"HTTP/1.1 202") == 4
-    assert [record.value for record in gateway.log.records] == [b"one", b"two", b"six", b"ten"]
+    assert [record.value for record in gateway.log.records] == [
+        b"one",
+        b"two",
+        b"six",
+        b"ten",
+    ]
 
 
 def test_a_declared_body_over_the_cap_is_refused_before_it_is_sent(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.log.outcome import Record
+from gateway.kafka_writer.outcome import Record
 from gateway.spool import set_aside as set_aside_module
 from gateway.spool import spool_log as spool_module
 from gateway.spool.frame import Frame, bodies, pack, unpack

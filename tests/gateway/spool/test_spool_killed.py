@@ -20,7 +20,7 @@ PROCESS = """
     import os, random, sys, threading
     from pathlib import Path
     from gateway.spool import spool_log
-    from gateway.log.outcome import Record
+    from gateway.kafka_writer.outcome import Record
     from gateway.spool.spool import Spool
     from gateway.spool.frame import Frame
 

@@ -10,7 +10,7 @@ from local_stack.terminal.errors import StackError
 OWN_FLOW = """
 from shared.flow import FLOW
 from shared.model import Endpoint
-from shared.topology import Flow
+from shared.flow_table import Flow
 from dataclasses import replace
 MINE = replace(FLOW, endpoints=(replace(FLOW.endpoints[0], name="elsewhere"),))
 """

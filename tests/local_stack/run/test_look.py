@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from local_stack import cli
-from local_stack.run.reach import kafka_bootstrap
+from local_stack.run.server_addresses import kafka_bootstrap
 from local_stack.run.stack_file import write_status
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import table

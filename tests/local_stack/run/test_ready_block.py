@@ -6,8 +6,8 @@ import pytest
 
 from local_stack.run.ready_block import try_it
 from shared.flow import FLOW
+from shared.flow_table import Flow
 from shared.model import Endpoint, EventType, Example
-from shared.topology import Flow
 
 URL = "http://127.0.0.1:8080"
 PAYLOAD = {"gate": "B'44", "note": 'the "new" one'}

@@ -6,9 +6,9 @@ import pytest
 from local_stack.machine.locks import InstanceLock, running_launcher
 from local_stack.run.foreground import run_in_foreground
 from local_stack.run.health import job_outputs, job_statuses
-from local_stack.run.hold import hold
 from local_stack.run.stack import Stack
 from local_stack.run.stack_file import last_pids, read_status, service_state, write_status
+from local_stack.run.take_down import hold
 from local_stack.servers.addresses import Addresses
 from local_stack.terminal.errors import StackError
 from local_stack.verbs.status import lines

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from clients.kafka.records import Outgoing
-from gateway.log.outcome import Record
+from gateway.kafka_writer.outcome import Record
 from gateway.spool.frame import Frame, pack
 from gateway.spool.set_aside import DAMAGED, MISSING, TORN, SetAside
 from local_stack import cli

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain import device
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW
 from shared.folding import snapshot
@@ -16,6 +15,7 @@ from shared.folding.bursts import DIGEST_CHARS, Burst, holds, split
 from shared.folding.fingerprint import fold_fingerprint
 from shared.folding.snapshot import Snapshot
 from shared.model import Entity, Event, Fields
+from shared.sample_domain import device
 from tests.builders import event_record
 from tests.oracle import expected_states
 

@@ -5,12 +5,12 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain import device
 from shared.events.envelope import EventRecord, Position
 from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.applier import Applied, Applier
 from shared.folding.snapshot import Snapshot
+from shared.sample_domain import device
 from tests.builders import event_record
 
 DEVICE = FLOW.entities[0]

@@ -1,12 +1,12 @@
 from dataclasses import replace
 
-from shared.domain import device
 from shared.flow import FLOW
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applier
 from shared.folding.rehearsal import Change, Rehearsal
 from shared.folding.snapshot import Snapshot
 from shared.model import Event, Fields
+from shared.sample_domain import device
 from tests.builders import event_record
 
 DEVICE = FLOW.entities[0]

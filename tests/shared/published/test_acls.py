@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 from shared.flow import FLOW
+from shared.flow_table import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, master_topic
 from shared.model import Endpoint, EventType
 from shared.published.acls import Acl, acls
-from shared.topology import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, master_topic
 
 WIDER = replace(
     FLOW,

@@ -15,13 +15,13 @@ from gateway.ingest.record import Item, common_headers, read_head, record_of
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position
 from shared.flow import FLOW
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.ids import fresh_event_id, full_id
 from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema, of_contract
-from shared.topology import Flow
 from stream_jobs.persist.rows import EventRow, RowMaker
 from tests.builders import Master, enriches
 

@@ -10,11 +10,11 @@ from confluent_kafka import Producer
 
 from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
-from shared.domain import device
 from shared.flow import load_flow
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.model import Fields
+from shared.sample_domain import device
 from shared.settings import JobSettings
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, last_values, read_topic

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.domain import device
 from shared.errors import AddFailedError
 from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.model import Fields, Share
+from shared.sample_domain import device
 from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.sums import Members, MemberState, Total
 from tests.oracle import expected_areas

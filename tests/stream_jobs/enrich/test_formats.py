@@ -13,9 +13,9 @@ from typing_extensions import TypedDict
 from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
+from shared.flow_table import Flow
 from shared.formats import Cbor, Csv, Form, Json, Raw
 from shared.model import Arrival, Draft, Endpoint, EventType, MasterData
-from shared.topology import Flow
 from tests.builders import Master, enriches
 
 

@@ -10,8 +10,8 @@ from clients.postgres import master_data, store
 from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import FLOW
+from shared.flow_table import Flow
 from shared.model import Fields, FreshField
-from shared.topology import Flow
 from stream_jobs.enrich.on_demand_fields import FreshFields
 
 

@@ -9,6 +9,7 @@ import pytest
 from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import PARTS_MAX, Position, read_event
+from shared.flow_table import Flow
 from shared.formats import Json
 from shared.model import (
     Arrival,
@@ -21,10 +22,9 @@ from shared.model import (
     Rejected,
 )
 from shared.published.ledger import Verdict, lanes_of_payloads
-from shared.topology import Flow
-from stream_jobs.enrich import decide
-from stream_jobs.enrich.decide import enricher
-from stream_jobs.enrich.in_turn import InTurn
+from stream_jobs.enrich import enrich_payload
+from stream_jobs.enrich.enrich_payload import enricher
+from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.waiting.protocol import Gates
 from tests.builders import Master
 
@@ -132,7 +132,7 @@ def test_as_many_as_may_be() -> None:
 def test_events_that_are_too_large_together_stop_where_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decide, "_TOGETHER_BYTES_MAX", 1_000)
+    monkeypatch.setattr(enrich_payload, "_TOGETHER_BYTES_MAX", 1_000)
     (letter,) = _enrich(["a"] * 100)
     detail = dict(letter.headers)[envelope.DETAIL].decode()
     assert _reason([letter])[1] == b"too_large"
@@ -155,7 +155,7 @@ def test_a_flow_that_drops_nothing_has_no_topic_for_it() -> None:
 
 
 def test_a_payload_waits_as_a_whole_and_those_of_its_entity_behind_it() -> None:
-    in_turn = InTurn(ENRICH, Gates(), "go_on")
+    in_turn = EntityGate(ENRICH, Gates(), "go_on")
     first, second = _payload(["a", "wait"]), _payload(["a", "a"])
     assert _reason([*in_turn(first, first.position, Master())])[0] == "retry.enrich.v1"
     assert _reason([*in_turn(second, second.position, Master())]) == ("retry.enrich.v1", b"behind")

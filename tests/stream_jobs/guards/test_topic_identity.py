@@ -13,7 +13,7 @@ from local_stack.run.stack import Stack
 from shared.consumer_groups import of_job
 from shared.errors import OtherLogError
 from shared.settings import JobSettings
-from stream_jobs.guards.checkpoints import remember_ahead, remember_begin
+from stream_jobs.guards.checkpoint_offsets import remember_ahead, remember_begin
 from stream_jobs.guards.topic_identity import SameLog, topic_ids
 from tests.kafka_log import eventually
 

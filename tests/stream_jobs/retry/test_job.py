@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql import Row
 
 from clients.kafka.records import Outgoing, Payload
-from desk.letters.resend import discarded_payload
+from desk.letters.redrive_routes import discarded_payload
 from shared.events import envelope
 from shared.events.envelope import Header, Position, read_event
 from shared.flow import FLOW
 from shared.folding.applier import Applier
 from shared.model import Fields, MasterData
-from stream_jobs.enrich.decide import enricher
-from stream_jobs.enrich.in_turn import InTurn
+from stream_jobs.enrich.enrich_payload import enricher
+from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.retry import job as retry
 from stream_jobs.retry import lines
 from stream_jobs.retry.lines import BucketOfLines, RetryTask
@@ -84,7 +84,7 @@ class World:
         )
         self.handle = Handle()
         monkeypatch.setattr(lines, "_worker", lambda _task: self)
-        self.in_turn = InTurn(enricher(FLOW), Gates(), self.task.when_parked)
+        self.in_turn = EntityGate(enricher(FLOW), Gates(), self.task.when_parked)
 
     def look(self) -> None:
         pass
@@ -293,7 +293,7 @@ def test_behind_a_discarded_one_others_go_on(monkeypatch: pytest.MonkeyPatch) ->
     world.batch()
     assert world.is_empty()
     # where nobody keeps it nothing has to be done
-    others = InTurn(enricher(FLOW), Gates(), "wait")
+    others = EntityGate(enricher(FLOW), Gates(), "wait")
     assert not others(payload, place, world.master)
 
 

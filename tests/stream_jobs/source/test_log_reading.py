@@ -23,7 +23,7 @@ from local_stack.run.stack import Stack
 from shared.errors import LeaseEndedError, LogCutError, StalledError
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
-from stream_jobs.guards.checkpoints import ahead_at, remember_ahead
+from stream_jobs.guards.checkpoint_offsets import ahead_at, remember_ahead
 from stream_jobs.guards.lease import Lease, check_lease, now_s
 from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
 from stream_jobs.source.topic_writer import WriterOf

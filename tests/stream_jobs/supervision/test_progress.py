@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from clients.kafka.records import Offsets
-from stream_jobs.guards.checkpoints import remember_ahead
+from stream_jobs.guards.checkpoint_offsets import remember_ahead
 from stream_jobs.supervision.progress import Progress
 from stream_jobs.supervision.side_task import Beside
 

@@ -10,8 +10,8 @@ from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.model import Fields
 from shared.retry_policy import WhenParked
-from stream_jobs.enrich.decide import enricher
-from stream_jobs.enrich.in_turn import InTurn
+from stream_jobs.enrich.enrich_payload import enricher
+from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.waiting.limits import Caps, Newcomers
 from stream_jobs.waiting.protocol import Gates
 
@@ -77,7 +77,7 @@ def reason(sent: Sequence[Outgoing]) -> tuple[str, str | None]:
 @pytest.mark.parametrize("when_parked", ["go_on", "wait"])
 def test_random_ids_are_parked_and_open_no_gate(when_parked: WhenParked) -> None:
     gates = Gates()
-    enrich = InTurn(enricher(FLOW), gates, when_parked, newcomers(new=1))
+    enrich = EntityGate(enricher(FLOW), gates, when_parked, newcomers(new=1))
     sent = [enrich(one := payload(f"device-{n}", n), one.position, Nothing()) for n in range(3)]
     assert [reason(one) for one in sent] == [
         ("retry.enrich.v1", "missing_device"),
@@ -98,7 +98,7 @@ def test_random_ids_are_parked_and_open_no_gate(when_parked: WhenParked) -> None
 
 
 def test_what_would_only_hold_others_is_parked_by_its_own_reason() -> None:
-    enrich = InTurn(enricher(FLOW), Gates(), "wait", newcomers(new=0))
+    enrich = EntityGate(enricher(FLOW), Gates(), "wait", newcomers(new=0))
     bad = payload("device-1", 1, b"?")
     assert reason(enrich(bad, bad.position, Nothing())) == ("dlq.enrich.v1", "not_json")
 
@@ -123,7 +123,7 @@ def test_what_its_line_has_no_room_for_is_parked_by_enrich_where_others_may_go_o
 ) -> None:
     gates = Gates()
     gates.hear_gate("device-1", 1000, full=True)
-    enrich = InTurn(enricher(FLOW), gates, when_parked, newcomers())
+    enrich = EntityGate(enricher(FLOW), gates, when_parked, newcomers())
     late = payload("device-1", 3)
     assert reason(enrich(late, late.position, Nothing()))[0] == topic
     discarded = late._replace(headers=[(envelope.DISCARDED, b"1")])

@@ -141,7 +141,7 @@ PATCHES: dict[str, Callable[[Any], None]] = {
         before("gateway, drained and not marked", m.SpoolLog, "drained"),
     ),
     "gateway.view.store": lambda m: before("view writer, read", m.ViewStore, "apply"),
-    "stream_jobs.enrich.decide": lambda m: after("enrich, in a batch", m, "_outgoing"),
+    "stream_jobs.enrich.enrich_payload": lambda m: after("enrich, in a batch", m, "_outgoing"),
     "stream_jobs.source.log_reader": lambda m: before(
         "enrich, written and not noted", m, "_is_done"
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokafka.errors import ClusterAuthorizationFailedError
 
-from gateway.log.outcome import NotWritten
+from gateway.kafka_writer.outcome import NotWritten
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Appends to the ingest topics. With its lanes, the only part that knows the producer's library.
+"""Appends to the ingest topics. With its queues, the only part that knows the producer's library.
 
 The producer (aiokafka, idempotent) has ways to stay broken for ever: a batch that expires unsent
 leaves a hole in its sequence numbers, its sender task may die, its waits may never end. So no call
@@ -13,10 +13,10 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import murmur2
 
-from gateway.log.known_partitions import KnownPartitions
-from gateway.log.outcome import NotWritten, OnWritten, Record
-from gateway.log.partition_queue import AWAY, Lane, Parcel, Writer
-from gateway.log.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
+from gateway.kafka_writer.known_partitions import KnownPartitions
+from gateway.kafka_writer.outcome import NotWritten, OnWritten, Record
+from gateway.kafka_writer.partition_queue import AWAY, Parcel, PartitionQueue, Writer
+from gateway.kafka_writer.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 from shared.settings import GatewaySettings
 
 # more costs less, but all of it has to be there by the deadline, over a slow way, too
@@ -27,7 +27,7 @@ _KEYS_KNOWN_MAX = 100_000
 _REFUSAL_TOLD_S = 60.0
 
 
-class RawLog:
+class KafkaLog:
     def __init__(self, settings: GatewaySettings, topics: Collection[str]) -> None:
         self._settings = settings
         # whoever can go to the spool need not wait so long
@@ -37,7 +37,7 @@ class RawLog:
         self._access = settings.kafka.for_aiokafka()
         self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
         self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
-        self._lanes: dict[str, list[Lane]] = {}
+        self._queues: dict[str, list[PartitionQueue]] = {}
         self._writers: dict[int | None, Writer] = {}  # by the broker; None: nobody leads
         self._hashes: dict[bytes, int] = {}
         self._looks: set[asyncio.Task[None]] = set()
@@ -56,7 +56,7 @@ class RawLog:
     def forget(self, topic: str) -> None:
         """Its partitions are looked up anew: it may be another one by now. Only for who has nothing
         of it under way."""
-        self._lanes.pop(topic, None)
+        self._queues.pop(topic, None)
 
     def is_healthy(self) -> bool:
         return self._keeper.producer() is not None
@@ -71,15 +71,15 @@ class RawLog:
             on_written([self._why_none()] * len(records))
             return
         parcel = Parcel(records, on_written, self._now_s() + self._deadline_s)
-        lanes = self._lanes.get(topic)
-        if lanes is None:
-            look = asyncio.create_task(self._put_on_new_lanes(topic, parcel))
+        queues = self._queues.get(topic)
+        if queues is None:
+            look = asyncio.create_task(self._put_on_new_queues(topic, parcel))
             self._looks.add(look)
             look.add_done_callback(self._looks.discard)
         else:
-            lanes[self._hash(records[0].key) % len(lanes)].put(parcel)
+            queues[self._hash(records[0].key) % len(queues)].put(parcel)
 
-    async def _put_on_new_lanes(self, topic: str, parcel: Parcel) -> None:
+    async def _put_on_new_queues(self, topic: str, parcel: Parcel) -> None:
         producer = self._keeper.producer()
         count = await _partitions(producer, topic) if producer else 0
         if not count:
@@ -87,11 +87,12 @@ class RawLog:
             parcel.on_batch_done(0, [why] * len(parcel.records))
             return
         # they stay as they are: more partitions would move keys, and break their order
-        if topic not in self._lanes:
+        if topic not in self._queues:
             count = self._known.to_use(topic, count)
-            self._lanes[topic] = [Lane(topic, p, self._writer(None)) for p in range(count)]
-        lanes = self._lanes[topic]
-        lanes[self._hash(parcel.records[0].key) % len(lanes)].put(parcel)
+            writer = self._writer(None)
+            self._queues[topic] = [PartitionQueue(topic, p, writer) for p in range(count)]
+        queues = self._queues[topic]
+        queues[self._hash(parcel.records[0].key) % len(queues)].put(parcel)
 
     def refusal(self) -> str:
         """What Kafka does not let the gateway do; of a topic only while somebody goes on trying."""
@@ -110,9 +111,9 @@ class RawLog:
     def _why_none(self) -> NotWritten:
         return NOT_AUTHORIZED if self._keeper.refused else AWAY
 
-    def _writer_of(self, lane: Lane) -> Writer:
+    def _writer_of(self, queue: PartitionQueue) -> Writer:
         producer = self._keeper.producer()
-        leader = producer.client.cluster.leader_for_partition(lane.place) if producer else None
+        leader = producer.client.cluster.leader_for_partition(queue.place) if producer else None
         return self._writer(None if leader == -1 else leader)
 
     def _writer(self, leader: int | None) -> Writer:

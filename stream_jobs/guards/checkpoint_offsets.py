@@ -10,7 +10,7 @@ import orjson
 from clients.kafka.records import Offsets
 
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
-    from shared.topology import Flow
+    from shared.flow_table import Flow
 
 _BEGINS_AT = "begins_at.json"
 _AHEAD = "ahead.json"

@@ -11,7 +11,8 @@ from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import Breach, contract_of, infinite_place, payload_contract
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord
-from shared.events.stub import fitted
+from shared.events.oversize_stub import fitted
+from shared.flow_table import RECORD_BYTES_MAX, Flow, dead_letter_topic, dropped_topic, retry_topic
 from shared.formats import UndecodableError, decoded
 from shared.formats.text import holds_nul
 from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, part_id, tenant_of
@@ -27,7 +28,6 @@ from shared.model import (
     Rejected,
 )
 from shared.timestamps import is_time_ms
-from shared.topology import RECORD_BYTES_MAX, Flow, dead_letter_topic, dropped_topic, retry_topic
 from shared.user_code import told
 from stream_jobs.waiting.protocol import ENRICH
 

@@ -1,7 +1,7 @@
 """What a client is told of a payload that was not written, or may not have been."""
 
 from gateway.http.problems import UNKNOWN_OUTCOME, Problem, refused, retry_after
-from gateway.log.outcome import NotWritten, OutcomeUnknown
+from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown
 
 
 def problem_of(outcome: NotWritten | OutcomeUnknown, again: str = "send it again") -> Problem:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from shared.flow import FLOW
-from stream_jobs.guards.checkpoints import (
+from stream_jobs.guards.checkpoint_offsets import (
     ahead_at,
     begins_at,
     remember_ahead,

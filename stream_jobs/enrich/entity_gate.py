@@ -7,7 +7,7 @@ from shared.events import envelope
 from shared.events.envelope import Position
 from shared.model import MasterData
 from shared.retry_policy import WhenParked
-from stream_jobs.enrich.decide import DEAD_LETTERS, LANE, Enrich, failure
+from stream_jobs.enrich.enrich_payload import DEAD_LETTERS, LANE, Enrich, failure
 from stream_jobs.waiting.limits import Newcomers
 from stream_jobs.waiting.protocol import Gates
 
@@ -15,7 +15,7 @@ from stream_jobs.waiting.protocol import Gates
 BEHIND = "behind"
 
 
-class InTurn:
+class EntityGate:
     """enrich for a task of one micro-batch: a payload goes to the lane untried while another one of
     its entity waits (see `protocol`)."""
 

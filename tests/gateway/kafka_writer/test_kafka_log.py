@@ -16,9 +16,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from gateway.log import kafka_log, producer_keeper
-from gateway.log.kafka_log import RawLog
-from gateway.log.outcome import (
+from gateway.kafka_writer import kafka_log, producer_keeper
+from gateway.kafka_writer.kafka_log import KafkaLog
+from gateway.kafka_writer.outcome import (
     NotWritten,
     Outcome,
     OutcomeUnknown,
@@ -27,7 +27,7 @@ from gateway.log.outcome import (
     Spooled,
     append_all,
 )
-from gateway.log.partition_queue import Writer
+from gateway.kafka_writer.partition_queue import Writer
 from shared.settings import GatewaySettings
 from tests.gateway.support import eventually
 
@@ -138,7 +138,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_an_acknowledged_record_has_its_place() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         assert await _append(log) == Receipt(TOPIC, 1, 7)
         assert len(FakeProducer.made) == 1
 
@@ -146,7 +146,7 @@ def test_an_acknowledged_record_has_its_place() -> None:
 
 
 def test_a_record_without_an_ack_is_unknown_at_the_deadline_and_the_producer_replaced() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = None
         _last().stop_hangs = True
         with pytest.raises(OutcomeUnknown):
@@ -158,7 +158,7 @@ def test_a_record_without_an_ack_is_unknown_at_the_deadline_and_the_producer_rep
 
 
 def test_a_record_that_finds_no_room_in_time_is_definite() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().send_hangs = True
         with pytest.raises(NotWritten):
             await _append(log)
@@ -169,7 +169,7 @@ def test_a_record_that_finds_no_room_in_time_is_definite() -> None:
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumber(), KafkaError("dead sender")])
 def test_any_unclear_error_is_unknown_and_the_producer_replaced(error: KafkaError) -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = error
         with pytest.raises(OutcomeUnknown):
             await _append(log)
@@ -179,7 +179,7 @@ def test_any_unclear_error_is_unknown_and_the_producer_replaced(error: KafkaErro
 
 
 def test_a_record_that_the_broker_finds_too_large_is_definite_and_says_so() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = MessageSizeTooLargeError()
         with pytest.raises(NotWritten, match="record_too_large"):
             await _append(log)
@@ -189,7 +189,7 @@ def test_a_record_that_the_broker_finds_too_large_is_definite_and_says_so() -> N
 
 @pytest.mark.parametrize("place", [{"offset": -1}, {"log_start_offset": -1}])
 def test_an_ack_without_a_place_is_no_receipt(place: dict[str, int]) -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = SimpleNamespace(**{**vars(_last().answer), **place})
         with pytest.raises(OutcomeUnknown):
             await _append(log)
@@ -198,7 +198,7 @@ def test_an_ack_without_a_place_is_no_receipt(place: dict[str, int]) -> None:
 
 
 def test_where_several_come_the_next_turn_of_the_loop_brings_some_that_travel_together() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         await append_all(log, [(TOPIC, RECORD)] * 2)
         told: list[Outcome] = []
         loop = asyncio.get_running_loop()
@@ -211,7 +211,7 @@ def test_where_several_come_the_next_turn_of_the_loop_brings_some_that_travel_to
 
 
 def test_a_missing_topic_is_definite_and_costs_no_producer() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().topics.clear()
         with pytest.raises(NotWritten, match="topic_missing"):
             await _append(log)
@@ -221,7 +221,7 @@ def test_a_missing_topic_is_definite_and_costs_no_producer() -> None:
 
 
 def test_a_topic_that_the_gateway_may_not_even_see_is_not_told_as_missing() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().topics.clear()
         _last().unauthorized.add(TOPIC)
         with pytest.raises(NotWritten, match="not_authorized"):
@@ -232,7 +232,7 @@ def test_a_topic_that_the_gateway_may_not_even_see_is_not_told_as_missing() -> N
 
 
 def test_a_refused_write_is_told_until_one_succeeds() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = TopicAuthorizationFailedError(TOPIC)
         with pytest.raises(NotWritten, match="not_authorized"):
             await _append(log)
@@ -245,7 +245,7 @@ def test_a_refused_write_is_told_until_one_succeeds() -> None:
 
 
 def test_a_gateway_that_may_write_nowhere_says_so_until_it_may() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         FakeProducer.starts_fail = 10**6
         FakeProducer.why = ClusterAuthorizationFailedError
         _last()._sender.sender_task.cancel()
@@ -262,7 +262,7 @@ def test_a_gateway_that_may_write_nowhere_says_so_until_it_may() -> None:
 
 
 def test_a_dead_sender_task_is_noticed_without_a_record() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last()._sender.sender_task.cancel()
         await eventually(lambda: len(FakeProducer.made) == 2 and log.is_healthy())
 
@@ -270,7 +270,7 @@ def test_a_dead_sender_task_is_noticed_without_a_record() -> None:
 
 
 def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         FakeProducer.starts_fail = 5
         _last().answers_probes = False
         await eventually(lambda: not log.is_healthy())
@@ -284,14 +284,14 @@ def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
 def test_it_starts_without_a_broker_and_keeps_trying() -> None:
     FakeProducer.starts_fail = 3
 
-    async def body(_: RawLog) -> None:
+    async def body(_: KafkaLog) -> None:
         assert len(FakeProducer.made) == 4
 
     _with_log(body)
 
 
 def test_records_that_still_wait_do_not_keep_it_from_stopping() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = None
         _last().stop_hangs = True
         waiting = asyncio.create_task(_append(log))
@@ -304,9 +304,9 @@ def test_records_that_still_wait_do_not_keep_it_from_stopping() -> None:
     _with_log(body)
 
 
-def _with_log(body: Callable[[RawLog], Coroutine[Any, Any, None]]) -> None:
+def _with_log(body: Callable[[KafkaLog], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        log = RawLog(GatewaySettings(produce_deadline_s=DEADLINE_S, spool_bytes_max=0), [TOPIC])
+        log = KafkaLog(GatewaySettings(produce_deadline_s=DEADLINE_S, spool_bytes_max=0), [TOPIC])
         await log.start()
         await eventually(log.is_healthy)
         try:
@@ -318,7 +318,7 @@ def _with_log(body: Callable[[RawLog], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_records_that_come_at_once_travel_together_and_in_their_order() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         records = [RECORD._replace(value=b"%d" % number) for number in range(5)]
         outcomes = await append_all(log, [(TOPIC, record) for record in records])
         assert _last().batches == [[b"0", b"1", b"2"], [b"3", b"4"]]
@@ -330,7 +330,7 @@ def test_records_that_come_at_once_travel_together_and_in_their_order() -> None:
 def test_what_is_too_large_only_together_travels_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeProducer, "together_max", 1)
 
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         for outcome in await append_all(log, [(TOPIC, RECORD)] * 3):
             assert isinstance(outcome, NotWritten)
             assert outcome.code == "kafka_unreachable"  # to be sent again, or spooled
@@ -346,7 +346,7 @@ def test_what_is_too_large_only_together_travels_apart(monkeypatch: pytest.Monke
 
 
 def test_a_record_that_has_no_form_is_refused_alone() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         formless = RECORD._replace(value=FORMLESS)
         for records in ([RECORD, formless, RECORD], [formless]):
             outcomes = await append_all(log, [(TOPIC, record) for record in records])
@@ -362,7 +362,7 @@ def test_a_fault_in_writing_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatc
         if under_way:
             raise RuntimeError
 
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(Writer, "_await_all", fail)
             outcomes = await append_all(log, [(TOPIC, RECORD)] * 5)
@@ -374,7 +374,7 @@ def test_a_fault_in_writing_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatc
 
 
 def test_whoever_cannot_hear_an_outcome_keeps_it_from_nobody_else() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         heard: list[Outcome] = []
 
         def deaf(_: list[Outcome]) -> None:
@@ -389,7 +389,7 @@ def test_whoever_cannot_hear_an_outcome_keeps_it_from_nobody_else() -> None:
 
 
 def test_what_waits_behind_a_batch_that_fails_is_definite_and_never_handed_over() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = OutOfOrderSequenceNumber()
         producer = _last()
         outcomes = await append_all(log, [(TOPIC, RECORD)] * 5)
@@ -400,7 +400,7 @@ def test_what_waits_behind_a_batch_that_fails_is_definite_and_never_handed_over(
 
 
 def test_each_record_waits_no_longer_than_its_deadline() -> None:
-    async def body(log: RawLog) -> None:
+    async def body(log: KafkaLog) -> None:
         _last().answer = None
         _last().stop_hangs = True
         first = asyncio.create_task(_outcome(log))
@@ -415,18 +415,18 @@ def test_each_record_waits_no_longer_than_its_deadline() -> None:
 
 def test_without_a_producer_every_record_is_refused() -> None:
     async def body() -> None:
-        log = RawLog(GatewaySettings(), [TOPIC])
+        log = KafkaLog(GatewaySettings(), [TOPIC])
         outcomes = await append_all(log, [(TOPIC, RECORD)] * 3)
         assert [type(outcome) for outcome in outcomes] == [NotWritten] * 3
 
     asyncio.run(body())
 
 
-async def _outcome(log: RawLog) -> Outcome:
+async def _outcome(log: KafkaLog) -> Outcome:
     return (await append_all(log, [(TOPIC, RECORD)]))[0]
 
 
-async def _append(log: RawLog) -> Receipt | Spooled:
+async def _append(log: KafkaLog) -> Receipt | Spooled:
     outcome = await _outcome(log)
     if isinstance(outcome, Exception):
         raise outcome
@@ -439,7 +439,7 @@ def _last() -> FakeProducer:
 
 def test_whoever_finds_the_port_open_finds_a_producer() -> None:
     async def body() -> None:
-        log = RawLog(GatewaySettings(), [TOPIC])
+        log = KafkaLog(GatewaySettings(), [TOPIC])
         await log.start()
         assert log.is_healthy()
         await log.stop()
@@ -452,7 +452,7 @@ def test_a_start_without_kafka_is_not_held_up_for_long(monkeypatch: pytest.Monke
     monkeypatch.setattr(producer_keeper, "_FIRST_WAIT_S", 0.05)
 
     async def body() -> None:
-        log = RawLog(GatewaySettings(), [TOPIC])
+        log = KafkaLog(GatewaySettings(), [TOPIC])
         await log.start()
         assert not log.is_healthy()
         await log.stop()

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.contract import contract_of
-from shared.domain import area, device
 from shared.flow import FLOW
 from shared.model import Fields
+from shared.sample_domain import area, device
 from tests.oracle import expected_areas
 
 

@@ -12,7 +12,7 @@ from stream_jobs.state.buckets import unpack
 from stream_jobs.state.bulk_map_state import Key
 
 
-class Seeds:
+class PublishedSnapshots:
     def __init__(self, flow: str, made_anew: frozenset[str], starts: Mapping[str, int]) -> None:
         self._flow_reference = flow
         self._made_anew = made_anew

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from gateway.log.kafka_log import RawLog
-from gateway.log.known_partitions import KnownPartitions
-from gateway.log.outcome import Outcome, Receipt, Record
+from gateway.kafka_writer.kafka_log import KafkaLog
+from gateway.kafka_writer.known_partitions import KnownPartitions
+from gateway.kafka_writer.outcome import Outcome, Receipt, Record
 from local_stack.run.stack import Stack
 from shared.settings import GatewaySettings
 from tests.gateway.support import until
@@ -63,7 +63,7 @@ def test_entities_stay_on_their_partitions_whatever_is_added_also_after_a_restar
 
 
 async def _places(settings: GatewaySettings, keys: list[bytes]) -> dict[bytes, int]:
-    log = RawLog(settings, [TOPIC])
+    log = KafkaLog(settings, [TOPIC])
     await log.start()
     places: dict[bytes, int] = {}
     try:
@@ -77,7 +77,7 @@ async def _places(settings: GatewaySettings, keys: list[bytes]) -> dict[bytes, i
     return places
 
 
-async def _put(log: RawLog, key: bytes) -> int | None:
+async def _put(log: KafkaLog, key: bytes) -> int | None:
     told: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
     log.put(TOPIC, [Record(key, b"{}", [])], told.set_result)
     (outcome,) = await told

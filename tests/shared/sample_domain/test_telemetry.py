@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from shared.domain.device import next_status
-from shared.domain.telemetry import to_reading
 from shared.model import Arrival, Fields, MissingMasterData, Rejected
+from shared.sample_domain.device import next_status
+from shared.sample_domain.telemetry import to_reading
 
 ARRIVAL = Arrival("device-0001", 1_700_000_000_000)
 

@@ -1,8 +1,8 @@
-"""The ways into Kafka: a lane for each partition, a writer for each broker that leads some.
+"""The ways into Kafka: a queue for each partition, a writer for each broker that leads some.
 
 A writer has one request under way and takes with the next one whatever has come meanwhile. Until
-then records wait in lanes and not in the producer's library, because there nothing bounds them, and
-because of what was never handed over one can say for certain that it was not written.
+then records wait in queues and not in the producer's library, because there nothing bounds them,
+and because of what was never handed over one can say for certain that it was not written.
 """
 
 import asyncio
@@ -15,8 +15,15 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedError
 
-from gateway.log.outcome import NotWritten, OnWritten, Outcome, OutcomeUnknown, Receipt, Record
-from gateway.log.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
+from gateway.kafka_writer.outcome import (
+    NotWritten,
+    OnWritten,
+    Outcome,
+    OutcomeUnknown,
+    Receipt,
+    Record,
+)
+from gateway.kafka_writer.producer_keeper import NOT_AUTHORIZED, ProducerKeeper
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +34,7 @@ _TOO_LARGE = NotWritten("record_too_large", "Kafka's max.message.bytes is below 
 
 
 class Parcel:
-    """Records of one entity that came together: all on one lane, though maybe not in one batch."""
+    """Records of one entity that came together: all on one queue, though maybe not in one batch."""
 
     __slots__ = ("_known", "_on_written", "at", "records", "until_s")
 
@@ -57,7 +64,7 @@ class Parcel:
 Part = tuple[Parcel, int, int]
 
 
-class Lane:
+class PartitionQueue:
     """One partition's records, in their order."""
 
     def __init__(self, topic: str, partition: int, writer: "Writer") -> None:
@@ -83,7 +90,7 @@ class Lane:
                 taken.append((parcel, begin, count))
                 room -= count
             if not is_full and parcel.at < len(parcel.records):
-                # first in its lane, it would stop all that comes behind it
+                # first in its queue, it would stop all that comes behind it
                 parcel.at += 1
                 parcel.on_batch_done(parcel.at - 1, [_FORMLESS])
             if parcel.at == len(parcel.records):
@@ -142,15 +149,15 @@ def _fill(batch: Any, parcel: Parcel, room: int) -> bool:
 
 
 class Writer:
-    def __init__(self, keeper: ProducerKeeper, find: Callable[[Lane], "Writer"]) -> None:
+    def __init__(self, keeper: ProducerKeeper, find: Callable[[PartitionQueue], "Writer"]) -> None:
         self._keeper = keeper
         self._find = find
-        self._ready: dict[Lane, None] = {}  # those with something to write, in their order
+        self._ready: dict[PartitionQueue, None] = {}  # those with something to write
         self._task: asyncio.Task[None] | None = None
         self._payloads = 0  # of the last request
 
-    def wake(self, lane: Lane) -> None:
-        self._ready[lane] = None
+    def wake(self, queue: PartitionQueue) -> None:
+        self._ready[queue] = None
         if self._task is None:
             # it begins after what else is ready now, so that this travels together
             self._task = asyncio.create_task(self._write())
@@ -162,58 +169,58 @@ class Writer:
                     # more are near: with another turn of the loop they travel together, since a
                     # request costs as much as several payloads, here and at the broker
                     await asyncio.sleep(0)
-                lanes, self._ready = self._ready, {}
+                queues, self._ready = self._ready, {}
                 producer = self._keeper.producer()
                 if producer is None:
-                    for lane in lanes:
-                        lane.refuse(AWAY)
+                    for queue in queues:
+                        queue.refuse(AWAY)
                 else:
-                    lanes_to_write = [x for x in lanes if x.waiting and self._is_mine(x)]
-                    await self._write_together(producer, lanes_to_write)
+                    queues_to_write = [x for x in queues if x.waiting and self._is_mine(x)]
+                    await self._write_together(producer, queues_to_write)
         finally:
             self._task = None
 
-    def _is_mine(self, lane: Lane) -> bool:
-        """Looked at only here, where nothing of the lane is under way."""
-        lane.writer = self._find(lane)
-        if lane.writer is not self:
-            lane.writer.wake(lane)
-        return lane.writer is self
+    def _is_mine(self, queue: PartitionQueue) -> bool:
+        """Looked at only here, where nothing of the queue is under way."""
+        queue.writer = self._find(queue)
+        if queue.writer is not self:
+            queue.writer.wake(queue)
+        return queue.writer is self
 
-    async def _write_together(self, producer: Any, lanes: list[Lane]) -> None:
+    async def _write_together(self, producer: Any, queues: list[PartitionQueue]) -> None:
         self._keeper.in_flight += 1
-        under_way: dict[asyncio.Future[Any], tuple[Lane, list[Part]]] = {}
+        under_way: dict[asyncio.Future[Any], tuple[PartitionQueue, list[Part]]] = {}
         try:
-            for lane in lanes:
-                batch, taken = lane.next_batch(producer)
+            for queue in queues:
+                batch, taken = queue.next_batch(producer)
                 if not taken:
                     continue
-                written = await self._hand_over(producer, lane, batch, _until_s(taken))
+                written = await self._hand_over(producer, queue, batch, _until_s(taken))
                 if written is None:
-                    lane.on_batch_done(taken, AWAY)
+                    queue.on_batch_done(taken, AWAY)
                 else:
-                    under_way[written] = lane, taken
-                if lane.waiting:
-                    self._ready[lane] = None
+                    under_way[written] = queue, taken
+                if queue.waiting:
+                    self._ready[queue] = None
             self._payloads = sum(count for _, taken in under_way.values() for _, _, count in taken)
             await self._await_all(producer, under_way)
         except Exception as error:  # a fault here must leave nobody waiting for ever
             log.exception("a fault in writing to Kafka")
             self._keeper.retire(producer, error)
-            for lane, taken in under_way.values():
-                lane.on_batch_done(taken, OutcomeUnknown())
-            for lane in lanes:
-                lane.refuse(_BUSY)
+            for queue, taken in under_way.values():
+                queue.on_batch_done(taken, OutcomeUnknown())
+            for queue in queues:
+                queue.refuse(_BUSY)
         finally:
             self._keeper.in_flight -= 1
 
     async def _hand_over(
-        self, producer: Any, lane: Lane, batch: Any, until_s: float
+        self, producer: Any, queue: PartitionQueue, batch: Any, until_s: float
     ) -> "asyncio.Future[Any] | None":
         try:
             async with asyncio.timeout_at(until_s):
                 written: asyncio.Future[Any] = await producer.send_batch(
-                    batch, lane.place.topic, partition=lane.place.partition
+                    batch, queue.place.topic, partition=queue.place.partition
                 )
                 return written
         except Exception as error:  # aiokafka lets more through than its own errors
@@ -222,7 +229,9 @@ class Writer:
             return None
 
     async def _await_all(
-        self, producer: Any, under_way: "dict[asyncio.Future[Any], tuple[Lane, list[Part]]]"
+        self,
+        producer: Any,
+        under_way: "dict[asyncio.Future[Any], tuple[PartitionQueue, list[Part]]]",
     ) -> None:
         now_s = asyncio.get_running_loop().time
         while under_way:
@@ -233,8 +242,8 @@ class Writer:
             )
             late = [one for one, (_, taken) in under_way.items() if _until_s(taken) <= now_s()]
             for one in done or late:
-                lane, taken = under_way.pop(one)
-                lane.on_batch_done(taken, self._outcome(producer, lane.place.topic, one))
+                queue, taken = under_way.pop(one)
+                queue.on_batch_done(taken, self._outcome(producer, queue.place.topic, one))
 
     def _outcome(self, producer: Any, topic: str, written: "asyncio.Future[Any]") -> int | Outcome:
         if not written.done():

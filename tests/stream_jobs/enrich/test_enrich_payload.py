@@ -9,6 +9,7 @@ from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position, read_event
 from shared.flow import FLOW
+from shared.flow_table import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
 from shared.model import (
     Arrival,
     Draft,
@@ -19,8 +20,7 @@ from shared.model import (
     MissingMasterData,
     Rejected,
 )
-from shared.topology import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
-from stream_jobs.enrich.decide import as_first_come
+from stream_jobs.enrich.enrich_payload import as_first_come
 from tests.builders import Master, enriches
 from tests.stream_jobs.messages import Message
 
@@ -201,7 +201,7 @@ def _nothing(_payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft 
     [
         (
             _typo,
-            f"KeyError: 'valeu' (test_decide.py, line {_typo.__code__.co_firstlineno + 1})",
+            f"KeyError: 'valeu' (test_enrich_payload.py, line {_typo.__code__.co_firstlineno + 1})",
         ),
         (_nothing, "TypeError: the enrichment of pings returned None, not a Draft"),
         (
