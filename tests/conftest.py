@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,6 +49,8 @@ os.environ["HEADRACE_STATE_DIR"] = tempfile.mkdtemp(prefix="headrace-tests-")
 atexit.register(shutil.rmtree, os.environ["HEADRACE_STATE_DIR"], ignore_errors=True)
 
 _FAST_MAX_S = 3
+# py4j asks by select(), which knows no file above 1,023: its callbacks would end without a word
+_OPEN_FILES_MAX = 800
 _PROCESSES = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.system"}
 _fast_one_runs = False
 _took_s: Counter[str] = Counter()
@@ -66,6 +69,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         _fast_one_runs = False
+
+
+@pytest.fixture(autouse=True, scope="module")
+def closes_its_files() -> Iterator[None]:
+    yield
+    if (files := Path("/proc/self/fd")).is_dir():
+        count = sum(1 for _ in files.iterdir())
+        assert count <= _OPEN_FILES_MAX, f"{count} files are open: a test closes no client of its"
 
 
 def _refuse_processes(event: str, _: object) -> None:

@@ -55,6 +55,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
             _log.exception("the ledger could not be kept, trying again")
             keeper.say("restarting", f"{type(error).__name__}: {error}")
         stop.wait(_AGAIN_AFTER_S)
+    keeper.close()
 
 
 class LedgerKeeper:
@@ -87,6 +88,9 @@ class LedgerKeeper:
                     self._last = self._summary(book) | {"recounting": recounts.under_way()}
                 self.say("running", "")
                 self._stop.wait(0 if is_behind else _IDLE_S if self._is_idle else _EVERY_S)
+
+    def close(self) -> None:
+        self._log.close()
 
     def go_on(self, book: LedgerBook) -> None:
         self._log.go_on_from(book.lanes())

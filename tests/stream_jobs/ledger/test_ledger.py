@@ -55,15 +55,19 @@ class Pipeline:
         self.store = EventStore(self.url)
         self._producer = Producer(kafka)
         self._received = self._events = 0
+        self._keepers: list[LedgerKeeper] = []
         self.start_keeper()
 
     def close(self) -> None:
+        for keeper in self._keepers:
+            keeper.close()
         self.store.close()
         self.connection.close()
 
     def start_keeper(self) -> None:
         self.book = LedgerBook(self.connection)
         self.keeper = LedgerKeeper(self.settings, threading.Event(), self)
+        self._keepers.append(self.keeper)
         eventually(self._goes_on)
 
     def _goes_on(self) -> bool:
