@@ -42,6 +42,8 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
         refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
+        if endpoint.retry and (why_not := endpoint.retry.why_not()):
+            raise ValueError(f"endpoint {endpoint.name}: its retry policy cannot be: {why_not}")
     for entity in flow.entities:
         refuse_what_is_no_tuple(entity, "folds", "emits", "deleted_by")
     for event_type in flow.event_types:

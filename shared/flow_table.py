@@ -157,6 +157,11 @@ class Flow:
         return _once(table for endpoint in self.endpoints for table in endpoint.master)
 
     @property
+    def waits(self) -> bool:
+        """Payloads may have to wait: for master data, or as their enrichment says."""
+        return bool(self.master_tables) or any(row.retry for row in self.endpoints)
+
+    @property
     def published_tables(self) -> tuple[str, ...]:
         return _once((*_TABLES_OF_THE_SCHEMA, *self.master_tables))
 
@@ -188,7 +193,7 @@ class Flow:
         enrich = Job(
             "enrich",
             ignited_by=(*self.ingest_topics, again_topic("enrich")),
-            looks_up=(*masters, *(whose_payloads_wait if masters else ())),
+            looks_up=(*masters, *(whose_payloads_wait if self.waits else ())),
             emits=(
                 *self._event_topics(name for row in self.endpoints for name in row.emits),
                 *([dropped_topic("enrich")] if self.drops else []),
@@ -204,7 +209,7 @@ class Flow:
             emits=(*enrich.emits, gate_topic("enrich"), wake_topic("enrich")),
             parks_in=enrich.parks_in,
             starts_from=(gate_topic("enrich"),),
-            does="does what has waited for master data, each entity in its order",
+            does="does what has waited, each entity in its order",
         )
         fold = Job(
             "fold",
@@ -235,7 +240,7 @@ class Flow:
             parks_in=(dead_letter_topic("persist"),),
             does="writes rows and their completions in one transaction; relay publishes them",
         )
-        waits = retry if masters else None  # nothing else is waited for
+        waits = retry if self.waits else None
         needed = (
             enrich,
             waits,
@@ -281,7 +286,7 @@ class Flow:
                     Topic(gate_topic("enrich"), _COMPACTED, "whose payloads wait"),
                     Topic(wake_topic("enrich"), ingest, "what may end their waiting"),
                 ]
-                if self.master_tables
+                if self.waits
                 else []
             ),
             *([Topic(dropped_topic("enrich"), ingest, "dropped on purpose")] if self.drops else ()),

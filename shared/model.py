@@ -7,8 +7,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from shared.formats import Format, Json
+from shared.retry_policy import RetryPolicy
 
 Fields = dict[str, Any]
+_PAUSE_MAX_S = 366 * 86_400
 
 
 class Rejected(Exception):  # noqa: N818 - it is what happened to the payload
@@ -27,6 +29,22 @@ class MissingMasterData(Exception):  # noqa: N818
         super().__init__(f"no {table} {key!r} in the master data")
         self.table = table
         self.key = key
+
+
+class NotYet(Exception):  # noqa: N818
+    """This payload cannot become an event yet, and no row of master data says when it can: it waits
+    in the retry lane and is tried again, as the endpoint's `retry` says. Later payloads of the same
+    entity wait behind it."""
+
+    def __init__(self, why: str, after_s: float | None = None, *, away: bool = False) -> None:
+        """`after_s`: in place of the policy's next pause. `away`: what it waits for is known to be
+        away as a whole, so this try and the time until the next one do not count."""
+        if after_s is not None and not 0 <= after_s <= _PAUSE_MAX_S:
+            raise ValueError(f"after_s is {after_s}: from 0 to {_PAUSE_MAX_S}, which is a year")
+        super().__init__(why)
+        self.why = str(why)
+        self.after_s = after_s
+        self.away = away
 
 
 class MasterData(Protocol):
@@ -132,6 +150,8 @@ class Endpoint:
     decompressed_bytes_max: int = 8 * 1024 * 1024
     drops: tuple[str, ...] = ()  # reasons
     stream: str | None = None
+    # its enrichment may raise NotYet, and this is how long and how often it is tried again
+    retry: RetryPolicy | None = None
 
     @cached_property
     def topic(self) -> str:

@@ -10,14 +10,14 @@ WhenParked = Literal["go_on", "wait"]
 
 
 class RetryPolicy(NamedTuple):
-    first_pause_s: float
-    factor: float
-    pause_max_s: float
-    jitter: float  # 0.2: up to a fifth is added to each pause
-    attempts_max: int
-    age_max_s: float
-    when_parked: WhenParked
-    line_max: int = 1_000  # payloads of an entity
+    """A row names what differs: RetryPolicy(first_pause_s=30, attempts_max=100)."""
+
+    first_pause_s: float = 1.0
+    factor: float = 2.0
+    pause_max_s: float = 300.0
+    jitter: float = 0.2  # 0.2: up to a fifth is added to each pause
+    attempts_max: int = 20
+    age_max_s: float = 7 * 86_400.0
 
     def pause_ms(self, event_id: str, attempts: int) -> int:
         """Before the next attempt, when that many have failed."""
@@ -30,15 +30,24 @@ class RetryPolicy(NamedTuple):
     def is_over(self, attempts: int, age_ms: int) -> bool:
         return attempts >= self.attempts_max or age_ms >= self.age_max_s * 1000
 
+    def why_not(self) -> str | None:
+        """What of it cannot be."""
+        if not (0 < self.first_pause_s <= self.pause_max_s):
+            return "first_pause_s must be above 0, and at most pause_max_s"
+        if self.factor < 1 or not 0 <= self.jitter <= 1:
+            return "factor must be at least 1, and jitter from 0 to 1"
+        if self.attempts_max < 1 or self.age_max_s <= 0:
+            return "attempts_max must be at least 1, and age_max_s above 0"
+        return None
 
-POLICIES: Mapping[str, RetryPolicy] = {
-    "enrich": RetryPolicy(
-        first_pause_s=1.0,
-        factor=2.0,
-        pause_max_s=300.0,
-        jitter=0.2,
-        attempts_max=20,
-        age_max_s=7 * 86_400.0,
-        when_parked="go_on",
-    ),
-}
+
+class LineRules(NamedTuple):
+    """How the payloads of an entity wait."""
+
+    policy: RetryPolicy
+    when_parked: WhenParked = "go_on"
+    payloads_max: int = 1_000
+    of_endpoints: Mapping[str, RetryPolicy] = {}  # by the type of their payloads
+
+    def policy_of(self, payload_type: str) -> RetryPolicy:
+        return self.of_endpoints.get(payload_type, self.policy)

@@ -4,9 +4,12 @@ A crash between the two sends the row again under the same id. One relay works, 
 Order holds per key: a topic that refuses a record is held back until it takes that record.
 """
 
+import faulthandler
 import logging
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import orjson
@@ -27,6 +30,7 @@ _POLL_S = 0.5
 _REPORT_EVERY_S = 2.0
 _KAFKA_SLOW_S = 2.0
 _HOLD_S = 5.0
+_STILL_S = 60.0
 
 
 class Hold(NamedTuple):
@@ -39,8 +43,13 @@ class Hold(NamedTuple):
 def run(settings: JobSettings, stop: threading.Event) -> None:
     """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
     status = StatusReporter(settings, "relay")
-    relay = Relay(settings, stop, status)
+    # whoever starts relays cannot see one that stands still in a call of a library: it ends, with
+    # what each thread does, if it is not heard of for longer than a store may take for an answer
+    still_s = 3 * settings.slow_after_s + _STILL_S
+    is_alive = partial(faulthandler.dump_traceback_later, still_s, exit=True)
+    relay = Relay(settings, stop, status, is_alive)
     while not stop.is_set():
+        relay.is_alive()
         pause_s = _POLL_S
         try:
             relay.work()
@@ -52,13 +61,22 @@ def run(settings: JobSettings, stop: threading.Event) -> None:
             relay.say("waiting", f"Kafka: {dead}")
             relay.renew_producer()
         stop.wait(pause_s)
+    faulthandler.cancel_dump_traceback_later()
     if relay.leads:
         status.report("stopped")
         status.flush()
 
 
 class Relay:
-    def __init__(self, settings: JobSettings, stop: threading.Event, status: Status) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        stop: threading.Event,
+        status: Status,
+        is_alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`is_alive` is called wherever the relay goes on."""
+        self.is_alive = is_alive
         self._settings = settings
         self._stop = stop
         self._status = status
@@ -89,6 +107,7 @@ class Relay:
                 return
             outbox.listen()
             while not self._stop.is_set():
+                self.is_alive()
                 if not self.send_batch(outbox):
                     outbox.wait(_POLL_S)
                 self._breakers["postgres"] = Breaker()
@@ -101,6 +120,7 @@ class Relay:
 
     def _lead(self, outbox: Outbox) -> bool:
         while not outbox.take_lead():
+            self.is_alive()
             # no report: the status topic has the one who works
             self._log_change("waiting", "another relay is at work")
             if self._stop.wait(_POLL_S):
@@ -152,6 +172,7 @@ class Relay:
         return outbox.pending(_BATCH_ROWS_MAX, except_topics=list(self._held))
 
     def _keep_waiting(self, asked_s: float) -> bool:
+        self.is_alive()
         waited_s = time.monotonic() - asked_s
         if waited_s > self._settings.slow_after_s and not self._breakers["kafka"].is_open:
             # nothing to probe with: the client goes on trying, and no other row is touched

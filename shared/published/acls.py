@@ -85,7 +85,7 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
 
 def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
     """enrich and retry look how far the other one is."""
-    if not flow.master_tables:
+    if not flow.waits:
         return
     if job.name == "enrich":
         yield from _asks("enrich", groups.GATES, groups.of_job("retry"))

@@ -25,11 +25,12 @@ from shared.model import (
     Fields,
     MasterData,
     MissingMasterData,
+    NotYet,
     Rejected,
 )
 from shared.timestamps import is_time_ms
 from shared.user_code import told
-from stream_jobs.waiting.protocol import ENRICH
+from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 
 STAGE = ENRICH
 LANE, DEAD_LETTERS = retry_topic(STAGE), dead_letter_topic(STAGE)
@@ -88,6 +89,8 @@ def enricher(flow: Flow) -> Enrich:
             return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]
         except MissingMasterData as missing:
             return [failure(LANE, payload, f"missing_{missing.table}", missing.key)]
+        except NotYet as not_yet:
+            return [_not_yet(endpoint, payload, not_yet)]
         except Exception as error:  # an endpoint's enrichment is a user's code
             detail = told(error, endpoint.enrich)
             return [failure(DEAD_LETTERS, payload, "enrich_failed", detail)]
@@ -198,6 +201,21 @@ def _refuse_moved(now: list[str], headers: Mapping[str, bytes]) -> None:
             "correction_moves",
             f"the event is in the state of {was_of!r}; as one of {now[0]!r} it would count in both",
         )
+
+
+def _not_yet(endpoint: Endpoint, payload: Payload, not_yet: NotYet) -> Outgoing:
+    if endpoint.retry is None:
+        detail = (
+            f"{endpoint.name} declares no `retry`, so nothing would try it again: {not_yet.why}"
+        )
+        return failure(DEAD_LETTERS, payload, "undeclared_wait", detail)
+    outgoing = failure(LANE, payload, NOT_YET, not_yet.why)
+    if not_yet.after_s is not None:
+        after_ms = round(not_yet.after_s * 1000)
+        outgoing.headers.append((envelope.AFTER, str(after_ms).encode()))
+    if not_yet.away:
+        outgoing.headers.append((envelope.AWAY, b"1"))
+    return outgoing
 
 
 def _dropped(payload: Payload, headers: Mapping[str, bytes], dropped: Dropped) -> Outgoing:

@@ -9,7 +9,7 @@ from shared.model import MasterData
 from shared.retry_policy import WhenParked
 from stream_jobs.enrich.enrich_payload import DEAD_LETTERS, LANE, Enrich, failure
 from stream_jobs.waiting.limits import Newcomers
-from stream_jobs.waiting.protocol import Gates
+from stream_jobs.waiting.protocol import NOT_YET, Gates
 
 # why a payload waits that has not been tried
 BEHIND = "behind"
@@ -53,11 +53,16 @@ class EntityGate:
         is_parked = made[0].topic == DEAD_LETTERS and self._holds_what_is_parked
         if made[0].topic != LANE and not is_parked:
             return made
-        if self._newcomers and (why_not := self._newcomers.why_not(key, self._gates)):
+        if self._newcomers and (why_not := self._why_not(key, made[0])):
             self._gates.refuse(key, why_not[0])
             return made if is_parked else [failure(DEAD_LETTERS, payload, *why_not)]
         self._gates.sent_to_lane(key)
         return [_waits(made[0], payload, read_at)]
+
+    def _why_not(self, key: str, outgoing: Outgoing) -> tuple[str, str] | None:
+        assert self._newcomers is not None
+        is_unknown = envelope.text(outgoing.headers, envelope.REASON) != NOT_YET
+        return self._newcomers.why_not(key, self._gates, is_unknown=is_unknown)
 
     def _why_no_more(self, key: str) -> tuple[str, str] | None:
         """Where those behind a parked one wait, its line is what holds them."""

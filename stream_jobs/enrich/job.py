@@ -52,7 +52,7 @@ class EnrichTask:
     writer: WriterOf
 
     def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
-        if load_flow(self.flow).master_tables:
+        if load_flow(self.flow).waits:
             enrich = EntityGate(
                 _enricher(self.flow), _gates(self), self.when_parked, _newcomers(self.caps)
             )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from clients.kafka.records import Payload
 from stream_jobs.state.bulk_map_state import AT_ONCE, Key, ManyStates
 from stream_jobs.waiting.codec import ident_text, payload_of
-from stream_jobs.waiting.line import Batch, Entry, Line
+from stream_jobs.waiting.entry import Entry
+from stream_jobs.waiting.line import Batch, Line
 
 _OF_A_LINE = 4  # ahead of their turn: one that waits for master data needs but its first
 

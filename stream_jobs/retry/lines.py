@@ -1,7 +1,7 @@
 """What waits in a bucket of entities, and how retry serves it: see `waiting/protocol.py`."""
 
 import pickle
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -17,18 +17,19 @@ from shared.events.redelivery import First, headers_of
 from shared.flow import load_flow
 from shared.flow_table import dead_letter_topic, gate_topic
 from shared.kafka_access import KafkaAccess
-from shared.retry_policy import POLICIES, RetryPolicy, WhenParked
+from shared.retry_policy import LineRules, RetryPolicy, WhenParked
 from stream_jobs.enrich.enrich_payload import Enrich, enricher
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.retry.kept_payloads import KeptLetters
-from stream_jobs.retry.schedule import KeptClock, Look, Looks
+from stream_jobs.retry.schedule import FOR_EVER_MS, KeptClock, Look, Looks
 from stream_jobs.source.writing_processor import Handler, dead_letter
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.waiting import codec
+from stream_jobs.waiting.entry import Entry, Outcome
 from stream_jobs.waiting.gate_view import RipenessView
-from stream_jobs.waiting.line import Batch, Close, Entry, Line, Open, Outcome, Park, Send, serve
+from stream_jobs.waiting.line import Batch, Close, Line, Open, Park, Send, serve
 from stream_jobs.waiting.protocol import ENRICH
 
 STAGE = "retry"
@@ -52,12 +53,15 @@ class RetryTask(NamedTuple):
     waiting_per_entity_max: int
 
     @property
-    def policy(self) -> RetryPolicy:
-        return POLICIES[ENRICH]._replace(
-            age_max_s=self.waits_max_s,
-            when_parked=self.when_parked,
-            line_max=self.waiting_per_entity_max,
-        )
+    def rules(self) -> LineRules:
+        return _rules(self)
+
+
+@cache
+def _rules(task: RetryTask) -> LineRules:
+    own = {row.payload_type: row.retry for row in load_flow(task.flow).endpoints if row.retry}
+    policy = RetryPolicy(age_max_s=task.waits_max_s)
+    return LineRules(policy, task.when_parked, task.waiting_per_entity_max, own)
 
 
 class Worker:
@@ -103,7 +107,10 @@ class BucketOfLines(Handler):
         # one for all: each that is declared takes Spark many milliseconds of each task
         self._states = states.of("kept", "kind", "key", "ident")
         self._looks = Looks(self._states)
-        self._clocks = KeptClock(self._states, int(self._task.master_stale_after_s * 1000))
+        # where nothing is looked up nobody says how fresh it is
+        looks_up = bool(load_flow(self._task.flow).master_tables)
+        fresh_for_ms = int(self._task.master_stale_after_s * 1000) if looks_up else FOR_EVER_MS
+        self._clocks = KeptClock(self._states, fresh_for_ms)
         self._letters = KeptLetters(self._states)
 
     @cached_property
@@ -149,7 +156,7 @@ class BucketOfLines(Handler):
         for record in records:
             try:
                 entry, letter = codec.read(record, self._ingest_topics)
-                entry.taken_ms = self._clock.now_ms
+                self._comes_to_wait(entry, record)
                 read.append(((record.key or b"").decode(), record, entry, letter))
             except ValueError as error:
                 yield _unreadable(record, str(error))
@@ -161,6 +168,16 @@ class BucketOfLines(Handler):
             elif lines[key].take(entry):
                 self._letters.put(key, entry, letter)
 
+    def _comes_to_wait(self, entry: Entry, record: Payload) -> None:
+        """It was tried already where it did not go to the lane for another one."""
+        entry.taken_ms = self._clock.now_ms
+        kind = envelope.text(record.headers, envelope.TYPE)
+        if endpoint := load_flow(self._task.flow).endpoint_of(entry.place.topic, kind):
+            entry.payload_type = endpoint.payload_type
+        if found := codec.not_yet(record.headers):
+            policy = self._task.rules.policy_of(entry.payload_type)
+            entry.has_to_wait(found, self._clock.now_ms, policy)
+
     def _load(self, keys: Iterable[str], lines: dict[str, Line]) -> None:
         wanted = sorted(set(keys).difference(lines))
         stored = self._states.get([_line(key) for key in wanted])
@@ -168,10 +185,14 @@ class BucketOfLines(Handler):
             lines[key] = codec.decode(raw) if raw else Line()
 
     def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Outgoing]:
+        orders: dict[str, list[str]] = defaultdict(list)
+        for order in codec.orders(sorted(woken)):
+            orders[order.entity].append(order.what)
         is_due = {
             key
             for key, (at_ms, rows) in self._looks.all().items()
             if codec.EVERY_LINE in woken
+            or key in orders
             or (at_ms is not None and at_ms <= self._clock.now_ms)
             or not woken.isdisjoint(rows)
         }
@@ -187,20 +208,21 @@ class BucketOfLines(Handler):
             served = {key: lines.pop(key) for key in some}
             self._letters.look_ahead(served, batch)
             for key, line in served.items():
+                for what in orders.get(key, ()):
+                    line.hurry() if what == "try" else line.give_up()
                 yield from self._serve_line(key, line, batch, worker)
             self._keep(served)
         due = [look.at_ms for look in self._looks.all().values() if look.at_ms is not None]
         self._next_look_ms = self._clocks.told(min(due, default=None), self._clock)
 
     def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Outgoing]:
-        policy = self._task.policy
         made: dict[tuple[Position, int], Sequence[Outgoing]] = {}
 
         def attempt(entry: Entry) -> Outcome:
             made[entry.ident] = worker.enrich(self._letters.payload(key, entry))
             return codec.outcome_of(made[entry.ident][0])
 
-        for step in serve(line, batch, attempt, policy):
+        for step in serve(line, batch, attempt, self._task.rules):
             match step:
                 case Send(entry):
                     self._letters.remove(key, entry)
@@ -221,7 +243,7 @@ class BucketOfLines(Handler):
         kept = {key: line for key, line in served.items() if not line.closed}
         self._states.put({_line(key): codec.encode(line) for key, line in kept.items()})
         for key, line in kept.items():
-            self._looks.put(key, Look(line.next_look(self._task.policy), line.rows()))
+            self._looks.put(key, Look(line.next_look(self._task.rules), line.rows()))
 
     def _dead_letter(self, key: str, entry: Entry) -> Outgoing:
         payload = self._letters.payload(key, entry)

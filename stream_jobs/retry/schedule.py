@@ -8,9 +8,10 @@ from zlib import crc32
 import orjson
 
 from stream_jobs.state.bulk_map_state import Key, ManyStates
+from stream_jobs.waiting.entry import AT_ONCE
 from stream_jobs.waiting.lane_clock import LaneClock
-from stream_jobs.waiting.line import AT_ONCE
 
+FOR_EVER_MS = 2**52
 _CLOCK: Key = ("clock", "", "")
 # where one changes its part is written
 _PARTS = 8

@@ -2,22 +2,32 @@
 
 import struct
 from collections.abc import Collection, Iterable, Sequence
+from typing import Literal, NamedTuple, cast, get_args
 
 import orjson
 
 from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
-from shared.events.envelope import Position
+from shared.events.envelope import Header, Position
 from shared.events.redelivery import First
 from shared.flow_table import dead_letter_topic, retry_topic
 from shared.timestamps import is_time_ms
-from stream_jobs.waiting.line import Entry, Line, Missing, Outcome, Passed, Refused, Told
-from stream_jobs.waiting.protocol import ENRICH
+from stream_jobs.waiting.entry import Entry, Missing, Outcome, Passed, Refused
+from stream_jobs.waiting.line import Line, Told
+from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 
 _HEADERS_BYTES = struct.Struct("!i")
 
 # not the payload's own, but what the lane's record says of it
-_OF_THE_LANE = (envelope.READ_AT, envelope.STAGE, envelope.REASON, envelope.DETAIL)
+_OF_THE_LANE = (
+    envelope.READ_AT,
+    envelope.STAGE,
+    envelope.REASON,
+    envelope.DETAIL,
+    envelope.AFTER,
+    envelope.AWAY,
+)
+_MISSING = "missing_"
 
 
 def read(record: Payload, ingest_topics: Collection[str]) -> tuple[Entry, bytes]:
@@ -75,7 +85,22 @@ def outcome_of(outgoing: Outgoing) -> Outcome:
     detail = envelope.text(outgoing.headers, envelope.DETAIL) or ""
     if outgoing.topic == dead_letter_topic(ENRICH):
         return Refused(reason, detail)
-    return Missing(reason, detail, row(reason.removeprefix("missing_"), detail))
+    return not_yet(outgoing.headers) or Missing(
+        reason, detail, row(reason.removeprefix(_MISSING), detail)
+    )
+
+
+def not_yet(headers: Sequence[Header]) -> Missing | None:
+    """What a try has found, as a record of the lane tells it. None: the payload waits for a row, or
+    behind another one."""
+    if (reason := envelope.text(headers, envelope.REASON)) != NOT_YET:
+        return None
+    after = envelope.text(headers, envelope.AFTER)
+    after_ms = int(after) if after and after.isdecimal() and len(after) <= 15 else None
+    detail = envelope.text(headers, envelope.DETAIL) or ""
+    return Missing(
+        reason, detail, None, after_ms, envelope.find(headers, envelope.AWAY) is not None
+    )
 
 
 def row(table: str, key: str) -> str:
@@ -106,6 +131,11 @@ def encode(line: Line) -> bytes:
             entry.given_up_in,
             entry.parked,
             entry.taken_ms,
+            entry.payload_type,
+            entry.away_since_ms,
+            entry.away_ms,
+            entry.away_tries,
+            entry.unwanted,
         )
         for entry in line.entries.values()
     ]
@@ -134,6 +164,8 @@ def decode(raw: bytes) -> Line:
     return line
 
 
+_NEW_IN_GATES = ("full", "due_ms", "tries")
+
 # in a wake, in the place of a row: each line is to be looked at, for it may be kept by other rules
 # than those it was kept by
 EVERY_LINE = "*"
@@ -141,6 +173,28 @@ EVERY_LINE = "*"
 
 # before epoch milliseconds, in the place of a row: up to then master data is complete
 _AS_OF = "@"
+
+
+Ordered = Literal["try", "give_up"]
+
+
+class Order(NamedTuple):
+    """What an operator asks for an entity whose payloads wait; it comes as a wake."""
+
+    what: Ordered
+    entity: str
+
+    @property
+    def row(self) -> str:
+        return f"{self.what}:{self.entity}"  # the name of no table has a colon
+
+
+def orders(rows: Iterable[str]) -> list[Order]:
+    found = []
+    for what, colon, entity in (row.partition(":") for row in rows):
+        if colon and what in get_args(Ordered):
+            found.append(Order(cast("Ordered", what), entity))
+    return found
 
 
 def wake_value(rows: Sequence[str], as_of_ms: int | None) -> bytes:
@@ -165,8 +219,9 @@ def as_of(rows: Iterable[str]) -> int | None:
 
 def gate_value(told: Told) -> bytes:
     said = told._asdict()
-    if not told.full:
-        del said["full"]  # which earlier versions do not know
+    for name in _NEW_IN_GATES:
+        if not said[name]:
+            del said[name]  # which earlier versions do not know
     return orjson.dumps(said)
 
 

@@ -60,7 +60,8 @@ class GateView:
                 else:  # what is none of ours holds its key, too
                     told = gate_told(value)
                     payloads, full = (told.payloads, told.full) if told else (1, False)
-                    self._gates.hear_gate(key, payloads, full=full)
+                    unknown = told is None or told.is_for_a_row
+                    self._gates.hear_gate(key, payloads, full=full, unknown=unknown)
             else:
                 self._gates.hear_lane(message.partition() or 0, message.offset() or 0, key)
         self._gates.heard_all()
@@ -112,13 +113,13 @@ class LaneView:
         for key, told in self._open.items():
             name = key.decode(errors="replace")
             tenant = tenant_of(name)
-            entities[tenant] += 1
+            entities[tenant] += told.is_for_a_row
             payloads[tenant] += told.payloads
-            new[tenant] += told.since_ms > now_ms - _MINUTE_MS
+            new[tenant] += told.is_for_a_row and told.since_ms > now_ms - _MINUTE_MS
             if told.full:
                 full.append(f"{name}: as many payloads as one entity may have wait")
         for number, most, what in (
-            (entities, self._caps.entities, "entities wait"),
+            (entities, self._caps.entities, "entities wait for master data"),
             (payloads, self._caps.payloads, "payloads wait"),
             (new, self._caps.new_a_minute, "ids began to wait within a minute"),
         ):

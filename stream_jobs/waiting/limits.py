@@ -45,12 +45,14 @@ class Newcomers:
             return LINE_FULL, "as many of its payloads wait as may"
         return self._why_not_of(tenant_of(key), gates, is_new=False)
 
-    def why_not(self, key: str, gates: Gates) -> tuple[str, str] | None:
-        """For whom nothing waits yet. Who was let in stays so for the minute: a batch may run
-        again."""
+    def why_not(self, key: str, gates: Gates, *, is_unknown: bool) -> tuple[str, str] | None:
+        """For whom nothing waits yet. `is_unknown`: it waits for a row of master data, as anybody's
+        random id does. Who was let in stays so for the minute: a batch may run again."""
         tenant = tenant_of(key)
-        if why_not := self._why_not_of(tenant, gates, is_new=True):
+        if why_not := self._why_not_of(tenant, gates, is_new=is_unknown):
             return why_not
+        if not is_unknown:
+            return None
         if self._clock_s() - self._since_s >= _MINUTE_S:
             self._since_s, self._of_tenants = self._clock_s(), {}
         new = self._of_tenants.setdefault(tenant, set())
@@ -63,10 +65,10 @@ class Newcomers:
 
     def _why_not_of(self, tenant: str, gates: Gates, *, is_new: bool) -> tuple[str, str] | None:
         waiting, caps = gates.waiting(tenant), self._caps
-        has_room = not is_new or waiting.entities < caps.entities
+        has_room = not is_new or waiting.unknown < caps.entities
         if has_room and waiting.payloads < caps.payloads:
             return None
         return TOO_MANY_WAITING, (
-            f"of tenant {tenant!r} {waiting.entities} entities wait with {waiting.payloads} "
-            f"payloads; {caps.entities} and {caps.payloads} may"
+            f"of tenant {tenant!r} {waiting.payloads} payloads wait, and {waiting.unknown} "
+            f"entities for master data; {caps.payloads} and {caps.entities} may"
         )

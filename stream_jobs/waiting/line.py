@@ -6,60 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.events.envelope import Position
-from shared.retry_policy import RetryPolicy
-from stream_jobs.waiting.protocol import LINE_FULL, Partition
-
-AT_ONCE = 0  # as a time that has passed
-
-
-class Passed(NamedTuple):
-    """It became what it should, which has to be written."""
-
-
-class Missing(NamedTuple):
-    """It waits; for a row of master data where one is named."""
-
-    reason: str
-    detail: str
-    row: str | None
-
-
-class Refused(NamedTuple):
-    reason: str
-    detail: str
-
-
-Outcome = Passed | Missing | Refused
-
-
-@dataclass(slots=True)
-class Entry:
-    """A payload in a line."""
-
-    place: Position
-    event_id: str
-    read_at: Position  # by enrich: where it came again, another one
-    arrived_ms: int  # when it first came
-    waits_since_ms: int
-    in_lane: tuple[int, int] = (0, 0)  # partition and offset there
-    attempt: int = 0  # how often it was sent again by hand
-    revision: int = 0
-    tries: int = 0
-    reason: str = ""  # of the last try
-    detail: str = ""
-    row: str | None = None  # what it waits for
-    due_ms: int = AT_ONCE
-    given_up_in: int | None = None  # the batch
-    parked: bool = False  # and those behind it wait
-    taken_ms: int | None = None  # by the lane's clock; earlier versions wrote none
-
-    @property
-    def ident(self) -> tuple[Position, int]:
-        return self.place, self.revision
-
-    @property
-    def counts_from_ms(self) -> int:
-        return self.waits_since_ms if self.taken_ms is None else self.taken_ms
+from shared.retry_policy import LineRules, RetryPolicy
+from stream_jobs.waiting.entry import AT_ONCE, GIVEN_UP, Entry, Missing, Outcome, Refused
+from stream_jobs.waiting.protocol import LINE_FULL, NOT_YET, Partition
 
 
 class Told(NamedTuple):
@@ -72,6 +21,13 @@ class Told(NamedTuple):
     detail: str
     needs: Mapping[str, int]  # of each partition of the lane nothing before that
     full: bool = False  # what comes beyond is parked
+    due_ms: int | None = None  # its next try; None: when a row has come
+    tries: int = 0
+
+    @property
+    def is_for_a_row(self) -> bool:
+        """Of master data."""
+        return self.reason != NOT_YET
 
     def is_news_to(self, before: "Told | None") -> bool:
         if before is None or self._replace(payloads=before.payloads) != before:
@@ -131,20 +87,36 @@ class Line:
             return []
         return [entry for entry in self.in_order() if entry.given_up_in is None][most:]
 
-    def next_look(self, policy: RetryPolicy) -> int | None:
+    def hurry(self) -> None:
+        """An operator says that what they wait for is there."""
+        for entry in self.entries.values():
+            if not entry.parked:
+                entry.row, entry.due_ms = None, AT_ONCE
+
+    def give_up(self) -> None:
+        """An operator does, all that wait now."""
+        for entry in self.entries.values():
+            entry.unwanted = not entry.parked
+
+    def next_look(self, rules: LineRules) -> int | None:
         """When it is to be served again at the latest, by the lane's clock; None: not before
         something comes."""
         head = next(iter(self.in_order()), None)
-        if head is None or self._has_to_park(policy) or not (head.parked or head.tries):
+        if head is None or self._has_to_park(rules) or not (head.parked or head.tries):
             return AT_ONCE
         if head.parked:
             return None
-        too_old_ms = head.counts_from_ms + int(policy.age_max_s * 1000)
-        return too_old_ms if head.row is not None else min(head.due_ms, too_old_ms)
+        if head.unwanted:
+            return AT_ONCE
+        if head.away_since_ms is not None:
+            return head.due_ms
+        age_max_s = rules.policy_of(head.payload_type).age_max_s
+        too_old_ms = head.counts_from_ms + int(age_max_s * 1000)
+        return min(head.due_ms, too_old_ms) if head.is_tried_when_due else too_old_ms
 
-    def _has_to_park(self, policy: RetryPolicy) -> bool:
+    def _has_to_park(self, rules: LineRules) -> bool:
         is_noted = any(one.given_up_in is not None and not one.parked for one in self.in_order())
-        return is_noted or bool(self.too_many(policy.line_max))
+        return is_noted or bool(self.too_many(rules.payloads_max))
 
     def needs(self) -> dict[str, int]:
         needs: dict[str, int] = {}
@@ -152,7 +124,7 @@ class Line:
             needs[str(partition)] = min(offset, needs.get(str(partition), offset))
         return needs
 
-    def tells(self, needs: Mapping[str, int], policy: RetryPolicy) -> Told:
+    def tells(self, needs: Mapping[str, int], rules: LineRules) -> Told:
         head, entries = self.in_order()[0], self.entries.values()
         return Told(
             len(entries),
@@ -161,7 +133,9 @@ class Line:
             head.reason,
             head.detail,
             needs,
-            len(entries) >= policy.line_max,
+            len(entries) >= rules.payloads_max,
+            head.due_ms if head.tries and head.is_tried_when_due else None,
+            head.tries,
         )
 
     def rows(self) -> set[str]:
@@ -202,17 +176,17 @@ class Batch(NamedTuple):
 
 
 def serve(
-    line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
+    line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], rules: LineRules
 ) -> Iterator[Step]:
     """What this batch does for a line, which is changed. May be called twice in a batch."""
     needs = line.needs()  # with what this batch takes from it: it may end half done (R5)
     _wake(line, batch)
-    yield from _park(line, batch, policy)
-    _give_up_what_is_too_much(line, batch, policy)
-    yield from _go_through(line, batch, attempt, policy)
+    yield from _park(line, batch, rules)
+    _give_up_what_is_too_much(line, batch, rules)
+    yield from _go_through(line, batch, attempt, rules)
     if line.entries:
         line.emptied_in = None
-        told = line.tells(needs, policy)
+        told = line.tells(needs, rules)
         if told.is_news_to(line.told):
             line.told = told
             yield Open(told)
@@ -230,30 +204,30 @@ def _wake(line: Line, batch: Batch) -> None:
             entry.row, entry.due_ms = None, AT_ONCE
 
 
-def _park(line: Line, batch: Batch, policy: RetryPolicy) -> Iterator[Step]:
+def _park(line: Line, batch: Batch, rules: LineRules) -> Iterator[Step]:
     """What an earlier batch has noted."""
     for entry in line.in_order():
         if entry.given_up_in in (None, batch.token) or entry.parked:
             continue
         yield Park(entry)
-        if policy.when_parked == "wait":
+        if rules.when_parked == "wait":
             entry.parked = True
         else:
             line.remove(entry)
 
 
-def _give_up_what_is_too_much(line: Line, batch: Batch, policy: RetryPolicy) -> None:
-    for entry in line.too_many(policy.line_max):
+def _give_up_what_is_too_much(line: Line, batch: Batch, rules: LineRules) -> None:
+    for entry in line.too_many(rules.payloads_max):
         if batch.is_ripe(entry.read_at):
             entry.given_up_in = batch.token
             entry.reason = LINE_FULL
-            entry.detail = f"{policy.line_max} of its payloads wait already, no more may"
+            entry.detail = f"{rules.payloads_max} of its payloads wait already, no more may"
 
 
 def _go_through(
-    line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
+    line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], rules: LineRules
 ) -> Iterator[Step]:
-    stays = policy.when_parked == "wait"
+    stays = rules.when_parked == "wait"
     is_behind = False  # behind what was given up in this batch: nothing may be sent (R2)
     for entry in line.in_order():
         if entry.parked:
@@ -263,6 +237,7 @@ def _go_through(
         elif not batch.is_ripe(entry.read_at):
             return
         else:
+            policy = rules.policy_of(entry.payload_type)
             outcome = _try(entry, batch, attempt, policy)
             if isinstance(outcome, Missing):
                 return
@@ -279,20 +254,19 @@ def _try(
     entry: Entry, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
 ) -> Outcome:
     """Refused: it is given up."""
-    age_ms = batch.now_ms - entry.counts_from_ms
-    if not entry.tries or (entry.row is None and batch.now_ms >= entry.due_ms):
+    if entry.unwanted:
+        outcome: Outcome = Refused(GIVEN_UP, f"by hand, while it waited: {entry.detail}")
+    elif not entry.tries or (entry.is_tried_when_due and batch.now_ms >= entry.due_ms):
         outcome = attempt(entry)
-        if isinstance(outcome, Passed):
-            return outcome
-        entry.tries += 1
-        entry.reason, entry.detail = outcome.reason, outcome.detail
         if isinstance(outcome, Missing):
-            entry.row = outcome.row
-            entry.due_ms = batch.now_ms + policy.pause_ms(entry.event_id, entry.tries)
+            entry.has_to_wait(outcome, batch.now_ms, policy)
+        elif isinstance(outcome, Refused):
+            entry.tries += 1
     else:
         outcome = Missing(entry.reason, entry.detail, entry.row)
-    if isinstance(outcome, Missing) and policy.is_over(entry.tries, age_ms):
+    if isinstance(outcome, Missing) and entry.is_over(batch.now_ms, policy):
         outcome = Refused(entry.reason, entry.detail)
     if isinstance(outcome, Refused):
+        entry.reason, entry.detail = outcome.reason, outcome.detail
         entry.given_up_in = batch.token
     return outcome

@@ -74,25 +74,31 @@ from shared.ids import tenant_of
 Partition = tuple[str, int]
 ENRICH = "enrich"  # the stage whose payloads wait
 LINE_FULL = "line_full"
+# why a payload waits that waits for no row of master data
+NOT_YET = "not_yet"
 
 
 class Waiting(NamedTuple):
     """Of a tenant, to a sixteenth of each entity's payloads."""
 
-    entities: int
-    payloads: int
+    unknown: int = 0  # entities that wait for a row of master data, which may never come
+    payloads: int = 0
 
-    def without(self, payloads: int | None) -> "Waiting":
-        if payloads is None:
-            return self
-        return Waiting(self.entities - 1, self.payloads - payloads)
+    def less(self, other: "Waiting") -> "Waiting":
+        return Waiting(self.unknown - other.unknown, self.payloads - other.payloads)
+
+    def more(self, other: "Waiting") -> "Waiting":
+        return Waiting(self.unknown + other.unknown, self.payloads + other.payloads)
+
+
+_NOBODY = Waiting()
 
 
 class Gates:
     """Whose payloads wait, as the gates and the lane say."""
 
     def __init__(self) -> None:
-        self._open: dict[str, int] = {}  # how many payloads of each wait
+        self._open: dict[str, Waiting] = {}
         self._full: set[str] = set()
         self._of_tenants: dict[str, Waiting] = {}
         self._in_lane: dict[str, tuple[int, int]] = {}  # key -> partition, offset of the last one
@@ -105,16 +111,18 @@ class Gates:
         self._passed = {**self._passed, **passed}
         self._in_lane = {key: at for key, at in self._in_lane.items() if not self._is_passed(*at)}
 
-    def hear_gate(self, key: str, payloads: int | None, *, full: bool = False) -> None:
+    def hear_gate(
+        self, key: str, payloads: int | None, *, full: bool = False, unknown: bool = True
+    ) -> None:
         """None: it was closed."""
         (self._full.add if full else self._full.discard)(key)
         tenant = tenant_of(key)
-        its = self._of_tenants.get(tenant, Waiting(0, 0)).without(self._open.pop(key, None))
+        of_tenant = self._of_tenants.get(tenant, _NOBODY).less(self._open.pop(key, _NOBODY))
         if payloads is not None:
-            self._open[key] = payloads
-            its = Waiting(its.entities + 1, its.payloads + payloads)
-        if its.entities:
-            self._of_tenants[tenant] = its
+            self._open[key] = Waiting(int(unknown), payloads)
+            of_tenant = of_tenant.more(self._open[key])
+        if of_tenant != _NOBODY:
+            self._of_tenants[tenant] = of_tenant
         else:
             self._of_tenants.pop(tenant, None)
 
@@ -145,7 +153,7 @@ class Gates:
         return key in self._full
 
     def waiting(self, tenant: str) -> Waiting:
-        return self._of_tenants.get(tenant, Waiting(0, 0))
+        return self._of_tenants.get(tenant, _NOBODY)
 
     def hold_any(self) -> bool:
         return bool(self._sent or self._refused or self._open or self._in_lane)

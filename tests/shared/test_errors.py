@@ -34,6 +34,7 @@ NOT_OF_A_JOB = {
     "KafkaAwayError": "ends the command that makes topics",
     "MasterDataError": "an answer to an operator's command",
     "MissingMasterData": "an outcome of a payload: it waits in the lane",
+    "NotYet": "an outcome of a payload: it waits in the lane",
     "NoEvent": "an outcome of a record: it is a dead letter",
     "Rejected": "an outcome of a payload: it is a dead letter",
     "RunExistsError": "an answer to an operator's command",

@@ -2,9 +2,9 @@ from itertools import pairwise
 
 import pytest
 
-from shared.retry_policy import POLICIES, RetryPolicy
+from shared.retry_policy import RetryPolicy
 
-POLICY = RetryPolicy(1.0, 2.0, 60.0, 0.2, attempts_max=5, age_max_s=3600.0, when_parked="go_on")
+POLICY = RetryPolicy(1.0, 2.0, 60.0, 0.2, attempts_max=5, age_max_s=3600.0)
 
 
 def test_pauses_double_up_to_the_cap_and_never_end_early() -> None:
@@ -31,8 +31,25 @@ def test_it_is_over_after_that_many_attempts_or_that_long(
     assert POLICY.is_over(attempts, age_ms) is over
 
 
-def test_each_stage_that_waits_has_a_policy_that_ends() -> None:
-    for policy in POLICIES.values():
-        pauses = [policy.pause_ms("event-1", n) for n in range(1, policy.attempts_max)]
-        assert all(before <= after * 1.2 for before, after in pairwise(pauses))
-        assert sum(pauses) < policy.age_max_s * 1000
+def test_what_no_row_differs_in_ends() -> None:
+    policy = RetryPolicy()
+    pauses = [policy.pause_ms("event-1", n) for n in range(1, policy.attempts_max)]
+    assert all(before <= after * 1.2 for before, after in pairwise(pauses))
+    assert sum(pauses) < policy.age_max_s * 1000
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RetryPolicy(first_pause_s=0),
+        RetryPolicy(first_pause_s=10, pause_max_s=5),
+        RetryPolicy(factor=0.5),
+        RetryPolicy(jitter=2),
+        RetryPolicy(attempts_max=0),
+        RetryPolicy(age_max_s=0),
+        RetryPolicy(first_pause_s=float("nan")),
+    ],
+)
+def test_what_cannot_be_a_policy_is_told(policy: RetryPolicy) -> None:
+    assert policy.why_not() is not None
+    assert RetryPolicy().why_not() is None

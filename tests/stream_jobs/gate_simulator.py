@@ -11,23 +11,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from shared.events.envelope import Position
-from shared.retry_policy import RetryPolicy
+from shared.retry_policy import LineRules, RetryPolicy
+from stream_jobs.waiting.entry import GIVEN_UP, Entry, Missing, Outcome, Passed, Refused
 from stream_jobs.waiting.lane_clock import LaneClock
-from stream_jobs.waiting.line import (
-    Batch,
-    Close,
-    Entry,
-    Line,
-    Missing,
-    Open,
-    Outcome,
-    Park,
-    Passed,
-    Refused,
-    Send,
-    Step,
-    serve,
-)
+from stream_jobs.waiting.line import Batch, Close, Line, Open, Park, Send, Step, serve
 from stream_jobs.waiting.protocol import LINE_FULL, Gates, Look, Ripeness
 
 Plan = dict[tuple[str, int], int]  # ingest partition -> up to where
@@ -50,6 +37,7 @@ class Letter(NamedTuple):
     rows: tuple[str, ...] = ()  # of master data, without which it cannot be
     bad: bool = False
     ready_ms: int = 0
+    away: bool = False  # so is what it waits for, until then
     arrived_ms: int = 0
     attempt: int = 0
     discards: bool = False
@@ -86,6 +74,7 @@ class Log:
     enriched: dict[tuple[str, int], int] = field(default_factory=dict)
     passed: dict[int, int] = field(default_factory=dict)
     as_of_ms: int = 0  # the relay's last word on master data
+    orders: list[tuple[str, str]] = field(default_factory=list)  # an operator's
 
 
 def hear_gate(gates: Gates, key: str, value: bytes | None) -> None:
@@ -106,7 +95,7 @@ class Simulation:
         stays = self.random.random() < 0.5
         line_max = self.random.choice((1, 2, 3, 1000, 1000))
         parked = "wait" if stays else "go_on"
-        self.policy = RetryPolicy(0.02, 2.0, 0.1, 0.2, 3, 0.4, parked, line_max)
+        self.rules = LineRules(RetryPolicy(0.02, 2.0, 0.1, 0.2, 3, 0.4), parked, line_max)
         self.refuses = self.random.choice((0.0, 0.0, 0.3))  # enrich, that another key waits
         self.now_ms = self.log.as_of_ms = 1000
         self._outages: list[list[int]] = []  # of the relay: from, to
@@ -166,7 +155,8 @@ class Simulation:
             elif draw < 0.7:
                 letter = letter._replace(bad=True)
             elif draw < 0.8:
-                letter = letter._replace(ready_ms=self.now_ms + self.random.randrange(100))
+                ready_ms = self.now_ms + self.random.choice((100, 1000))
+                letter = letter._replace(ready_ms=ready_ms, away=self.random.random() < 0.5)
         self.log.ingest[at].append(letter)
 
     def _happen(self) -> None:
@@ -181,6 +171,9 @@ class Simulation:
             self.log.master.append((self.random.choice(ROWS), self.random.random() < 0.7))
         elif draw < 0.33:
             self._send_again()
+        elif draw < 0.335:
+            order = self.random.choice(KEYS), self.random.choice(("try", "give_up"))
+            self.log.orders.append(order)
 
     def _pass_time(self, passed_ms: int) -> None:
         if self._is_away:
@@ -248,6 +241,7 @@ class Simulation:
             int,
             {at: min(done, needed.get(at, done)) for at, done in self.log.passed.items()},
             master=len(self.log.master),
+            orders=len(self.log.orders),
         )
         self.log.passed = self._passed()
         self._tried.clear()
@@ -369,7 +363,7 @@ class Simulation:
                 outcome = self._outcome(letter, rows)
                 if isinstance(outcome, Passed):
                     yield "events", Event(letter.key, letter.place, letter.attempt)
-                elif isinstance(outcome, Refused) and self.policy.when_parked == "go_on":
+                elif isinstance(outcome, Refused) and self.rules.when_parked == "go_on":
                     yield "parked", Parked(letter, 1)
                 elif self.random.random() < self.refuses:
                     self.refused += 1
@@ -380,7 +374,7 @@ class Simulation:
                     yield "lane", letter
 
     def may_park_held(self) -> bool:
-        return self.policy.when_parked == "go_on"
+        return self.rules.when_parked == "go_on"
 
     def must_wait(self, gates: Gates, key: str) -> bool:
         return gates.hold(key)
@@ -398,7 +392,8 @@ class Simulation:
             if row not in rows:
                 return Missing("missing", detail, row)
         if letter.ready_ms > self.now_ms:
-            return Missing("not_yet", detail, None)
+            after_ms = self.random.choice((None, 0, 30))
+            return Missing("not_yet", detail, None, after_ms, letter.away)
         return Passed()
 
     def by_partition(self, records: Iterator[tuple[str, Any]]) -> Writes:
@@ -439,6 +434,7 @@ class Simulation:
                     lane: self._up_to(self._retry_done[lane], len(log))
                     for lane, log in enumerate(self.log.lane)
                 }
+                ends["orders"] = self._up_to(self._retry_done["orders"], len(self.log.orders))
                 ends["master"] = self._up_to(self._retry_done["master"], len(self.log.master))
                 self._retry_plan = self._batches, ends, self._clock_at()
             token, ends, clock = self._retry_plan
@@ -462,10 +458,11 @@ class Simulation:
             yield
 
     def _has_work(self) -> bool:
-        looks = (line.next_look(self.policy) for line in self._lines.values())
+        looks = (line.next_look(self.rules) for line in self._lines.values())
         return (
             any(self._retry_done[lane] < len(log) for lane, log in enumerate(self.log.lane))
             or self._retry_done["master"] < len(self.log.master)
+            or self._retry_done["orders"] < len(self.log.orders)
             or any(at_ms is not None and at_ms <= self._clock_at().now_ms for at_ms in looks)
             or (bool(self._lines) and self.now_ms >= self._clock.seen_ms + WAKES_EVERY_MS)
         )
@@ -511,6 +508,8 @@ class Simulation:
                         del letters[letter.key, entry.place]
                 elif line.take(self._entry(letter, lane, offset, clock)):
                     letters[letter.key, letter.place] = letter
+        orders = self.log.orders[self._retry_done["orders"] : ends["orders"]]
+        ordered = {key for key, _ in orders}
         woken = {row for row, _ in self.log.master[self._retry_done["master"] : ends["master"]]}
         batch = Batch(token, clock.now_ms, woken, lambda place: self.is_ripe(ripeness, place))
         seen = self.retry_sees(ends["master"])
@@ -518,10 +517,12 @@ class Simulation:
         records: list[tuple[str, Any]] = []
         self.serving = lines
         for key, line in sorted(lines.items()):
-            at_ms = line.next_look(self.policy)
+            at_ms = line.next_look(self.rules)
             due = at_ms is not None and at_ms <= clock.now_ms
-            if not (due or line.rows() & woken or key in touched):
+            if not (due or line.rows() & woken or key in touched | ordered):
                 continue
+            for what in [what for whose, what in orders if whose == key]:
+                line.hurry() if what == "try" else line.give_up()
 
             def attempt(entry: Entry, key: str = key) -> Outcome:
                 letter = letters[key, entry.place]
@@ -536,8 +537,10 @@ class Simulation:
                     del lines[key]
             self._check_line(line, batch, clock)
             for entry in line.in_order():
-                if entry.reason == LINE_FULL:
+                if entry.reason in (LINE_FULL, GIVEN_UP):
                     continue
+                if entry.given_up_in == token and letters[key, entry.place].away:
+                    self._check_away(entry, letters[key, entry.place])
                 since = self.log.master[int(entry.detail or 0) : ends["master"]]
                 if entry.given_up_in == token and (entry.row, True) in since:
                     raise Violation(f"given up, though its row has come: {entry}")
@@ -559,15 +562,22 @@ class Simulation:
     def _check_line(self, line: Line, batch: Batch, clock: LaneClock) -> None:
         order = line.in_order()
         waits = [one for one in order if one.given_up_in is None and batch.is_ripe(one.read_at)]
-        if len(waits) > self.policy.line_max:
+        if len(waits) > self.rules.payloads_max:
             raise Violation(f"{len(waits)} wait in a line: {line}")
         new = [one for one in order if one.given_up_in == batch.token]
         for entry in new:
             if entry.reason == LINE_FULL:
                 if any(order.index(one) > order.index(entry) for one in waits):
                     raise Violation(f"parked, and later ones wait: {entry}")
-            elif entry.reason in ("missing", "not_yet") and entry.tries < self.policy.attempts_max:
+            elif (
+                entry.reason in ("missing", "not_yet")
+                and entry.tries < self.rules.policy.attempts_max
+            ):
                 self._check_age(entry, clock)
+
+    def _check_away(self, entry: Entry, letter: Letter) -> None:
+        if entry.reason == "not_yet" and letter.ready_ms > self.now_ms:
+            raise Violation(f"given up, and what it waits for was away: {entry}")
 
     def _check_age(self, entry: Entry, clock: LaneClock) -> None:
         """By the outages as they were. The clock may run on for as long as the last word holds."""
@@ -576,7 +586,7 @@ class Simulation:
             max(0, min(end, clock.seen_ms) - max(begin + HOLDS_MS, taken_ms))
             for begin, end in self._outages
         )
-        if clock.seen_ms - taken_ms - stood_ms < self.policy.age_max_s * 1000:
+        if clock.seen_ms - taken_ms - stood_ms < self.rules.policy.age_max_s * 1000:
             raise Violation(f"too old by an outage of {stood_ms} ms: {entry}")
 
     def _written(
@@ -590,7 +600,7 @@ class Simulation:
                 letter = letters[key, entry.place]
                 self.full += entry.reason == LINE_FULL
                 yield "parked", Parked(letter, entry.tries, entry.reason)
-                if self.policy.when_parked == "go_on":
+                if self.rules.when_parked == "go_on":
                     del letters[key, entry.place]
             case Open(told):
                 yield "gates", (key, orjson.dumps([[*told.needs.items()], told.full]))
@@ -598,7 +608,7 @@ class Simulation:
                 yield "gates", (key, None)
 
     def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
-        return list(serve(line, batch, attempt, self.policy))
+        return list(serve(line, batch, attempt, self.rules))
 
     def is_ripe(self, ripeness: Ripeness, place: Position) -> bool:
         return ripeness.has_reached(place)
@@ -651,7 +661,7 @@ class Simulation:
             seen.add(event.place)
             if event.place in refused:
                 continue  # a cap is stronger than the order
-            if self.policy.when_parked == "wait" and event.place.offset < latest.get(log, -1):
+            if self.rules.when_parked == "wait" and event.place.offset < latest.get(log, -1):
                 raise Violation(f"out of order: {event}")
             latest[log] = max(event.place.offset, latest.get(log, -1))
 

@@ -39,7 +39,7 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
             for lane in (*job.waits_in, *job.parks_in)
         },
         **({dropped_topic("enrich"): [dropped()]} if flow.drops else {}),
-        **(of_the_lane() if flow.master_tables else {}),
+        **(of_the_lane() if flow.waits else {}),
         **(of_fold() if flow.entities else {}),
         JOB_STATUS_TOPIC: [job_status()],
         CREDENTIAL_TOPIC: [credential()],

@@ -113,6 +113,8 @@ def _gate() -> RecordSchema:
                             "type": "boolean",
                             "description": "what comes beyond is parked; absent: it is not",
                         },
+                        "due_ms": {**TIME_MS, "description": "next try; absent: with its row"},
+                        "tries": COUNT,
                     },
                 ),
             ]
@@ -131,7 +133,8 @@ def _wake() -> RecordSchema:
             "items": {
                 **TEXT,
                 "description": "table/key of a row that has come; *: look at all; @ and epoch "
-                "milliseconds: master data is complete up to then",
+                "milliseconds: master data is complete up to then; try: or give_up: and an entity: "
+                "an operator's order",
             },
         },
     )

@@ -12,7 +12,7 @@ from clients.kafka.records import Outgoing, Payload
 from desk.letters.redrive_routes import discarded_payload
 from shared.events import envelope
 from shared.events.envelope import Header, Position, read_event
-from shared.flow import FLOW
+from shared.flow import FLOW, load_flow
 from shared.folding.applier import Applier
 from shared.model import Fields, MasterData
 from stream_jobs.enrich.enrich_payload import enricher
@@ -62,11 +62,14 @@ class Master:
 class World:
     """What a worker of retry sees, and the time."""
 
+    topic = "ingest.telemetry.v1"
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.master, self.ripe = Master(), True
         self.look_ms: int | None = None  # as the last batch told it
         self.relay_is_away = False
-        self._enrich = enricher(FLOW)
+        flow = load_flow(settings.get("flow", "shared.flow:FLOW"))
+        self._enrich = enricher(flow)
         self.now_ms = self.as_of_ms = 1_790_000_000_000
         self.task = RetryTask(
             **{
@@ -84,7 +87,7 @@ class World:
         )
         self.handle = Handle()
         monkeypatch.setattr(lines, "_worker", lambda _task: self)
-        self.in_turn = EntityGate(enricher(FLOW), Gates(), self.task.when_parked)
+        self.in_turn = EntityGate(enricher(flow), Gates(), self.task.when_parked)
 
     def look(self) -> None:
         pass
@@ -99,7 +102,7 @@ class World:
         """What enrich sends there, of a device that is not known."""
         payloads = [
             Payload(
-                Position("ingest.telemetry.v1", 0, offset),
+                Position(self.topic, 0, offset),
                 b"device-7",
                 value,
                 headers(offset, value),
@@ -124,6 +127,7 @@ class World:
         lane: list[Outgoing] = (),  # type: ignore[assignment]
         came: tuple[str, ...] = (),
         *,
+        orders: tuple[codec.Order, ...] = (),
         starts: bool = False,
         after_s: float = 1,
     ) -> list[Outgoing]:
@@ -136,6 +140,7 @@ class World:
         processor.init(States(self.handle))  # type: ignore[arg-type]
         is_due = self.look_ms is not None and self.look_ms <= self.now_ms
         rows_come = ["*"] if starts else [codec.row("device", name) for name in came]
+        rows_come += [order.row for order in orders]
         is_woken = rows_come or is_due or after_s >= 60
         wakes = [codec.wake_value(rows_come, self.as_of_ms)] if is_woken else []
         packed = packed_rows(lane, wakes, self.now_ms)

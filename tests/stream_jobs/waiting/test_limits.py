@@ -41,12 +41,12 @@ def why(refusal: tuple[str, str] | None) -> str:
 def test_so_many_new_ids_of_a_tenant_may_wait_in_a_minute() -> None:
     clock, gates = Clock(), Gates()
     its = newcomers(new=2, clock=clock)
-    told = [why(its.why_not(f"one/device-{n}", gates)) for n in range(4)]
+    told = [why(its.why_not(f"one/device-{n}", gates, is_unknown=True)) for n in range(4)]
     assert told == ["", "", "too_many_unknown", "too_many_unknown"]
-    assert its.why_not("two/device-1", gates) is None
-    assert its.why_not("one/device-1", gates) is None  # the batch runs again
+    assert its.why_not("two/device-1", gates, is_unknown=True) is None
+    assert its.why_not("one/device-1", gates, is_unknown=True) is None  # the batch runs again
     clock.now_s = 60.0
-    assert its.why_not("one/device-3", gates) is None
+    assert its.why_not("one/device-3", gates, is_unknown=True) is None
 
 
 def test_of_a_tenant_only_so_much_may_wait_at_once() -> None:
@@ -54,15 +54,33 @@ def test_of_a_tenant_only_so_much_may_wait_at_once() -> None:
     gates.hear_gate("one/device-1", 5)
     gates.hear_gate("two/device-1", 1)
     gates.hear_gate("one/device-1", 7)
-    assert why(newcomers(entities=1).why_not("one/device-2", gates)) == "too_many_waiting"
-    reason, detail = newcomers(payloads=7).why_not("one/device-2", gates) or ("", "")
+    assert (
+        why(newcomers(entities=1).why_not("one/device-2", gates, is_unknown=True))
+        == "too_many_waiting"
+    )
+    reason, detail = newcomers(payloads=7).why_not("one/device-2", gates, is_unknown=True) or (
+        "",
+        "",
+    )
     assert reason == "too_many_waiting"
-    assert "tenant 'one' 1 entities wait with 7 payloads" in detail
-    assert newcomers(entities=2, payloads=8).why_not("one/device-2", gates) is None
-    assert newcomers(payloads=7).why_not("two/device-2", gates) is None
+    assert "tenant 'one' 7 payloads wait, and 1 entities for master data" in detail
+    assert newcomers(entities=2, payloads=8).why_not("one/device-2", gates, is_unknown=True) is None
+    assert newcomers(payloads=7).why_not("two/device-2", gates, is_unknown=True) is None
     gates.hear_gate("one/device-1", None)
     gates.hear_gate("one/device-1", None)
-    assert newcomers(entities=1, payloads=1).why_not("one/device-2", gates) is None
+    assert newcomers(entities=1, payloads=1).why_not("one/device-2", gates, is_unknown=True) is None
+
+
+def test_who_waits_for_no_master_data_is_counted_by_payloads_alone() -> None:
+    """A service that is away makes all entities wait, and none of them is a random id."""
+    gates, its = Gates(), newcomers(new=0, entities=1, payloads=10)
+    gates.hear_gate("one/device-1", 4, unknown=False)
+    gates.hear_gate("one/device-2", 4, unknown=False)
+    assert its.why_not("one/device-3", gates, is_unknown=False) is None
+    assert why(newcomers(entities=1).why_not("one/device-3", gates, is_unknown=True)) == ""
+    gates.hear_gate("one/device-1", 6, unknown=False)
+    refused = its.why_not("one/device-3", gates, is_unknown=False)
+    assert why(refused) == "too_many_waiting"
 
 
 def payload(device: str, offset: int, value: bytes = b'{"value": 1}') -> Payload:

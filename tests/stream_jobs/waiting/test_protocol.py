@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from shared.events.envelope import Position
+from stream_jobs.waiting.entry import Entry
 from stream_jobs.waiting.lane_clock import LaneClock
-from stream_jobs.waiting.line import Batch, Close, Entry, Line, Open, Step, serve
+from stream_jobs.waiting.line import Batch, Close, Line, Open, Step, serve
 from stream_jobs.waiting.protocol import LINE_FULL, Gates, Ripeness
 from tests.stream_jobs.gate_simulator import (
     HOLDS_MS,
@@ -30,7 +31,7 @@ def test_ten_thousand_schedules_keep_order_and_end_with_nothing_left() -> None:
         try:
             simulation.run()
         except Violation as found:
-            pytest.fail(f"seed {seed}, policy {simulation.policy.when_parked}: {found}")
+            pytest.fail(f"seed {seed}, policy {simulation.rules.when_parked}: {found}")
         crashes += simulation.crashes
         lost += simulation.lost_checkpoints
         in_lane += sum(len(log) for log in simulation.log.lane)
@@ -191,7 +192,7 @@ class Crowded(Simulation):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.refuses, self.policy = 0.5, self.policy._replace(line_max=1)
+        self.refuses, self.rules = 0.5, self.rules._replace(payloads_max=1)
 
 
 class GoesOnBehindWhatMightNotWait(Crowded):
@@ -201,14 +202,14 @@ class GoesOnBehindWhatMightNotWait(Crowded):
 
 class KeepsAllInTheLine(Crowded):
     def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
-        policy = self.policy._replace(line_max=1000)
-        return list(serve(line, batch, attempt, policy))
+        rules = self.rules._replace(payloads_max=1000)
+        return list(serve(line, batch, attempt, rules))
 
 
 class ParksTheFirstOfTooMany(Crowded):
     def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
         waiting = [one for one in line.in_order() if one.given_up_in is None]
-        for entry in waiting[: -self.policy.line_max]:
+        for entry in waiting[: -self.rules.payloads_max]:
             if batch.is_ripe(entry.read_at):
                 _give_up(entry, batch)
         return super().serve(line, batch, attempt)
@@ -216,7 +217,7 @@ class ParksTheFirstOfTooMany(Crowded):
 
 class ParksUnripeOfTooMany(Crowded):
     def serve(self, line: Line, batch: Batch, attempt: Any) -> list[Step]:
-        for entry in line.too_many(self.policy.line_max):
+        for entry in line.too_many(self.rules.payloads_max):
             _give_up(entry, batch)
         return super().serve(line, batch, attempt)
 
