@@ -13,8 +13,8 @@ from gateway.auth.secret_box import SecretBox
 from gateway.auth.signature import SigningKey, make_signing_key, signature_of
 from gateway.auth.token import Token, make_token
 from shared.flow import FLOW
-from shared.flow_table import CREDENTIAL_TOPIC
 from shared.folding.snapshot import Snapshot, encode
+from shared.topic_names import CREDENTIAL_TOPIC
 
 DEVICES = [f"device-{number:04}" for number in range(1000)]
 CREDENTIALS_KEY = "ab" * 32

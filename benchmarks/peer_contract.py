@@ -19,8 +19,8 @@ from clients.kafka.create_topics import ensure_topics
 from clients.kafka.write import AckedWriter
 from clients.postgres.outbox import OutboxRow
 from shared.flow import load_flow
-from shared.flow_table import RELAY_HEARTBEAT_KEY, master_topic
 from shared.settings import Settings
+from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic
 
 _BATCH_ROWS = 5_000
 

@@ -15,9 +15,9 @@ from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange
 from shared.consumer_groups import HEALTHCHECK
 from shared.errors import JobError
-from shared.flow_table import JOB_STATUS_TOPIC
 from shared.kafka_access import KafkaAccess
 from shared.settings import WRONG_SETTINGS, Settings, explain
+from shared.topic_names import JOB_STATUS_TOPIC
 
 _ANSWER_S = 5.0
 _RECENT_MS = 15_000  # it speaks every two seconds

@@ -17,7 +17,7 @@ from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position
-from shared.flow_table import again_topic
+from shared.topic_names import again_topic
 
 _ROWS_AT_ONCE = 200
 _WHOSE = (envelope.SUBJECT, envelope.PARTS_OF)

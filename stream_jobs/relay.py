@@ -19,8 +19,8 @@ from clients.postgres import store
 from clients.postgres.outbox import Outbox, OutboxRow
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
-from shared.flow_table import RELAY_HEARTBEAT_KEY, master_topic
 from shared.settings import JobSettings
+from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.supervision.status import Status, StatusReporter
 

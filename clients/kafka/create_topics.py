@@ -16,9 +16,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from clients.kafka import connect
-from shared.flow_table import JOB_STATUS_TOPIC, Flow
+from shared.flow_table import Flow
 from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
+from shared.topic_names import JOB_STATUS_TOPIC
 
 _log = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 15.0

@@ -18,11 +18,12 @@ from desk.letters.redrive_routes import (
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
-from shared.flow_table import Flow, dropped_topic
+from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.model import Entity, Fields, MasterData
 from shared.published.dead_letters import Letter
+from shared.topic_names import dropped_topic
 from stream_jobs.enrich.enrich_payload import as_first_come, enricher
 from stream_jobs.persist.rows import DeadLetter
 

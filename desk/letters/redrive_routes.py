@@ -11,8 +11,9 @@ from clients.kafka.records import Record
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Header, Position
 from shared.events.redelivery import First
-from shared.flow_table import Flow, again_topic
+from shared.flow_table import Flow
 from shared.published.dead_letters import Letter, noted
+from shared.topic_names import again_topic
 from stream_jobs.persist.rows import Row, RowMaker
 
 

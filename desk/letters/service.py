@@ -52,8 +52,8 @@ class Desk:
     def __init__(self, settings: Settings, book: LetterBook, log: LetterLog) -> None:
         self.book = book
         self.redrives = RedriveBook(book)
-        self._log = log
-        self._settings = settings
+        self.log = log
+        self.settings = settings
         self._flow = load_flow(settings.flow)
 
     def show(self, letter_id: str) -> dict[str, Any]:
@@ -66,9 +66,9 @@ class Desk:
     def try_again(self, letter_id: str, change: Rewrite | None = None) -> Trial:
         known = self._known(letter_id)
         letter, attempt = self._letter(known), known.row["attempt"] + 1
-        view = StateView(self._settings.state_dir)
+        view = StateView(self.settings.state_dir)
         try:
-            master, snapshots = _Master(self._settings), snapshots_of(view)
+            master, snapshots = _Master(self.settings), snapshots_of(view)
             return try_again(self._flow, letter, attempt, change, master, snapshots)
         except StaleMasterDataError as stale:
             return Trial("waits", "stale_master_data", str(stale))
@@ -88,9 +88,9 @@ class Desk:
 
     @contextmanager
     def _redriver(self) -> Iterator[Redriver]:
-        rows = EventStore(self._settings.postgres_url.get_secret_value())
+        rows = EventStore(self.settings.postgres_url.get_secret_value())
         try:
-            yield Redriver(self._flow, self.book, self._log, rows)
+            yield Redriver(self._flow, self.book, self.log, rows)
         finally:
             rows.close()
 
@@ -109,7 +109,7 @@ class Desk:
 
     def _record(self, known: IndexedLetter) -> Record | None:
         place = place_of(known.row)
-        return self._log.at([place]).get(place)
+        return self.log.at([place]).get(place)
 
 
 class _Master:

@@ -13,9 +13,11 @@ from starlette.responses import Response
 from desk.letters.redrive_routes import Rewrite, always
 from desk.letters.selection import GROUPED_BY, Selection
 from desk.letters.service import Desk
+from desk.waiting.service import Waiting
 from desk.web.access import by
 from desk.web.form import selection_of
 from gateway.http.problems import Problem
+from stream_jobs.waiting.codec import Ordered
 
 OpenDesk = Callable[[], AbstractContextManager[Desk]]
 AT_ONCE_MAX = 100
@@ -59,6 +61,14 @@ class ToRedrive(Meant):
 
 class ToDiscard(Meant):
     reason: str = Field(min_length=1, pattern=r"\S")
+
+
+class ToOrder(_Body):
+    """For these entities, or for all that wait for this reason."""
+
+    order: Ordered
+    entities: list[str] = Field([], max_length=10_000)
+    reason: str | None = None
 
 
 def api(open_desk: OpenDesk) -> APIRouter:
@@ -117,6 +127,31 @@ def api(open_desk: OpenDesk) -> APIRouter:
         with open_desk() as desk:
             count = desk.book.discard(meant.selection(), by(request), meant.reason)
         return _json({"discarded": count})
+
+    @router.get("/waiting")
+    def list_waiting(
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        after: str | None = None,
+        reason: str | None = None,
+    ) -> Response:
+        with open_desk() as desk:
+            page = Waiting(desk).page(limit, after, reason)
+        return _json({"waiting": page.entities, "next": page.next})
+
+    @router.get("/waiting/{entity_id:path}")
+    def show_waiting(entity_id: str) -> Response:
+        with open_desk() as desk:
+            return _json(Waiting(desk).show(entity_id))
+
+    @router.post("/waiting")
+    def order(request: Request, ordered: ToOrder) -> Response:
+        if not ordered.entities and ordered.reason is None:
+            raise Problem(400, "which_entities", "give entities, or the reason why they wait")
+        with open_desk() as desk:
+            count = Waiting(desk).order(
+                ordered.order, ordered.entities, ordered.reason, by(request)
+            )
+        return _json({"ordered": count}, 202)
 
     @router.get("/audit")
     def audit(

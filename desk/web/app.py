@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from desk.letters.service import Desk, NoLetterError, desk
+from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import Door, csrf_of, is_page
 from desk.web.api import api
@@ -61,7 +62,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     return app
 
 
-_TROUBLE = (StoreAwayError, KafkaAwayError, NoLetterError, RowRefusedError)
+_TROUBLE = (StoreAwayError, KafkaAwayError, NoLetterError, NobodyWaitsError, RowRefusedError)
 
 
 async def _on_trouble(request: Request, error: Exception) -> Response:
@@ -75,6 +76,8 @@ async def _on_trouble(request: Request, error: Exception) -> Response:
 def _problem(error: Exception) -> Problem:
     if isinstance(error, NoLetterError):
         return Problem(404, "no_letter", str(error))
+    if isinstance(error, NobodyWaitsError):
+        return Problem(404, "nobody_waits", str(error))
     if isinstance(error, RowRefusedError):
         return Problem(400, "bad_filter", f"PostgreSQL cannot look for that: {error.detail}")
     store = "PostgreSQL: " if isinstance(error, StoreAwayError) else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.auth.credentials import Credential, Credentials, from_record
 from gateway.view.reader import StateView
-from shared.flow_table import CREDENTIAL_TOPIC
+from shared.topic_names import CREDENTIAL_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from gateway.monitor.job_status import JobStatus, job_status
-from shared.flow_table import JOB_STATUS_TOPIC
+from shared.topic_names import JOB_STATUS_TOPIC
 
 _LOOK_EVERY_S = 0.25
 # whoever looks as often knows when a word came

@@ -10,9 +10,9 @@ from gateway.monitor.retention import FAIL_AT, WARN_AT, Unread
 from gateway.spool.spool import SpoolState
 from gateway.view.reader import Progress
 from shared import VERSION
-from shared.flow_table import JOB_STATUS_TOPIC
 from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
 from shared.timestamps import to_rfc3339
+from shared.topic_names import JOB_STATUS_TOPIC
 
 _VIEW_LAG_MAX_MS = 5_000
 _MASTER_AGE_MAX_S = 300.0

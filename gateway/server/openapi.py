@@ -10,11 +10,12 @@ from starlette.routing import BaseRoute
 
 from gateway.http.problems import MEDIA_TYPE
 from gateway.ingest.batch import FRAMES, NDJSON
-from shared.flow_table import Flow, dead_letter_topic
+from shared.flow_table import Flow
 from shared.ids import ENTITY_ID
 from shared.model import Endpoint
 from shared.published.schemas.shapes import of_payload
 from shared.settings import GatewaySettings
+from shared.topic_names import dead_letter_topic
 
 FRAMES_FORMAT = "frames"  # no format of others: the description of the route says what it is
 _NOT_EMPTY = {"type": "string", "minLength": 1}

@@ -21,11 +21,11 @@ from gateway.node.parent_process import die_with_parent, leave_with_parent, only
 from gateway.view.store import Changes, DamagedError, Row, ViewStore, is_damaged, remove, view_path
 from gateway.view.topics import TopicFacts, ViewSource, reached_end
 from shared.flow import load_flow
-from shared.flow_table import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 from shared.folding.snapshot import META
 from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
 from shared.timestamps import is_time_ms
+from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 
 log = logging.getLogger("gateway.view.writer")
 

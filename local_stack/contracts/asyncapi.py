@@ -3,16 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from shared.flow_table import (
-    CREDENTIAL_TOPIC,
-    JOB_STATUS_TOPIC,
-    Flow,
-    Topic,
-    again_topic,
-    master_topic,
-)
+from shared.flow_table import Flow, Topic
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema
+from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, again_topic, master_topic
 
 _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")

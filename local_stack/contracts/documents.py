@@ -4,10 +4,11 @@ from typing import Any
 
 from local_stack.contracts import asyncapi
 from shared.flow import load_flow
-from shared.flow_table import Flow, master_topic
+from shared.flow_table import Flow
 from shared.model import Fields
 from shared.published.schemas.by_topic import messages
 from shared.settings import GatewaySettings
+from shared.topic_names import master_topic
 
 ASYNCAPI = "asyncapi.json"
 OPENAPI = "openapi.json"

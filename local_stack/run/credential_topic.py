@@ -6,8 +6,8 @@ from gateway.auth.credentials import Credential, from_record, to_record
 from local_stack.machine.settings_check import kafka_at
 from local_stack.run.tail_topic import all_records
 from local_stack.terminal.errors import LOOK, StackError
-from shared.flow_table import CREDENTIAL_TOPIC
 from shared.timestamps import to_rfc3339
+from shared.topic_names import CREDENTIAL_TOPIC
 
 _ACK_S = 15.0
 COLUMNS = ("key_id", "kind", "role", "tenant", "device", "made", "not_after")

@@ -47,7 +47,7 @@ def document(flow: "Flow") -> dict[str, Any]:
 
 def picture(flow: "Flow") -> str:
     """As text: what ignites each job, and what it emits when it is done."""
-    from shared.flow_table import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
+    from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 
     def marked(topic: str) -> str:
         return f"{topic} (at most once)" if topic in flow.at_most_once_topics else topic

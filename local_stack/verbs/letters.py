@@ -17,6 +17,7 @@ from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_json, say_rows, table
 from local_stack.terminal.printable import printable
 from local_stack.terminal.progress import say
+from local_stack.terminal.user import user_name
 
 if TYPE_CHECKING:
     from desk.letters.redrive import Sent
@@ -154,11 +155,11 @@ def redrive(
         raise StackError("--file is for one letter", "name its id, and nothing else")
     with letters_desk(state_dir) as desk:
         if through is not None and changed is not None:
-            told = _told(desk.redrive_changed(meant, _user(), changed, through, rate))
+            told = _told(desk.redrive_changed(meant, user_name(), changed, through, rate))
         elif 0 < len(meant.ids) <= 100:
-            told = _told([desk.redrive(meant.ids, _user(), changed)])
+            told = _told([desk.redrive(meant.ids, user_name(), changed)])
         else:
-            begun = desk.redrives.begin(meant, rate, _user())
+            begun = desk.redrives.begin(meant, rate, user_name())
             told = (_wait_for(desk, begun) if wait else begun).told
     if output is Output.JSON:
         say_json(told)
@@ -216,7 +217,7 @@ def discard(
     if not reason.strip():
         raise StackError("a reason is needed", "say it with --reason")
     with letters_desk(state_dir) as desk:
-        count = desk.book.discard(meant, _user(), reason)
+        count = desk.book.discard(meant, user_name(), reason)
     say_found(
         {"discarded": count}, f"{count} discarded" if count else "None of these is parked.", output
     )
@@ -247,7 +248,7 @@ def _told(pieces: Iterable["Sent"]) -> dict[str, Any]:
 
 def _change(number: int, status: str, state_dir: Path | None) -> None:
     with letters_desk(state_dir) as desk:
-        changed = desk.redrives.change(number, status, _user())
+        changed = desk.redrives.change(number, status, user_name())
     if changed is None:
         raise StackError(
             f"there is no redrive {number} that is not done", "./headrace letters redrives"
@@ -271,13 +272,3 @@ def _wait_for(desk: "Desk", redrive: "Redrive") -> "Redrive":
                 "is the desk at work? ./headrace status; it goes on by itself",
             )
     return redrive
-
-
-def _user() -> str:
-    """Who sits at this terminal, for the audit."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a number without a name
-        return "unknown"

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from shared.events import envelope
 from shared.events.envelope import Header, Position
-from shared.flow_table import LETTER_BYTES_MAX
+from shared.topic_names import LETTER_BYTES_MAX
 
 _HEADER_OVERHEAD_BYTES = 16
 _KEY_BYTES_MAX = 4096

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from shared.events.envelope import EventRecord, Position, event_fields, event_of
-from shared.flow_table import RECORD_BYTES_MAX
 from shared.folding.bursts import DIGEST_BYTES, Bursts, holds
 from shared.model import Fields
 from shared.timestamps import is_time_ms
+from shared.topic_names import RECORD_BYTES_MAX
 
 META = "_meta"
 _FIELDS_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024  # the rest is for what stands in `_meta`

@@ -4,16 +4,17 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from shared import consumer_groups as groups
-from shared.flow_table import (
+from shared.flow_table import Flow, Job
+from shared.published.ledger import lanes_of_payloads
+from shared.topic_names import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
     REPEAT_TOPIC,
-    Flow,
-    Job,
     again_topic,
+    gate_topic,
     master_topic,
+    wake_topic,
 )
-from shared.published.ledger import lanes_of_payloads
 
 ResourceKind = Literal["topic", "group", "cluster"]
 AclOperation = Literal[
@@ -102,7 +103,9 @@ def _relay(flow: Flow) -> Iterable[Acl]:
     persist = next(job for job in flow.jobs() if job.name == "persist")
     masters = [master_topic(table) for table in flow.published_tables]
     # what an operator sends on again leaves through the outbox, too: to enrich and to fold
-    again = (again_topic("enrich"), *flow.folded_topics)
+    again = [again_topic("enrich"), *flow.folded_topics]
+    if flow.waits:
+        again.append(wake_topic("enrich"))
     written = (*persist.emits, *persist.parks_in, *masters, *again, JOB_STATUS_TOPIC)
     yield from _write("relay", written)
     yield from _last_word("relay")
@@ -135,7 +138,10 @@ def _operator(every: list[str]) -> Iterable[Acl]:
 def _desk(flow: Flow) -> Iterable[Acl]:
     """What it sends on goes through the outbox."""
     parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
-    yield from _on_topics("desk", "READ", [*parked, *map(master_topic, flow.master_tables)])
+    looked_at = [*parked, *map(master_topic, flow.master_tables)]
+    if flow.waits:
+        looked_at += [gate_topic("enrich"), *flow.ingest_topics]
+    yield from _on_topics("desk", "READ", looked_at)
     yield from _write("desk", [JOB_STATUS_TOPIC])
     yield from _asks("desk", *_DESK_GROUPS)
 

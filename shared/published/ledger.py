@@ -13,7 +13,8 @@ from typing import NamedTuple
 import orjson
 
 from shared.events.envelope import Position
-from shared.flow_table import Flow, dropped_topic
+from shared.flow_table import Flow
+from shared.topic_names import dropped_topic
 
 PAGE_PLACES = 8192
 _GAP_MAX = 64  # places of which nothing is told within one entry

@@ -4,9 +4,9 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from shared.flow_table import BODY_BYTES_MOST
 from shared.settings.all_parts import Settings
 from shared.settings.wrong_setting import variable
+from shared.topic_names import BODY_BYTES_MOST
 
 
 class IntakeSettings(Settings):

@@ -12,7 +12,7 @@ from shared.contract import Breach, contract_of, infinite_place, payload_contrac
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord
 from shared.events.oversize_stub import fitted
-from shared.flow_table import RECORD_BYTES_MAX, Flow, dead_letter_topic, dropped_topic, retry_topic
+from shared.flow_table import Flow
 from shared.formats import UndecodableError, decoded
 from shared.formats.text import holds_nul
 from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, part_id, tenant_of
@@ -29,6 +29,7 @@ from shared.model import (
     Rejected,
 )
 from shared.timestamps import is_time_ms
+from shared.topic_names import RECORD_BYTES_MAX, dead_letter_topic, dropped_topic, retry_topic
 from shared.user_code import told
 from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 

@@ -14,10 +14,10 @@ from confluent_kafka import KafkaException, Message
 from clients.kafka.follow import LogFollower
 from shared.consumer_groups import MASTER_VIEW
 from shared.errors import StaleMasterDataError
-from shared.flow_table import RELAY_HEARTBEAT_KEY, master_topic
 from shared.kafka_access import KafkaAccess
 from shared.model import Fields
 from shared.timestamps import is_time_ms
+from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic
 
 _LOAD_DEADLINE_S = 60.0
 

@@ -15,12 +15,12 @@ from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
-from shared.flow_table import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applied, Applier, Repeat
 from shared.folding.catch_up import has_caught_up, is_within
 from shared.folding.fingerprint import entity_fingerprint
 from shared.published import ledger
+from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from stream_jobs.fold import clock_counts
 from stream_jobs.fold.deletion_schedule import Burials
 from stream_jobs.fold.held_events import HeldEvents

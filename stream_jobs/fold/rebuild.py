@@ -18,10 +18,11 @@ from clients.kafka.records import Offsets, Outgoing
 from clients.kafka.write import publish
 from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord, event_headers, event_value
-from shared.flow_table import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
+from shared.flow_table import Flow
 from shared.folding import refolding, snapshot
 from shared.folding.fingerprint import entity_fingerprint
 from shared.settings import JobSettings
+from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.supervision.status import Say
 

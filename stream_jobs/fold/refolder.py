@@ -19,12 +19,13 @@ from clients.kafka.write import publish
 from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
-from shared.flow_table import REFOLD_TOPIC, REFOLDED_TOPIC, Flow
+from shared.flow_table import Flow
 from shared.folding import refolding
 from shared.folding.applier import Applier
 from shared.folding.fingerprint import entity_fingerprint
 from shared.folding.refolding import Request
 from shared.settings import JobSettings
+from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC
 
 _log = logging.getLogger(__name__)
 _GROUP = of_job("fold")  # which fold may ask for

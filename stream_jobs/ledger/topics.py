@@ -14,10 +14,11 @@ from clients.kafka.records import Partition, by_partition
 from shared.consumer_groups import LEDGER, of_job
 from shared.events import envelope
 from shared.events.envelope import Position
-from shared.flow_table import REPEAT_TOPIC, Flow
+from shared.flow_table import Flow
 from shared.published import ledger
 from shared.published.ledger import Verdict
 from shared.settings import Settings
+from shared.topic_names import REPEAT_TOPIC
 from stream_jobs.persist.rows import can_be_indexed
 
 _log = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from clients.postgres.store import Connection, judged_errors
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
 from shared.events import oversize_stub
 from shared.events.envelope import ID, failure_headers
-from shared.flow_table import dead_letter_topic
 from shared.model import Fields
 from shared.published import ledger
 from shared.published.ledger import Verdict
+from shared.topic_names import dead_letter_topic
 from stream_jobs.persist import statements
 from stream_jobs.persist.payload_parts import stored_in_part
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse

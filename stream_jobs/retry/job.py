@@ -20,8 +20,9 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, Payload
 from shared.consumer_groups import of_job
 from shared.flow import load_flow
-from shared.flow_table import Flow, retry_topic
+from shared.flow_table import Flow
 from shared.settings import JobSettings
+from shared.topic_names import retry_topic
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.retry.lines import STAGE, TOLD_DDL, BucketOfLines, RetryTask
 from stream_jobs.source.log_source import read_logs, written_by_its_work

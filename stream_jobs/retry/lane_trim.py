@@ -15,8 +15,8 @@ from clients.kafka.connect import admin
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Partition, by_partition
 from shared.consumer_groups import of_job
-from shared.flow_table import retry_topic
 from shared.settings import JobSettings
+from shared.topic_names import retry_topic
 from stream_jobs.waiting.gate_view import first_needed
 
 _log = logging.getLogger(__name__)

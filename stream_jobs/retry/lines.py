@@ -15,9 +15,9 @@ from shared.events.envelope import Position
 from shared.events.oversize_stub import fitted
 from shared.events.redelivery import First, headers_of
 from shared.flow import load_flow
-from shared.flow_table import dead_letter_topic, gate_topic
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import LineRules, RetryPolicy, WhenParked
+from shared.topic_names import dead_letter_topic, gate_topic
 from stream_jobs.enrich.enrich_payload import Enrich, enricher
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields

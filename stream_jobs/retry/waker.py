@@ -21,8 +21,9 @@ from clients.kafka.follow import LogFollower
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, by_partition
 from shared.consumer_groups import of_job
-from shared.flow_table import RELAY_HEARTBEAT_KEY, Flow, master_topic, wake_topic
+from shared.flow_table import Flow
 from shared.settings import JobSettings
+from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic, wake_topic
 from stream_jobs.enrich.master_data_view import confirmed_ms
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.lane_trim import LaneTrim

@@ -12,9 +12,9 @@ from clients.kafka.connect import writer
 from clients.kafka.read_range import STALLED_S
 from clients.kafka.records import Outgoing
 from shared.errors import StalledError
-from shared.flow_table import RECORD_BYTES_MAX
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
+from shared.topic_names import RECORD_BYTES_MAX
 from stream_jobs.guards.lease import check_lease
 
 _WAIT_S = 0.5

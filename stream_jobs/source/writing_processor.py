@@ -10,7 +10,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from clients.kafka.records import Outgoing
 from shared.events.envelope import Header, Position, failure_headers
 from shared.events.oversize_stub import fitted
-from shared.flow_table import dead_letter_topic
+from shared.topic_names import dead_letter_topic
 from stream_jobs.source.topic_writer import TopicWriter, WriterOf
 from stream_jobs.state.bulk_map_state import States
 

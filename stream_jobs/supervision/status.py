@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import orjson
 
 from clients.kafka.connect import writer
-from shared.flow_table import JOB_STATUS_TOPIC
 from shared.settings import Settings
+from shared.topic_names import JOB_STATUS_TOPIC
 from stream_jobs.guards.breaker import Breaker
 
 

@@ -10,8 +10,8 @@ from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.events.redelivery import First
-from shared.flow_table import dead_letter_topic, retry_topic
 from shared.timestamps import is_time_ms
+from shared.topic_names import dead_letter_topic, retry_topic
 from stream_jobs.waiting.entry import Entry, Missing, Outcome, Passed, Refused
 from stream_jobs.waiting.line import Line, Told
 from stream_jobs.waiting.protocol import ENRICH, NOT_YET

@@ -12,10 +12,11 @@ from clients.kafka.lag import unread
 from clients.kafka.offsets import LogOffsets
 from shared.consumer_groups import GATES, of_job
 from shared.events.envelope import Position
-from shared.flow_table import Flow, gate_topic, retry_topic
+from shared.flow_table import Flow
 from shared.ids import tenant_of
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
+from shared.topic_names import gate_topic, retry_topic
 from stream_jobs.waiting.codec import gate_told
 from stream_jobs.waiting.limits import Caps
 from stream_jobs.waiting.line import Told

@@ -11,9 +11,9 @@ from clients.postgres import master_data, store
 from local_stack import cli
 from local_stack.verbs import credentials
 from shared.flow import FLOW
-from shared.flow_table import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic, gate_topic
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema
+from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic, gate_topic
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import Record, read_topic
 

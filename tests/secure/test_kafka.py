@@ -17,10 +17,10 @@ from benchmarks.job_environment import job_environment
 from gateway.monitor.probes import KafkaProbe
 from shared.events.envelope import Position
 from shared.flow import FLOW
-from shared.flow_table import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, REPEAT_TOPIC, master_topic
 from shared.published.acls import acls
 from shared.published.ledger import Verdict
 from shared.settings import JobSettings, Settings
+from shared.topic_names import JOB_STATUS_TOPIC, RELAY_HEARTBEAT_KEY, REPEAT_TOPIC, master_topic
 from stream_jobs.ledger.topics import LedgerLog
 from tests.certificates import Authority
 from tests.gateway.support import GatewayProcess, until

@@ -1,8 +1,8 @@
 import pytest
 
 from shared.flow import load_flow
-from shared.flow_table import BODY_BYTES_MOST
 from shared.settings import WRONG_SETTINGS, GatewaySettings, JobSettings, explain
+from shared.topic_names import BODY_BYTES_MOST
 
 
 @pytest.mark.parametrize(

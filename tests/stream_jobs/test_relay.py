@@ -17,8 +17,8 @@ from clients.postgres.outbox import Outbox, OutboxRow, header_pairs, header_rows
 from local_stack.run.stack import Stack
 from shared.errors import StoreAwayError
 from shared.flow import FLOW
-from shared.flow_table import JOB_STATUS_TOPIC
 from shared.settings import JobSettings
+from shared.topic_names import JOB_STATUS_TOPIC
 from stream_jobs import relay
 from stream_jobs.relay import Relay, removable
 from tests.kafka_log import eventually

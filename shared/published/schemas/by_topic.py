@@ -2,14 +2,7 @@
 
 from collections.abc import Iterable
 
-from shared.flow_table import (
-    CREDENTIAL_TOPIC,
-    JOB_STATUS_TOPIC,
-    Flow,
-    again_topic,
-    dropped_topic,
-    master_topic,
-)
+from shared.flow_table import Flow
 from shared.model import Endpoint, EventType
 from shared.published.schemas.events import completion, event, of_fold, snapshot
 from shared.published.schemas.operations import credential, job_status, master_data
@@ -21,6 +14,13 @@ from shared.published.schemas.payloads import (
     waiting_or_parked,
 )
 from shared.published.schemas.shapes import RecordSchema
+from shared.topic_names import (
+    CREDENTIAL_TOPIC,
+    JOB_STATUS_TOPIC,
+    again_topic,
+    dropped_topic,
+    master_topic,
+)
 
 
 def messages(flow: Flow) -> dict[str, list[RecordSchema]]:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from shared.events import envelope
-from shared.flow_table import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from shared.folding.snapshot import META
 from shared.model import Entity, EventType, Fields
 from shared.published.schemas.shapes import (
@@ -20,6 +19,7 @@ from shared.published.schemas.shapes import (
     object_of,
     of_contract,
 )
+from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 
 _BURST = {
     "type": "array",

@@ -1,7 +1,6 @@
 """Of the topics that keep the system going: master data, the status of jobs, credentials."""
 
 from shared.events import envelope
-from shared.flow_table import RELAY_HEARTBEAT_KEY
 from shared.ids import TENANT
 from shared.published.schemas.shapes import (
     COMPLETION_HEADERS,
@@ -11,6 +10,7 @@ from shared.published.schemas.shapes import (
     headers_of,
     object_of,
 )
+from shared.topic_names import RELAY_HEARTBEAT_KEY
 
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
 

@@ -1,7 +1,7 @@
 """Of the topics that payloads come on, wait on and are parked on."""
 
 from shared.events import envelope
-from shared.flow_table import Job, gate_topic, wake_topic
+from shared.flow_table import Job
 from shared.formats import Json
 from shared.model import Endpoint
 from shared.published.schemas.shapes import (
@@ -16,6 +16,7 @@ from shared.published.schemas.shapes import (
     object_of,
     of_payload,
 )
+from shared.topic_names import gate_topic, wake_topic
 
 _AGAIN_HEADERS = (envelope.ID, envelope.ORIGIN, envelope.ARRIVED, envelope.ATTEMPT)
 _AGAIN_AT_TIMES = (

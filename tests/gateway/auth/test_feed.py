@@ -3,8 +3,8 @@ from gateway.auth.credential_feed import CredentialFeed
 from gateway.auth.credentials import Credentials, to_record
 from gateway.http.problems import Problem
 from gateway.view.store import Changes, Row, ViewStore
-from shared.flow_table import CREDENTIAL_TOPIC
 from shared.settings import GatewaySettings
+from shared.topic_names import CREDENTIAL_TOPIC
 from tests.gateway.auth.support import Given, device
 
 ONE, TWO = device("device-0001"), device("device-0002", "acme")

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
-from shared.flow_table import JOB_STATUS_TOPIC
+from shared.topic_names import JOB_STATUS_TOPIC
 from tests.gateway.support import GatewayProcess, until
 
 pytestmark = pytest.mark.stack

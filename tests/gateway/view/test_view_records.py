@@ -7,7 +7,7 @@ import pytest
 
 from gateway.view.store import ViewStore
 from gateway.view.writer import to_changes
-from shared.flow_table import JOB_STATUS_TOPIC
+from shared.topic_names import JOB_STATUS_TOPIC
 
 TOPIC = "state.device.v1"
 

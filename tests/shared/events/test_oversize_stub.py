@@ -8,7 +8,7 @@ from clients.kafka.records import Record
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.oversize_stub import fitted
-from shared.flow_table import LETTER_BYTES_MAX, RECORD_BYTES_MAX
+from shared.topic_names import LETTER_BYTES_MAX, RECORD_BYTES_MAX
 from stream_jobs.aggregate import job as aggregate
 from stream_jobs.fold import bucket_fold
 from stream_jobs.persist.rows import DeadLetter

@@ -1,9 +1,10 @@
 from dataclasses import replace
 
 from shared.flow import FLOW
-from shared.flow_table import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, Flow, master_topic
+from shared.flow_table import Flow
 from shared.model import Endpoint, EventType
 from shared.published.acls import Acl, acls
+from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, master_topic
 
 WIDER = replace(
     FLOW,

@@ -9,7 +9,7 @@ from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position, read_event
 from shared.flow import FLOW
-from shared.flow_table import LETTER_BYTES_MAX, RECORD_BYTES_MAX, Flow
+from shared.flow_table import Flow
 from shared.model import (
     Arrival,
     Draft,
@@ -20,6 +20,7 @@ from shared.model import (
     MissingMasterData,
     Rejected,
 )
+from shared.topic_names import LETTER_BYTES_MAX, RECORD_BYTES_MAX
 from stream_jobs.enrich.enrich_payload import as_first_come
 from tests.builders import Master, enriches
 from tests.stream_jobs.messages import Message

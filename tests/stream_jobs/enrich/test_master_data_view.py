@@ -7,9 +7,9 @@ from confluent_kafka import Producer
 from clients.kafka.create_topics import ensure_topics
 from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
-from shared.flow_table import RELAY_HEARTBEAT_KEY, master_topic
 from shared.model import Fields
 from shared.settings import JobSettings
+from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic
 from stream_jobs.enrich.master_data_view import MasterView
 from tests.kafka_log import eventually
 

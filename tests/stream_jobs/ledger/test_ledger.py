@@ -17,10 +17,10 @@ from shared.consumer_groups import of_job
 from shared.errors import StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import load_flow
-from shared.flow_table import REPEAT_TOPIC
 from shared.published import ledger
 from shared.published.ledger import TERMS
 from shared.settings import JobSettings
+from shared.topic_names import REPEAT_TOPIC
 from stream_jobs.ledger.keeper import LedgerKeeper
 from stream_jobs.ledger.tables import LedgerBook
 from stream_jobs.persist.rows import EventRow

@@ -7,10 +7,10 @@ import pytest
 
 from clients.postgres.outbox import Outbox
 from shared.events.envelope import Position, read_event
-from shared.flow_table import REPEAT_TOPIC
 from shared.ids import part_id
 from shared.published import ledger
 from shared.settings import JobSettings
+from shared.topic_names import REPEAT_TOPIC
 from stream_jobs.fold.corrections import Recounts
 from stream_jobs.persist.rows import EventRow
 from tests.stream_jobs.ledger.test_ledger import Pipeline, _unused_flows

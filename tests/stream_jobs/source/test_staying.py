@@ -13,14 +13,14 @@ from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.events import envelope
 from shared.flow import FLOW
-from shared.flow_table import (
+from shared.settings import JobSettings
+from shared.topic_names import (
     JOB_STATUS_TOPIC,
     RELAY_HEARTBEAT_KEY,
     dead_letter_topic,
     master_topic,
     retry_topic,
 )
-from shared.settings import JobSettings
 from tests.job_process import JobProcess
 from tests.kafka_log import Record, eventually, last_values, read_topic
 

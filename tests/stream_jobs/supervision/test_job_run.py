@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
 from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
-from shared.flow_table import JOB_STATUS_TOPIC
 from shared.settings import JobSettings
+from shared.topic_names import JOB_STATUS_TOPIC
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, last_values, read_topic
 from tests.races import DEVICES

@@ -1,0 +1,133 @@
+"""Entities whose payloads wait, as their gates tell, and what an operator may order: that they are
+tried at once, or given up. An order goes to retry as a wake, through the outbox."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException
+
+from clients.kafka.follow import LogFollower
+from desk.letters import render
+from desk.letters.redrive_routes import OutboxMessage
+from desk.letters.selection import Selection
+from desk.letters.service import Desk
+from shared.consumer_groups import DESK
+from shared.events.envelope import Position
+from shared.flow import load_flow
+from shared.kafka_access import KafkaAwayError
+from shared.timestamps import to_rfc3339
+from shared.topic_names import gate_topic, wake_topic
+from stream_jobs.waiting.codec import Order, Ordered, gate_told, wake_value
+from stream_jobs.waiting.line import Told
+from stream_jobs.waiting.protocol import ENRICH
+
+_ORDERS_IN_A_WAKE = 500
+_AUDITED = {"try": "try what waits", "give_up": "give up what waits"}
+
+
+class NobodyWaitsError(Exception):
+    """Of what was asked for."""
+
+
+class Page(NamedTuple):
+    entities: list[dict[str, Any]]
+    next: str | None  # to go on after
+
+
+class Waiting:
+    """KafkaAwayError or StoreAwayError where a server that the answer needs is not there."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._settings = desk.settings
+        self._book = desk.book
+        self._log = desk.log
+
+    def page(self, limit: int, after: str | None = None, reason: str | None = None) -> Page:
+        """By their ids."""
+        known = self._known(reason)
+        names = sorted(name for name in known if after is None or name > after)
+        shown = names[:limit]
+        return Page(
+            [_row(name, known[name]) for name in shown], shown[-1] if len(names) > limit else None
+        )
+
+    def show(self, entity_id: str) -> dict[str, Any]:
+        """With the payload that comes first, and holds up the others."""
+        told = self._known().get(entity_id)
+        if told is None:
+            raise NobodyWaitsError(f"no payload of {entity_id!r} waits")
+        place = Position.parse(told.origin)
+        record = self._log.at([place]).get(place)
+        headers = [] if record is None else record.headers
+        return {
+            **_row(entity_id, told),
+            "place": told.origin,
+            "headers": [[name, render.plain(value)] for name, value in headers],
+            "payload_bytes": None if record is None else render.bytes_shown(record.value),
+        }
+
+    def order(self, what: Ordered, entity_ids: Sequence[str], reason: str | None, by: str) -> int:
+        """To how many entities: those that are named, or all that wait for this reason."""
+        known = self._known(reason)
+        if absent := [name for name in entity_ids if name not in known]:
+            raise NobodyWaitsError(f"no payload of {absent[0]!r} waits")
+        meant = [*dict.fromkeys(entity_ids)] or sorted(known)
+        rows = [Order(what, name).row for name in meant]
+        with self._book.connection.transaction():
+            self._book.send(
+                OutboxMessage(wake_topic(ENRICH), None, wake_value(some, None), [])
+                for some in _parts(rows)
+            )
+            if meant:
+                of_one = meant[0] if len(meant) == 1 else None
+                self._book.note(
+                    by, _AUDITED[what], len(meant), Selection(cause=reason, entity_id=of_one)
+                )
+        return len(meant)
+
+    def _known(self, reason: str | None = None) -> dict[str, Told]:
+        if not load_flow(self._settings.flow).waits:
+            return {}
+        found: dict[str, Told | None] = {}
+        with self._gates() as gates:
+            for message in gates.to_the_end():
+                name = (message.key() or b"").decode(errors="replace")
+                found[name] = gate_told(message.value())
+        return {
+            name: told
+            for name, told in found.items()
+            if told is not None and reason in (None, told.reason)
+        }
+
+    @contextmanager
+    def _gates(self) -> Iterator[LogFollower]:
+        try:
+            gates = LogFollower(self._settings.kafka, DESK, [gate_topic(ENRICH)])
+            try:
+                gates.go_on_from({})
+                yield gates
+            finally:
+                gates.close()
+        except KafkaException as error:
+            where = self._settings.kafka.bootstrap
+            raise KafkaAwayError(
+                f"Kafka at {where} does not answer: {error.args[0].str()}"
+            ) from error
+
+
+def _parts(rows: Sequence[str]) -> Iterator[Sequence[str]]:
+    for begin in range(0, len(rows), _ORDERS_IN_A_WAKE):
+        yield rows[begin : begin + _ORDERS_IN_A_WAKE]
+
+
+def _row(entity_id: str, told: Told) -> dict[str, Any]:
+    return {
+        "entity_id": entity_id,
+        "payloads": told.payloads,
+        "since": to_rfc3339(told.since_ms),
+        "reason": told.reason,
+        "detail": told.detail,
+        "tries": told.tries,
+        "next_try": None if told.due_ms is None else to_rfc3339(told.due_ms),
+    }

@@ -1,0 +1,114 @@
+"""`./headrace waiting`: whose payloads wait, why and until when; tried or given up at a word."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from local_stack.run.options import StateDir
+from local_stack.run.server_addresses import letters_desk
+from local_stack.terminal.errors import StackError
+from local_stack.terminal.output import Output, OutputOption, say_json, say_rows
+from local_stack.terminal.printable import printable
+from local_stack.terminal.progress import say
+from local_stack.terminal.user import user_name
+
+if TYPE_CHECKING:
+    from stream_jobs.waiting.codec import Ordered
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="""Payloads that wait: list, show, try at once, give up.
+
+    Example: ./headrace waiting list --reason not_yet
+    """,
+)
+
+Entities = Annotated[list[str] | None, typer.Argument(help="Whose payloads; or give a reason.")]
+Reason = Annotated[str | None, typer.Option(help="All that wait for it: not_yet, missing_device.")]
+
+
+@app.command("list")
+def list_(
+    reason: Reason = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
+    after: Annotated[str | None, typer.Option(help="Go on after this entity.")] = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """The entities whose payloads wait, by id; how many, and why the first of them does.
+
+    Example: ./headrace waiting list --reason missing_device
+    """
+    from desk.waiting.service import Waiting
+
+    with letters_desk(state_dir) as desk:
+        page = Waiting(desk).page(limit, after, reason)
+    say_rows(page.entities, output, "No payload waits.")
+    if page.next and output is Output.TABLE:
+        say(f'\nThere are more: --after "{page.next}"')
+
+
+@app.command()
+def show(entity: str, output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """What an entity waits for, and the payload that holds up its others.
+
+    Example: ./headrace waiting show device-0001
+    """
+    from desk.waiting.service import NobodyWaitsError, Waiting
+
+    with letters_desk(state_dir) as desk:
+        try:
+            found = Waiting(desk).show(entity)
+        except NobodyWaitsError as error:
+            raise StackError(str(error), _WHO_DOES) from error
+    if output is Output.JSON:
+        say_json(found)
+        return
+    headers, shown = found.pop("headers"), found.pop("payload_bytes")
+    width = max(map(len, found))
+    said = [f"{name:<{width}}  {printable(str(value))}" for name, value in found.items()]
+    said += ["", *(f"{printable(name)}: {printable(str(value))}" for name, value in headers)]
+    if shown is not None:
+        text = shown["json"] or shown["text"]
+        said += ["", *(shown["hex"] if text is None else map(printable, text.splitlines()))]
+    say("\n".join(said))
+
+
+@app.command("try")
+def try_(entities: Entities = None, reason: Reason = None, state_dir: StateDir = None) -> None:
+    """Have them tried at once, whatever they wait for. They stay in order.
+
+    Example: ./headrace waiting try --reason not_yet
+    """
+    count = _order("try", entities or [], reason, state_dir)
+    say(f"the payloads of {count} {_entities(count)} are tried")
+
+
+@app.command("give-up")
+def give_up(entities: Entities = None, reason: Reason = None, state_dir: StateDir = None) -> None:
+    """Park all of their payloads that wait now; from there they can be sent on again.
+
+    Example: ./headrace waiting give-up device-0001
+    """
+    count = _order("give_up", entities or [], reason, state_dir)
+    say(f"the payloads of {count} {_entities(count)} are given up: ./headrace letters list")
+
+
+_WHO_DOES = "list those that wait: ./headrace waiting list"
+
+
+def _order(what: "Ordered", entities: list[str], reason: str | None, state_dir: Path | None) -> int:
+    from desk.waiting.service import NobodyWaitsError, Waiting
+
+    if not entities and reason is None:
+        raise StackError("whose payloads?", "name entities, or --reason")
+    with letters_desk(state_dir) as desk:
+        try:
+            return Waiting(desk).order(what, entities, reason, user_name())
+        except NobodyWaitsError as error:
+            raise StackError(str(error), _WHO_DOES) from error
+
+
+def _entities(count: int) -> str:
+    return "entity" if count == 1 else "entities"
