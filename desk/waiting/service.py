@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException
 
 from clients.kafka.follow import LogFollower
+from clients.postgres.store import judged_errors
 from desk.letters import render
 from desk.letters.redrive_routes import OutboxMessage
 from desk.letters.selection import Selection
@@ -74,7 +75,7 @@ class Waiting:
             raise NobodyWaitsError(f"no payload of {absent[0]!r} waits")
         meant = [*dict.fromkeys(entity_ids)] or sorted(known)
         rows = [Order(what, name).row for name in meant]
-        with self._book.connection.transaction():
+        with judged_errors(), self._book.connection.transaction():
             self._book.send(
                 OutboxMessage(wake_topic(ENRICH), None, wake_value(some, None), [])
                 for some in _parts(rows)

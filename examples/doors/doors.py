@@ -13,6 +13,7 @@ Other doors, whose badges the directory has answered, go on, and so does what ne
 import os
 import time
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import httpx
 from pydantic import Field
@@ -63,7 +64,8 @@ class Directory:
         if time.monotonic() < self._rests_until_s:
             raise NotYet("the directory is away", away=True)
         try:
-            answer = self._client.get(f"{os.environ['DIRECTORY_URL']}/badges/{badge}")
+            name = quote(badge, safe="")  # a device may send anything
+            answer = self._client.get(f"{os.environ['DIRECTORY_URL']}/badges/{name}")
         except httpx.TransportError as error:
             raise self._away(type(error).__name__) from error
         if answer.status_code >= 500:

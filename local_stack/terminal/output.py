@@ -41,6 +41,15 @@ def say_rows(rows: Sequence[Mapping[str, Any]], output: Output, if_none: str) ->
         say(if_none)
 
 
+def record_lines(headers: Sequence[Sequence[Any]], shown: Mapping[str, Any] | None) -> list[str]:
+    """Headers, and the bytes as the desk shows them: JSON or text where they are such, else hex."""
+    lines = ["", *(f"{printable(name)}: {printable(str(value))}" for name, value in headers)]
+    if shown is not None:
+        text = shown["json"] or shown["text"]
+        lines += ["", *(shown["hex"] if text is None else map(printable, text.splitlines()))]
+    return lines
+
+
 def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     cells = [
         [printable(name) for name in names],

@@ -14,7 +14,15 @@ from local_stack.letters.which_letters import chosen, filtered
 from local_stack.run.options import StateDir
 from local_stack.run.server_addresses import letters_desk
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_found, say_json, say_rows, table
+from local_stack.terminal.output import (
+    Output,
+    OutputOption,
+    record_lines,
+    say_found,
+    say_json,
+    say_rows,
+    table,
+)
 from local_stack.terminal.printable import printable
 from local_stack.terminal.progress import say
 from local_stack.terminal.user import user_name
@@ -93,12 +101,7 @@ def show(letter: str, output: OutputOption = Output.TABLE, state_dir: StateDir =
     shown, width = found.pop("payload_bytes"), max(map(len, found))
     said = [f"{name:<{width}}  {printable(str(value))}" for name, value in found.items()]
     said += ["", *table(list(attempts[0]), [list(one.values()) for one in attempts])]
-    said += ["", *(f"{printable(name)}: {printable(str(value))}" for name, value in headers)]
-    if shown is not None:
-        text = shown["json"] or shown["text"]
-        lines = shown["hex"] if text is None else map(printable, text.splitlines())
-        said += ["", *lines]
-    say("\n".join(said))
+    say("\n".join([*said, *record_lines(headers, shown)]))
 
 
 @app.command("try")

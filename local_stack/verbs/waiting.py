@@ -8,7 +8,7 @@ import typer
 from local_stack.run.options import StateDir
 from local_stack.run.server_addresses import letters_desk
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_json, say_rows
+from local_stack.terminal.output import Output, OutputOption, record_lines, say_json, say_rows
 from local_stack.terminal.printable import printable
 from local_stack.terminal.progress import say
 from local_stack.terminal.user import user_name
@@ -68,11 +68,7 @@ def show(entity: str, output: OutputOption = Output.TABLE, state_dir: StateDir =
     headers, shown = found.pop("headers"), found.pop("payload_bytes")
     width = max(map(len, found))
     said = [f"{name:<{width}}  {printable(str(value))}" for name, value in found.items()]
-    said += ["", *(f"{printable(name)}: {printable(str(value))}" for name, value in headers)]
-    if shown is not None:
-        text = shown["json"] or shown["text"]
-        said += ["", *(shown["hex"] if text is None else map(printable, text.splitlines()))]
-    say("\n".join(said))
+    say("\n".join([*said, *record_lines(headers, shown)]))
 
 
 @app.command("try")

@@ -13,6 +13,7 @@ from clients.postgres.grants import DESK
 from desk.waiting.service import NobodyWaitsError, Waiting
 from local_stack import cli
 from local_stack.servers.postgres_address import as_role
+from shared.errors import StoreAwayError
 from stream_jobs.waiting.codec import gate_value
 from stream_jobs.waiting.line import Told
 from tests.desk.desk_room import Room
@@ -92,6 +93,13 @@ def test_who_does_not_wait_is_told_and_nothing_is_ordered(room: Room, names: lis
         Waiting(room.desk).order("give_up", [names[0], names[3]], None, "ann")
     assert _wakes(room) == []
     assert room.book.audit(10) == []
+
+
+def test_where_postgres_goes_away_it_is_told_as_that(room: Room, names: list[str]) -> None:
+    (pid,) = room.book.values("SELECT pg_backend_pid()")[0]
+    room.admin.execute("SELECT pg_terminate_backend(%s)", (pid,))
+    with pytest.raises(StoreAwayError):
+        Waiting(room.desk).order("try", names[:1], None, "ann")
 
 
 def test_the_api_lists_shows_and_orders(room: Room, names: list[str]) -> None:

@@ -18,6 +18,7 @@ class PlayedDirectory(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.is_away = False
         self.asked = 0
+        self.paths: list[str] = []
         self.ways = cycle(WAYS_TO_BE_AWAY)
 
     @property
@@ -34,6 +35,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked += 1
+        self.server.paths.append(self.path)
         badge = self.path.rpartition("/")[2]
         if self.server.is_away:
             if next(self.server.ways) == "hangs up":

@@ -42,6 +42,11 @@ def test_a_badge_becomes_a_passage_with_its_holder() -> None:
         assert event.data == {"badge": badge, "holder": holder, "allowed": holder is not None}
 
 
+def test_a_badge_asks_for_itself_alone_whatever_it_is_called(directory: PlayedDirectory) -> None:
+    _made_of("../doors?all")
+    assert directory.paths == ["/badges/..%2Fdoors%3Fall"]
+
+
 def test_while_the_directory_is_away_a_badge_waits_and_not_each_one_asks(
     directory: PlayedDirectory,
 ) -> None:
