@@ -35,6 +35,7 @@ class Load:
 
     def __init__(self, port: int, ledger: Ledger, seed: int, per_s: float) -> None:
         self.answered = 0
+        self.written = 0  # POSTs of which a payload was told to be in the log
         self.over = False
         self._per_s = per_s
         self._port = port
@@ -71,6 +72,7 @@ class Load:
                 self._ledger.after(entity, its_number, *outcome)
             number += len(post.payloads)
             self.answered += 1
+            self.written += any(outcome is Told.WRITTEN for outcome, _ in told)
         if stream is not None:
             stream[1].close()
             with contextlib.suppress(OSError):
