@@ -1,4 +1,4 @@
-"""The handler alone, over a state of its own; what decides is tested in `waiting/test_protocol.py`."""
+"""The handler alone, over a state of its own; what decides is tested in `test_protocol.py`."""
 
 from collections.abc import Sequence
 from hashlib import sha256
