@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import SHUT_RDWR, socket
@@ -109,6 +109,12 @@ def judged_errors() -> Iterator[None]:
 def _is_passing(error: psycopg.Error, state: str) -> bool:
     # 25006: this server has become a read-only replica. InterfaceError: the connection is closed.
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or state == "25006"
+
+
+def save(connection: Connection, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Of a statement that takes many rows at once, as columns."""
+    if columns := [list(column) for column in zip(*rows, strict=True)]:
+        connection.execute(statement.encode(), columns)
 
 
 def one_line(error: BaseException) -> str:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException
 
 from clients.kafka.follow import LogFollower
+from clients.kafka.records import Outgoing
+from clients.postgres import outbox
 from clients.postgres.store import judged_errors
 from desk.letters import render
-from desk.letters.redrive_routes import OutboxMessage
 from desk.letters.selection import Selection
 from desk.letters.service import Desk
 from shared.consumer_groups import DESK
@@ -76,9 +77,12 @@ class Waiting:
         meant = [*dict.fromkeys(entity_ids)] or sorted(known)
         rows = [Order(what, name).row for name in meant]
         with judged_errors(), self._book.connection.transaction():
-            self._book.send(
-                OutboxMessage(wake_topic(ENRICH), None, wake_value(some, None), [])
-                for some in _parts(rows)
+            outbox.put(
+                self._book.connection,
+                (
+                    Outgoing(wake_topic(ENRICH), None, wake_value(some, None), [])
+                    for some in _parts(rows)
+                ),
             )
             if meant:
                 of_one = meant[0] if len(meant) == 1 else None

@@ -18,6 +18,7 @@ CHECKS = {
     "import walls": ["lint-imports"],
 }
 
+
 def test(context: typer.Context) -> None:
     """Lint, types, import walls, then pytest.
 
