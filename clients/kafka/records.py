@@ -1,5 +1,6 @@
 """Records of Kafka, as they are read and written, and their places. Pure."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -56,6 +57,16 @@ class LogRange(NamedTuple):
     @property
     def records(self) -> int:
         return self.end - self.start
+
+
+def plain(value: bytes | None) -> str | dict[str, str] | None:
+    """For a program: text as it is, other bytes in base64."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
 
 
 def by_topic(offsets: Mapping[Partition, int]) -> Offsets:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException
 
 from clients.kafka.follow import LogFollower
-from clients.kafka.records import Outgoing
+from clients.kafka.records import Outgoing, plain
 from clients.postgres import outbox
 from clients.postgres.store import judged_errors
 from desk.letters import render
@@ -65,7 +65,7 @@ class Waiting:
         return {
             **_row(entity_id, told),
             "place": told.origin,
-            "headers": [[name, render.plain(value)] for name, value in headers],
+            "headers": [[name, plain(value)] for name, value in headers],
             "payload_bytes": None if record is None else render.bytes_shown(record.value),
         }
 

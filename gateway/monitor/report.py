@@ -10,7 +10,7 @@ from gateway.monitor.retention import FAIL_AT, WARN_AT, Unread
 from gateway.spool.spool import SpoolState
 from gateway.view.reader import Progress
 from shared import VERSION
-from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
+from shared.published.replicas import Copies, troubles
 from shared.timestamps import to_rfc3339
 from shared.topic_names import JOB_STATUS_TOPIC
 
@@ -116,14 +116,10 @@ def _kafka(seen: Observation) -> Check:
 
 
 def _replicas(seen: Observation) -> Check:
-    copies = []
-    for topic, partitions in seen.kafka.partitions.items():
-        config = seen.configs.get(topic, {})
-        least = config.get(MIN_IN_SYNC)
-        unclean = config[UNCLEAN] == "true" if UNCLEAN in config else None
-        copies.append(
-            Copies(topic, [*partitions.values()], None if least is None else int(least), unclean)
-        )
+    copies = [
+        Copies.of(topic, [*partitions.values()], seen.configs.get(topic, {}))
+        for topic, partitions in seen.kafka.partitions.items()
+    ]
     found = list(troubles(copies, seen.replication))
     fewest = min((one.fewest for one in copies), default=None)
     status = worst(["pass", *(one.status for one in found)])

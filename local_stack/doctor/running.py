@@ -14,7 +14,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ClusterMetadata,
     ConfigResource,
-    TopicMetadata,
 )
 
 from clients.kafka.connect import admin
@@ -28,7 +27,7 @@ from local_stack.servers.addresses import OWN_SERVER
 from local_stack.terminal.errors import StackError
 from shared.errors import StoreAwayError
 from shared.flow_table import Flow
-from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
+from shared.published.replicas import Copies, troubles
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"
@@ -135,7 +134,11 @@ def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
 def _replicas(client: AdminClient, topics: ClusterMetadata, wanted: list[str]) -> Finding:
     configs = _configs(client, wanted)
     looked_at = [*wanted, *({OFFSETS} & topics.topics.keys())]
-    copies = [_copies(name, topics.topics[name], configs.get(name, {})) for name in looked_at]
+    copies = []
+    for name in looked_at:
+        partitions = topics.topics[name].partitions.values()
+        in_sync = [(len(its.replicas), len(its.isrs)) for its in partitions]
+        copies.append(Copies.of(name, in_sync, configs.get(name, {})))
     found = list(troubles(copies, settings().replication))
     fewest = min((one.fewest for one in copies), default=0)
     if not found:
@@ -143,17 +146,6 @@ def _replicas(client: AdminClient, topics: ClusterMetadata, wanted: list[str]) -
     finding = red if any(one.status == "fail" for one in found) else yellow
     first, *more = found
     return finding("replicas", first.text, "; ".join(one.text for one in more) or REPLICAS)
-
-
-def _copies(name: str, topic: TopicMetadata, config: dict[str, str]) -> Copies:
-    partitions = [(len(its.replicas), len(its.isrs)) for its in topic.partitions.values()]
-    least, unclean = config.get(MIN_IN_SYNC), config.get(UNCLEAN)
-    return Copies(
-        name,
-        partitions,
-        None if least is None else int(least),
-        None if unclean is None else unclean == "true",
-    )
 
 
 def _configs(client: AdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
