@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from shared.events.envelope import Header, Position
+from shared.events.envelope import EventRecord, Header, Position, event_headers, event_value
 
 Partition = tuple[str, int]  # of a topic
 Offsets = dict[str, dict[int, int]]  # topic -> partition -> offset
@@ -39,6 +39,13 @@ class Outgoing(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[Header]
+
+
+def outgoing_event(
+    topic: str, record: EventRecord, ingest_headers: Sequence[Header] = ()
+) -> Outgoing:
+    headers = event_headers(record, ingest_headers)
+    return Outgoing(topic, record.entity_id.encode(), event_value(record), headers)
 
 
 class Range(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from clients.kafka.records import Outgoing
+from clients.kafka.records import Outgoing, outgoing_event
 from clients.postgres import outbox
 from clients.postgres.store import Connection, judged_errors, save
 from shared.events import envelope
@@ -125,5 +125,4 @@ class Recounts:
             own.append((envelope.PAYLOAD_SHA256, payload_sha256.encode()))
         if tenant := tenant_of(entity_id):
             own.append((envelope.TENANT, tenant.encode()))
-        headers = envelope.event_headers(record, own)
-        return Outgoing(row.topic, entity_id.encode(), envelope.event_value(record), headers)
+        return outgoing_event(row.topic, record, own)
