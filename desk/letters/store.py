@@ -32,8 +32,6 @@ _UNDECIDED = """
 
 
 class IndexedLetter(NamedTuple):
-    """A letter as it is indexed."""
-
     row: DictRow
     attempts: list[Attempt]
 

@@ -123,7 +123,8 @@ class Signatures:
         if not self._nonces.is_first(key_id, nonce, signed_ms + _SKEW_MAX_MS, now_ms):
             return None
         request = b"%b %b %b" % (key_id, ts, nonce)
-        return known.caller.who_signed(Signed(request.decode(), body_sha256.decode()))
+        signed = Signed(request.decode(), body_sha256.decode())
+        return known.caller._replace(signed=signed)
 
     def _open(self, key_id: bytes, sealed: bytes) -> HMAC | None:
         secret = self._box.open(key_id, sealed)

@@ -52,10 +52,11 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
     desk = _status(seen, letters_check.DESK)
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
     full = {lane: who for one in statuses.values() if one for lane, who in one.full_lanes.items()}
+    widened = "; ".join(seen.widened)
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "kafka:replicas": _replicas(seen),
-        "kafka:partitions": _partitions(seen.widened),
+        "kafka:partitions": _check("fail" if seen.widened else "pass", None, "", widened),
         "postgres:connection": _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
@@ -145,10 +146,6 @@ def _retention(unread: Sequence[Unread] | None) -> Check:
             "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
         )
     return _check("fail" if first.share >= FAIL_AT else "warn", percent, "%", said)
-
-
-def _partitions(widened: Sequence[str]) -> Check:
-    return _check("fail" if widened else "pass", None, "", "; ".join(widened))
 
 
 def _workers(seen: Observation) -> Check:

@@ -65,7 +65,6 @@ class Gateway(NamedTuple):
 
 
 def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[socket] = ()) -> Parts:
-    """What there is."""
     flow = load_flow(settings.flow)
     topics = [*flow.ingest_topics]
     kafka = KafkaLog(settings, topics)
@@ -100,7 +99,6 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
 
 
 def put_together(parts: Parts) -> Gateway:
-    """Who gets what."""
     settings, flow, node, log, view, health, background, who, metrics, tracing, sockets = parts
     admission = Admission(
         settings.in_flight_requests_max,

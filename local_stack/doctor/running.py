@@ -173,7 +173,8 @@ def _topic_settings(client: AdminClient, flow: Flow) -> list[Finding]:
 def _postgres(url: str, fix: str) -> list[Finding]:
     try:
         with connect(url, "doctor") as connection:
-            reached = green("PostgreSQL", "answers", _place(connection))
+            at = connection.info
+            reached = green("PostgreSQL", "answers", f"{at.host}:{at.port}/{at.dbname}")
             query = "SELECT version_num FROM headrace.alembic_version"
             try:
                 row = connection.execute(query).fetchone()
@@ -191,11 +192,6 @@ def _postgres(url: str, fix: str) -> list[Finding]:
     if now != newest:
         return [reached, red("schema", f"{now}, wanted is {newest}", UP_MENDS_IT)]
     return [reached, green("schema", str(now))]
-
-
-def _place(connection: psycopg.Connection[Any]) -> str:
-    info = connection.info
-    return f"{info.host}:{info.port}/{info.dbname}"
 
 
 def _fix(name: str, status: dict[str, Any]) -> str:

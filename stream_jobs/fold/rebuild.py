@@ -51,8 +51,6 @@ class Start(NamedTuple):
 
 
 class Published(NamedTuple):
-    """What stands on the state topics."""
-
     ends: Offsets
     records: int
     positions: dict[str, int]  # event topic/partition -> the highest that a snapshot speaks of

@@ -123,17 +123,11 @@ class LogReader(DataSourceStreamReader):
         return start if end == done else end
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
-        its = self._left_of(from_json(start), from_json(end))
-        if self._stays_after(its):
-            done_then = further(from_json(end), ahead_at(self._source.checkpoint))
-            return [Task(its, done_then)]
+        ahead = ahead_at(self._source.checkpoint)
+        its = left_of(from_json(start), from_json(end), ahead)
+        if self._source.stays_s > 0 and sum(one.records for one in its) <= _FEW:
+            return [Task(its, further(from_json(end), ahead))]
         return [Task(own) for own in shared_out(its, self._source.tasks_max)]
-
-    def _left_of(self, start: Offsets, end: Offsets) -> list[LogRange]:
-        return left_of(start, end, ahead_at(self._source.checkpoint))
-
-    def _stays_after(self, its: Sequence[LogRange]) -> bool:
-        return self._source.stays_s > 0 and sum(one.records for one in its) <= _FEW
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, Task)

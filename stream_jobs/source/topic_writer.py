@@ -95,13 +95,10 @@ class TopicWriter:
         try:
             yield
         except BaseException:
-            self._drop()
+            self._producer.purge()
+            self._producer = self._new()
+            self._refused = []
             raise
-
-    def _drop(self) -> None:
-        self._producer.purge()
-        self._producer = self._new()
-        self._refused = []
 
 
 @cache

@@ -83,8 +83,6 @@ COMPLETION_HEADERS = (
 
 
 class RecordSchema(NamedTuple):
-    """A kind of record on a topic."""
-
     name: str
     says: str
     key: Fields
