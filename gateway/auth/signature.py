@@ -53,20 +53,6 @@ def make_signing_key(box: SecretBox) -> SigningKey:
     return SigningKey(key_id, secret, box.seal(key_id.encode(), secret.encode()))
 
 
-def signature_of(
-    secret: bytes,
-    method: str,
-    target: bytes,
-    ts: bytes,
-    nonce: bytes,
-    body_sha256: bytes,
-    content_type: bytes = b"",
-    idempotency_key: bytes = b"",
-) -> bytes:
-    key = HMAC(secret, SHA256())
-    return _signed(key, method, target, ts, nonce, body_sha256, content_type, idempotency_key)
-
-
 def _signed(key: HMAC, method: str, *lines: bytes) -> bytes:
     signing = key.copy()
     signing.update(b"\n".join((method.encode(), *lines)))
