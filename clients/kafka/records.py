@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shared.events.envelope import EventRecord, Header, Position, event_headers, event_value
 
@@ -85,3 +85,10 @@ def by_topic(offsets: Mapping[Partition, int]) -> Offsets:
 
 def by_partition(offsets: Offsets) -> dict[Partition, int]:
     return {(topic, p): offset for topic, its in offsets.items() for p, offset in its.items()}
+
+
+def from_json(told: Mapping[str, Any]) -> Offsets:
+    return {
+        topic: {int(partition): int(offset) for partition, offset in its.items()}
+        for topic, its in told.items()
+    }

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import STALLED_S, RangeReader
 from clients.kafka.read_tail import TailReader
-from clients.kafka.records import LogRange, Offsets, by_topic
+from clients.kafka.records import LogRange, Offsets, by_topic, from_json
 from shared.consumer_groups import of_job
 from shared.kafka_access import KafkaAccess
 from stream_jobs.guards.checkpoint_offsets import (
@@ -31,7 +31,7 @@ from stream_jobs.guards.checkpoint_offsets import (
     remember_begin,
 )
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.log_ranges import as_json, from_json, left_of, planned, shared_out
+from stream_jobs.source.log_ranges import as_json, left_of, planned, shared_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
