@@ -9,7 +9,7 @@ import typer
 from local_stack.run.options import StateDir, since_ms
 from local_stack.run.server_addresses import database, kafka_bootstrap
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_found, table
+from local_stack.terminal.output import Output, OutputOption, rows_table, say_found
 from local_stack.terminal.progress import ProgressLine
 from shared.timestamps import to_rfc3339
 
@@ -76,8 +76,7 @@ def lines(found: dict[str, Any]) -> list[str]:
             f"{found['gone']} stay as they are: their payloads are gone, for an ingest topic keeps "
             "them for a time only, or an operator has mended a copy of them."
         ]
-        if rows := [list(row.values()) for row in found["payloads_gone"]]:
-            said += table(("event_id", "origin"), rows)
+        said += rows_table(found["payloads_gone"])
     return said
 
 

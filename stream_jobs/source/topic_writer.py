@@ -101,9 +101,7 @@ class TopicWriter:
             raise
 
 
-@cache
-def _topic_writer(job: str, kafka: KafkaAccess, compression: str) -> TopicWriter:
-    return TopicWriter(job, kafka, compression)
+_topic_writer = cache(TopicWriter)
 
 
 class WriterOf(NamedTuple):
