@@ -117,6 +117,12 @@ def headers_of(always: Iterable[str], at_times: Iterable[str], ours: Mapping[str
     return object_of({n: known[n] for n in always}, {n: known[n] for n in at_times})
 
 
+def row_of(says: str, *parts: Fields) -> Fields:
+    """An array with just these parts."""
+    length = {"minItems": len(parts), "maxItems": len(parts)}
+    return {**ARRAY, "description": says, "prefixItems": [*parts], **length}
+
+
 def map_of(values: Fields) -> Fields:
     return {"type": "object", "additionalProperties": values}
 
