@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gateway.spool.set_aside import in_spool
 from local_stack.run.health import health_check
 from local_stack.run.operator_token import operator_token
 from local_stack.run.options import StateDir, folder_of, since_ms
@@ -87,8 +88,6 @@ def lines(found: dict[str, Any]) -> list[str]:
 
 def set_aside(folder: Path) -> int:
     """Payloads that the gateway on this state folder has accepted and Kafka has not."""
-    from gateway.spool.set_aside import in_spool
-
     return sum(kept.payloads() for kept in in_spool(folder / "spool"))
 
 

@@ -3,6 +3,8 @@ import re
 import tomllib
 from importlib.metadata import version as version_of
 
+from local_stack.machine.downloads import HASHES
+from local_stack.machine.java import find_java
 from local_stack.machine.paths import CHECKOUT
 from local_stack.terminal.output import Output, OutputOption, say_found
 
@@ -12,8 +14,6 @@ def version(output: OutputOption = Output.TABLE) -> None:
 
     Example: ./headrace version -o json
     """
-    from local_stack.machine.downloads import HASHES
-    from local_stack.machine.java import find_java
 
     def from_jars(pattern: str) -> str:
         match = re.search(pattern, HASHES.read_text())
