@@ -10,11 +10,12 @@ from confluent_kafka import Producer
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, Kind, to_record
 from gateway.auth.secret_box import SecretBox
-from gateway.auth.signature import SigningKey, make_signing_key, signature_of
+from gateway.auth.signature import SigningKey, make_signing_key
 from gateway.auth.token import Token, make_token
 from shared.flow import FLOW
 from shared.folding.snapshot import Snapshot, encode
 from shared.topic_names import CREDENTIAL_TOPIC
+from tests.gateway.auth.support import signature_of
 
 DEVICES = [f"device-{number:04}" for number in range(1000)]
 CREDENTIALS_KEY = "ab" * 32

@@ -5,18 +5,17 @@ was sent to its topic: so a run that was killed goes on where it was, and the sa
 sends a payload twice.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
 import orjson
 
-from clients.kafka.records import Record
-from clients.postgres.outbox import header_rows
+from clients.kafka.records import Outgoing, Record
+from clients.postgres import outbox
 from clients.postgres.store import Connection, judged_errors
 from shared.events import envelope, redelivery
-from shared.events.envelope import Header, Position
+from shared.events.envelope import Position
 from shared.topic_names import again_topic
 
 _ROWS_AT_ONCE = 200
@@ -62,12 +61,6 @@ _RAISE = """
         FROM own JOIN raised USING (payload_id) WHERE known.event_id = own.event_id
     )
     SELECT payload_id, revision, entities FROM raised
-"""
-_SEND = """
-    INSERT INTO headrace.outbox (topic, key, value, headers)
-    SELECT %b::text, key, value, headers::jsonb
-    FROM unnest(%b::bytea[], %b::bytea[], %b::text[]) WITH ORDINALITY
-        AS given (key, value, headers, number) ORDER BY number
 """
 _ADVANCE = """
     UPDATE headrace.reenrich_run
@@ -159,14 +152,10 @@ class Reenrich:
                 places = [str(origin) for origin in payloads.values()]
                 raised = self._connection.execute(_RAISE, ([*payloads], places)).fetchall()
                 records = [
-                    (found[origin].key, found[origin].value, json.dumps(header_rows(headers)))
+                    _again(payloads[payload_id], found, revision, entities)
                     for payload_id, revision, entities in raised
-                    for origin in [payloads[payload_id]]
-                    for headers in [_headers(origin, found[origin], revision, entities)]
                 ]
-                columns = [list(column) for column in zip(*records, strict=True)]
-                if columns:
-                    self._connection.execute(_SEND, (again_topic("enrich"), *columns))
+                outbox.put(self._connection, records)
                 gone = len(rows) - len(there)
                 self._connection.execute(_ADVANCE, (rows[-1].row_key, len(records), gone, run.name))
         known = self.known(run.name)
@@ -195,18 +184,15 @@ def _payload_id(origin: Position, found: Found) -> str:
     return envelope.text(found[origin].headers, envelope.ID) or str(origin)
 
 
-def _headers(
-    origin: Position, record: Record, revision: int, entities: Sequence[str]
-) -> list[Header]:
+def _again(origin: Position, found: Found, revision: int, entities: Sequence[str]) -> Outgoing:
+    record = found[origin]
     first = redelivery.First(origin, record.time_ms, attempt=1, revision=revision)
     own = [(name, value) for name, value in record.headers if name not in _WHOSE]
     # the entities whose states hold its events as they were: a correction takes none from there
     several = [(envelope.PARTS_OF, orjson.dumps(entities))] if len(entities) > 1 else []
-    return [
-        *redelivery.headers_of(own, first),
-        (envelope.SUBJECT, entities[0].encode()),
-        *several,
-    ]
+    whose = (envelope.SUBJECT, entities[0].encode())
+    headers = [*redelivery.headers_of(own, first), whose, *several]
+    return Outgoing(again_topic("enrich"), record.key, record.value, headers)
 
 
 def send_all(

@@ -22,7 +22,7 @@ from shared.flow import load_flow
 from shared.settings import JobSettings
 from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic
 from stream_jobs.guards.breaker import Breaker
-from stream_jobs.supervision.status import Status, StatusReporter
+from stream_jobs.supervision.status import StatusReporter
 
 _log = logging.getLogger(__name__)
 _BATCH_ROWS_MAX = 5_000
@@ -72,7 +72,7 @@ class Relay:
         self,
         settings: JobSettings,
         stop: threading.Event,
-        status: Status,
+        status: StatusReporter,
         is_alive: Callable[[], None] = lambda: None,
     ) -> None:
         """`is_alive` is called wherever the relay goes on."""

@@ -1,12 +1,13 @@
 """How each client of Kafka is set up: one that reads, one that only asks, one that writes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from shared.kafka_access import KafkaAccess
+from shared.kafka_access import KafkaAccess, KafkaAwayError
 
 # librdkafka would write its complaints about a broker that is away to the terminal
 _QUIET = {"log_level": 2}
@@ -49,6 +50,16 @@ def writer(kafka: KafkaAccess, options: Options | None = None) -> Producer:
             **(options or {}),
         }
     )
+
+
+@contextmanager
+def answering(kafka: KafkaAccess) -> Iterator[None]:
+    """KafkaAwayError where it does not answer."""
+    try:
+        yield
+    except KafkaException as error:
+        said = error.args[0].str()
+        raise KafkaAwayError(f"Kafka at {kafka.bootstrap} does not answer: {said}") from error
 
 
 def admin(kafka: KafkaAccess) -> AdminClient:

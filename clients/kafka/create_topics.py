@@ -114,13 +114,14 @@ def _add_missing_config(admin: AdminClient, topics: list[NewTopic]) -> None:
     described = _configs(admin, [topic.topic for topic in topics])
     changes = []
     for topic in topics:
-        missing = {
-            key: value
+        missing = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
             for key, value in (topic.config or {}).items()
             if _is_missing(topic.topic, described[topic.topic][key], value)
-        }
+        ]
         if missing:
-            changes.append(_change(topic.topic, missing))
+            kind = ConfigResource.Type.TOPIC
+            changes.append(ConfigResource(kind, topic.topic, incremental_configs=missing))
     if changes:
         for future in admin.incremental_alter_configs(changes).values():
             future.result()
@@ -134,14 +135,3 @@ def _is_missing(topic: str, entry: ConfigEntry, wanted: str) -> bool:
     # somebody chose this value
     _log.warning("topic %s has %s=%s, not %s: it stays", topic, entry.name, entry.value, wanted)
     return False
-
-
-def _change(topic: str, config: dict[str, str]) -> ConfigResource:
-    return ConfigResource(
-        ConfigResource.Type.TOPIC,
-        topic,
-        incremental_configs=[
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in config.items()
-        ],
-    )

@@ -1,9 +1,10 @@
 """Records of Kafka, as they are read and written, and their places. Pure."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from shared.events.envelope import Header, Position
+from shared.events.envelope import EventRecord, Header, Position, event_headers, event_value
 
 Partition = tuple[str, int]  # of a topic
 Offsets = dict[str, dict[int, int]]  # topic -> partition -> offset
@@ -40,6 +41,13 @@ class Outgoing(NamedTuple):
     headers: list[Header]
 
 
+def outgoing_event(
+    topic: str, record: EventRecord, ingest_headers: Sequence[Header] = ()
+) -> Outgoing:
+    headers = event_headers(record, ingest_headers)
+    return Outgoing(topic, record.entity_id.encode(), event_value(record), headers)
+
+
 class Range(NamedTuple):
     """Of a log, or what is read of it."""
 
@@ -58,6 +66,16 @@ class LogRange(NamedTuple):
         return self.end - self.start
 
 
+def plain(value: bytes | None) -> str | dict[str, str] | None:
+    """For a program: text as it is, other bytes in base64."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+
+
 def by_topic(offsets: Mapping[Partition, int]) -> Offsets:
     found: Offsets = {}
     for (topic, partition), offset in offsets.items():
@@ -67,3 +85,10 @@ def by_topic(offsets: Mapping[Partition, int]) -> Offsets:
 
 def by_partition(offsets: Offsets) -> dict[Partition, int]:
     return {(topic, p): offset for topic, its in offsets.items() for p, offset in its.items()}
+
+
+def from_json(told: Mapping[str, Any]) -> Offsets:
+    return {
+        topic: {int(partition): int(offset) for partition, offset in its.items()}
+        for topic, its in told.items()
+    }

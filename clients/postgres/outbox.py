@@ -1,11 +1,18 @@
-"""The outbox as its relay sees it: rows to send, in order, until they are sent."""
+"""The outbox: what is put into it, and, as its relay sees it, rows to send until they are sent."""
 
+import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from clients.postgres.store import SLOW_AFTER_S, Connection, answered_within, judged_errors
+from clients.postgres.store import (
+    SLOW_AFTER_S,
+    Connection,
+    answered_within,
+    judged_errors,
+    save,
+)
 from shared.events.envelope import Header
 
 _CHANNEL = "headrace_outbox"
@@ -14,6 +21,14 @@ _ONE_RELAY_AT_A_TIME = 4_729_018_802
 _BATCH_BYTES_MAX = 16 * 1024 * 1024
 # beyond this many rows the depth is an estimate: an exact count would read them all
 _COUNTED_ROWS_MAX = 100_000
+_PUT = """
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT topic, key, value, headers::jsonb
+    FROM unnest(%b::text[], %b::bytea[], %b::bytea[], %b::text[]) WITH ORDINALITY
+        AS given (topic, key, value, headers, number) ORDER BY number
+"""
+
+Message = tuple[str, bytes | None, bytes | None, Sequence[Header]]  # topic, key, value, headers
 
 
 class OutboxRow(NamedTuple):
@@ -99,6 +114,11 @@ class Outbox:
         assert row is not None
         counted, spread, oldest_s = row
         return Depth(max(counted, spread) if counted == _COUNTED_ROWS_MAX else counted, oldest_s)
+
+
+def put(connection: Connection, messages: Iterable[Message]) -> None:
+    """In their order; in the caller's transaction."""
+    save(connection, _PUT, [(*told, json.dumps(header_rows(its))) for *told, its in messages])
 
 
 def header_rows(headers: Sequence[Header]) -> list[list[str]]:

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import SHUT_RDWR, socket
@@ -101,14 +101,17 @@ def judged_errors() -> Iterator[None]:
             raise StoreAwayError(f"no schema yet (run migrate): {sentence}") from error
         if state == _QUERY_CANCELED:
             raise StoreSlowError(sentence) from error
-        if _is_passing(error, state):
+        # InterfaceError: the connection is closed. 25006: this server is a read-only replica by now
+        is_passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        if is_passing or state == "25006":
             raise StoreAwayError(sentence) from error
         raise
 
 
-def _is_passing(error: psycopg.Error, state: str) -> bool:
-    # 25006: this server has become a read-only replica. InterfaceError: the connection is closed.
-    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or state == "25006"
+def save(connection: Connection, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Of a statement that takes many rows at once, as columns."""
+    if columns := [list(column) for column in zip(*rows, strict=True)]:
+        connection.execute(statement.encode(), columns)
 
 
 def one_line(error: BaseException) -> str:
@@ -139,13 +142,9 @@ def _wait_for_server(url: str, wait_s: float) -> None:
             return
         except StoreAwayError as error:
             if time.monotonic() >= deadline:
+                parts = conninfo_to_dict(url)  # never the password
+                place = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
                 raise StoreAwayError(
-                    f"PostgreSQL at {_address(url)} did not answer within {wait_s:.0f} s: {error}"
+                    f"PostgreSQL at {place} did not answer within {wait_s:.0f} s: {error}"
                 ) from error
         time.sleep(0.2)
-
-
-def _address(url: str) -> str:
-    """Where the server should be; never the password."""
-    parts = conninfo_to_dict(url)
-    return f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from clients.kafka.records import Payload
+from clients.kafka.records import Outgoing, Payload
 from desk.letters.redrive_routes import (
-    OutboxMessage,
     ResendError,
     Rewrite,
     RowToStore,
@@ -78,9 +77,7 @@ def try_again(
     return _event(flow, place, way.key, way.value or b"", snapshots)
 
 
-def _payload(
-    flow: Flow, way: OutboxMessage, master: MasterData, snapshots: SnapshotLookup
-) -> Trial:
+def _payload(flow: Flow, way: Outgoing, master: MasterData, snapshots: SnapshotLookup) -> Trial:
     place = Position(way.topic, 0, 0)
     payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), flow.ingest_topics)
     made = enricher(flow)(payload, master)

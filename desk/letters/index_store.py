@@ -6,7 +6,7 @@ from hashlib import sha256
 from psycopg.rows import DictRow
 
 from clients.kafka.records import Partition
-from clients.postgres.store import judged_errors
+from clients.postgres.store import judged_errors, save
 from desk.letters.store import LetterBook
 from shared.ids import tenant_of
 from shared.published.dead_letters import Letter
@@ -84,8 +84,8 @@ class LetterIndex(LetterBook):
             with self.connection.cursor() as cursor:
                 cursor.executemany(_SAVE_LETTER, [_columns(letter) for letter in letters])
             attempts = {(one.id, a.number): a for one in letters for a in one.attempts}
-            self._save(_SAVE_ATTEMPTS, [(id_, *a) for (id_, _), a in attempts.items()])
-            self._save(_SAVE_PLACES, [(*at, next_) for at, next_ in places.items()])
+            save(self.connection, _SAVE_ATTEMPTS, [(id_, *a) for (id_, _), a in attempts.items()])
+            save(self.connection, _SAVE_PLACES, [(*at, next_) for at, next_ in places.items()])
 
     def note_stored(self) -> int:
         """Of what is under way, what has become a row."""

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from psycopg.rows import DictRow
 
-from clients.postgres import store
+from clients.kafka.records import Outgoing
+from clients.postgres import outbox, store
 from clients.postgres.store import judged_errors
 from desk.letters.redrive_routes import (
-    OutboxMessage,
     ResendError,
     Rewrite,
     RowToStore,
@@ -81,11 +81,8 @@ class Redriver:
         tried = self._try_here(ways)
         with judged_errors(), self._book.connection.transaction():
             claimed = self._book.claim([row for row in rows if row["id"] in ways])
-            self._book.send(
-                way
-                for id_, way in ways.items()
-                if id_ in claimed and isinstance(way, OutboxMessage)
-            )
+            sent = (way for id_, way in ways.items() if id_ in claimed)
+            outbox.put(self._book.connection, (way for way in sent if isinstance(way, Outgoing)))
             self._book.note_done(id_ for id_ in claimed & tried.keys() if not tried[id_])
             for id_ in claimed & tried.keys():
                 if failure := tried[id_]:

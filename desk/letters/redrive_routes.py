@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from clients.kafka.records import Record
+from clients.kafka.records import Outgoing, Record
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Header, Position
 from shared.events.redelivery import First
@@ -21,22 +21,14 @@ class ResendError(Exception):
     """Why it cannot be sent on again, and what can be done instead."""
 
 
-class OutboxMessage(NamedTuple):
-    """For the relay, through the outbox: together with the note that it was sent."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
-
-
 class RowToStore(NamedTuple):
     """For the tables: persist's own step, which may be done any number of times."""
 
     row: Row
 
 
-Way = OutboxMessage | RowToStore
+# the first for the relay, through the outbox: together with the note that it was sent
+Way = Outgoing | RowToStore
 Rewrite = Callable[[bytes], bytes]  # of a letter's bytes; ResendError where it cannot be done
 _Find = Callable[[Flow, Letter, int], Way]
 
@@ -78,16 +70,16 @@ def _payload(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None) -
     value = letter.value if change is None else change(letter.value or b"")
     if value != letter.value:
         headers = _rewritten(headers, letter.value or b"", value or b"")
-    return OutboxMessage(again_topic("enrich"), letter.key, value, headers)
+    return Outgoing(again_topic("enrich"), letter.key, value, headers)
 
 
 def discarded_payload(
     place: Position, entity_id: str, event_id: str | None, attempt: int, arrived_ms: int
-) -> OutboxMessage:
+) -> Outgoing:
     """Those of its entity that wait behind it need not any more."""
     named = [(envelope.ID, (event_id or str(place)).encode()), (envelope.DISCARDED, b"1")]
     headers = redelivery.headers_of(named, First(place, arrived_ms, attempt + 1))
-    return OutboxMessage(again_topic("enrich"), entity_id.encode(), None, headers)
+    return Outgoing(again_topic("enrich"), entity_id.encode(), None, headers)
 
 
 def _revision(letter: Letter) -> int:
@@ -123,7 +115,7 @@ def _into_fold(flow: Flow, letter: Letter, attempt: int) -> Way:
     value = orjson.dumps({**orjson.loads(letter.value or b""), "attempt": attempt})
     topic = flow.event_type(event.type).topic
     headers = envelope.event_headers(event._replace(attempt=attempt))
-    return OutboxMessage(topic, event.entity_id.encode(), value, headers)
+    return Outgoing(topic, event.entity_id.encode(), value, headers)
 
 
 def event_of(letter: Letter) -> EventRecord | None:

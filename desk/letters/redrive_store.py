@@ -99,16 +99,15 @@ class RedriveBook:
         """In the order of their topics, which is how they are read."""
         condition, values = Selection.of(redrive.selection).where()
         after = Position.parse(redrive.after)
-        with judged_errors():
-            return self._book.rows(
-                f"""SELECT * FROM headrace.letter
-                    WHERE {condition} AND status = 'parked'
-                      AND (topic, partition, "offset") > (%s, %s, %s)
-                    ORDER BY topic, partition, "offset" LIMIT %s""",
-                *values,
-                *after,
-                limit,
-            )
+        return self._book.rows(
+            f"""SELECT * FROM headrace.letter
+                WHERE {condition} AND status = 'parked'
+                  AND (topic, partition, "offset") > (%s, %s, %s)
+                ORDER BY topic, partition, "offset" LIMIT %s""",
+            *values,
+            *after,
+            limit,
+        )
 
     def note_progress(
         self, redrive_id: int, after: Position, sent: int, refusals: list[str]

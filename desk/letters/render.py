@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from clients.kafka.records import Record
+from clients.kafka.records import Record, plain
 from desk.letters.store import IndexedLetter, place_of
 from shared.timestamps import to_rfc3339
 
@@ -40,14 +40,6 @@ def bytes_shown(value: bytes | None) -> dict[str, Any]:
         "hex": hex_rows(value[:_HEX_BYTES_MAX]),
         "hex_is_cut": len(value) > _HEX_BYTES_MAX,
     }
-
-
-def plain(value: bytes | None) -> Any:
-    """Text as it is, other bytes in base64."""
-    if value is None:
-        return None
-    text = _text(value)
-    return {"base64": b64encode(value).decode()} if text is None else text
 
 
 def hex_rows(value: bytes) -> list[str]:

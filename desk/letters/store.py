@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import orjson
 from psycopg.rows import DictRow, dict_row
 
-from clients.postgres.outbox import header_rows
-from clients.postgres.store import Connection, judged_errors
-from desk.letters.redrive_routes import OutboxMessage, discarded_payload
+from clients.postgres import outbox
+from clients.postgres.store import Connection, judged_errors, save
+from desk.letters.redrive_routes import discarded_payload
 from desk.letters.selection import Selection, grouped_by
 from shared import VERSION
 from shared.events.envelope import Position
@@ -32,8 +32,6 @@ _UNDECIDED = """
 
 
 class IndexedLetter(NamedTuple):
-    """A letter as it is indexed."""
-
     row: DictRow
     attempts: list[Attempt]
 
@@ -120,19 +118,6 @@ class LetterBook:
         )
         return {id_ for (id_,) in claimed}
 
-    def send(self, messages: Iterable[OutboxMessage]) -> None:
-        """Through the outbox, in the caller's transaction."""
-        self._save(
-            """INSERT INTO headrace.outbox (topic, key, value, headers)
-               SELECT topic, key, value, headers::jsonb
-               FROM unnest(%b::text[], %b::bytea[], %b::bytea[], %b::text[])
-                   AS given (topic, key, value, headers)""",
-            [
-                (one.topic, one.key, one.value, orjson.dumps(header_rows(one.headers)).decode())
-                for one in messages
-            ],
-        )
-
     def note_done(self, ids: Iterable[str]) -> None:
         with judged_errors():
             self.connection.execute(
@@ -176,12 +161,16 @@ class LetterBook:
             # of what fold could not take, persist tells the end
             places = [Position.parse(payload) for stage, payload, *_ in discarded
                       if payload and stage not in ("fold", "aggregate")]  # fmt: skip
-            self.send(
-                discarded_payload(Position.parse(payload), *its)
-                for stage, payload, *its in discarded
-                if stage == "enrich" and payload and its[0]
+            outbox.put(
+                self.connection,
+                (
+                    discarded_payload(Position.parse(payload), *its)
+                    for stage, payload, *its in discarded
+                    if stage == "enrich" and payload and its[0]
+                ),
             )
-            self._save(
+            save(
+                self.connection,
                 """INSERT INTO headrace.ledger_journal (topic, partition, first, verdicts)
                    SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::bytea[])""",
                 list(ledger.entries((place, Verdict.DISCARDED) for place in places)),
@@ -223,7 +212,3 @@ class LetterBook:
     def values(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with judged_errors():
             return self.connection.execute(query.encode(), values).fetchall()
-
-    def _save(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        if columns := [list(column) for column in zip(*rows, strict=True)]:
-            self.connection.execute(statement.encode(), columns)

@@ -1,8 +1,7 @@
 """The dead-letter topics: read from a place on, or at places. Every call raises KafkaAwayError
 where no broker answers."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Self
 
@@ -15,14 +14,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from clients.kafka.connect import reader
+from clients.kafka.connect import answering, reader
 from clients.kafka.messages import record_of
 from clients.kafka.read_at import RecordsAt
 from clients.kafka.records import Partition, Record
 from shared.consumer_groups import DESK
 from shared.events.envelope import Position
 from shared.flow_table import Flow
-from shared.kafka_access import KafkaAwayError
 from shared.published import dead_letters
 from shared.published.dead_letters import Letter
 from shared.settings import Settings
@@ -63,7 +61,7 @@ class LetterLog:
     def go_on_from(self, known: Mapping[Partition, int]) -> None:
         """Each partition where it was left; where its log does not hold that place, at its start.
         Those that are new are among them."""
-        with self._asking():
+        with answering(self._kafka):
             topics = self._reading.list_topics(timeout=_TIMEOUT_S).topics
             places = [
                 TopicPartition(topic, number, known.get((topic, number), OFFSET_BEGINNING))
@@ -76,7 +74,7 @@ class LetterLog:
     def read_on(self, timeout_s: float) -> tuple[list[Record], dict[Partition, int]]:
         """What has come, and where to go on after it."""
         found = []
-        with self._asking():
+        with answering(self._kafka):
             for message in self._reading.consume(_RECORDS_AT_ONCE, timeout_s):
                 if _is_record(message):
                     found.append(record_of(message))
@@ -84,18 +82,8 @@ class LetterLog:
 
     def at(self, places: Iterable[Position]) -> dict[Position, Record]:
         """Those that are there."""
-        with self._asking():
+        with answering(self._kafka):
             return self._single.read(places)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as error:
-            said = error.args[0].str()
-            raise KafkaAwayError(
-                f"Kafka at {self._kafka.bootstrap} does not answer: {said}"
-            ) from error
 
 
 def _is_record(message: Message) -> bool:

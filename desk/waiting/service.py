@@ -2,21 +2,20 @@
 tried at once, or given up. An order goes to retry as a wake, through the outbox."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException
-
+from clients.kafka.connect import answering
 from clients.kafka.follow import LogFollower
+from clients.kafka.records import Outgoing, plain
+from clients.postgres import outbox
 from clients.postgres.store import judged_errors
 from desk.letters import render
-from desk.letters.redrive_routes import OutboxMessage
 from desk.letters.selection import Selection
 from desk.letters.service import Desk
 from shared.consumer_groups import DESK
 from shared.events.envelope import Position
 from shared.flow import load_flow
-from shared.kafka_access import KafkaAwayError
 from shared.timestamps import to_rfc3339
 from shared.topic_names import gate_topic, wake_topic
 from stream_jobs.waiting.codec import Order, Ordered, gate_told, wake_value
@@ -64,7 +63,7 @@ class Waiting:
         return {
             **_row(entity_id, told),
             "place": told.origin,
-            "headers": [[name, render.plain(value)] for name, value in headers],
+            "headers": [[name, plain(value)] for name, value in headers],
             "payload_bytes": None if record is None else render.bytes_shown(record.value),
         }
 
@@ -76,9 +75,12 @@ class Waiting:
         meant = [*dict.fromkeys(entity_ids)] or sorted(known)
         rows = [Order(what, name).row for name in meant]
         with judged_errors(), self._book.connection.transaction():
-            self._book.send(
-                OutboxMessage(wake_topic(ENRICH), None, wake_value(some, None), [])
-                for some in _parts(rows)
+            outbox.put(
+                self._book.connection,
+                (
+                    Outgoing(wake_topic(ENRICH), None, wake_value(some, None), [])
+                    for some in _parts(rows)
+                ),
             )
             if meant:
                 of_one = meant[0] if len(meant) == 1 else None
@@ -91,7 +93,12 @@ class Waiting:
         if not load_flow(self._settings.flow).waits:
             return {}
         found: dict[str, Told | None] = {}
-        with self._gates() as gates:
+        kafka = self._settings.kafka
+        with (
+            answering(kafka),
+            closing(LogFollower(kafka, DESK, [gate_topic(ENRICH)])) as gates,
+        ):
+            gates.go_on_from({})
             for message in gates.to_the_end():
                 name = (message.key() or b"").decode(errors="replace")
                 found[name] = gate_told(message.value())
@@ -100,21 +107,6 @@ class Waiting:
             for name, told in found.items()
             if told is not None and reason in (None, told.reason)
         }
-
-    @contextmanager
-    def _gates(self) -> Iterator[LogFollower]:
-        try:
-            gates = LogFollower(self._settings.kafka, DESK, [gate_topic(ENRICH)])
-            try:
-                gates.go_on_from({})
-                yield gates
-            finally:
-                gates.close()
-        except KafkaException as error:
-            where = self._settings.kafka.bootstrap
-            raise KafkaAwayError(
-                f"Kafka at {where} does not answer: {error.args[0].str()}"
-            ) from error
 
 
 def _parts(rows: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -1,14 +1,13 @@
 """The desk over HTTP: pages for people, and under /api the same for programs."""
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from desk.letters.service import Desk, NoLetterError, desk
+from desk.letters.service import NoLetterError, desk
 from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import Door, csrf_of, is_page
@@ -17,7 +16,7 @@ from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
-from shared import VERSION
+from gateway.server.app import application
 from shared.errors import RowRefusedError, StoreAwayError
 from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
@@ -27,27 +26,14 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     """Each request has connections of its own: operators are few."""
     who, kept = known_callers(settings) if settings.ways_to_ask else (None, None)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if kept is not None:
-            await kept.start()
-        yield
-        if kept is not None:
-            await kept.stop()
-
-    def open_desk() -> AbstractContextManager[Desk]:
-        return desk(settings)
-
-    app = FastAPI(
+    open_desk = partial(desk, settings)
+    app = application(
+        [],
+        None,
+        docs=False,
+        background=[kept] if kept else [],
         title="Headrace desk",
-        version=VERSION,
-        exception_handlers={**HANDLERS, **dict.fromkeys((Problem, *_TROUBLE), _on_trouble)},
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},
+        handlers={**HANDLERS, **dict.fromkeys((Problem, *_TROUBLE), _on_trouble)},
     )
     app.include_router(api(open_desk))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))

@@ -34,10 +34,12 @@ def letter(
     """`edited`: what stands in the field for other bytes, written as text or base64."""
     shown = found["payload_bytes"]
     others = [name for name in found if name not in (*_FIRST, *_ELSEWHERE)]
+    times = found["times"]
+    again = f"It was parked {times} times: what was done did not mend it, or not all of it."
     return [
         tag("h2", f"Letter {found['id']}"),
         tag("p", tag("strong", found["cause"]), " ", found["detail"], class_="wrong"),
-        *([tag("p", _came_back(found["times"]), class_="again")] if found["times"] > 1 else []),
+        *([tag("p", again, class_="again")] if times > 1 else []),
         facts(_FIRST, found),
         tag("h3", "Its bytes"),
         *(_bytes(shown) if shown else [tag("p", "They are no longer in their topic.")]),
@@ -58,10 +60,6 @@ def letter(
         ),
         discard(Selection(ids=(found["id"],), up_to=up_to), "Discard this letter", csrf),
     ]
-
-
-def _came_back(times: int) -> str:
-    return f"It was parked {times} times: what was done did not mend it, or not all of it."
 
 
 def _bytes(shown: Mapping[str, Any]) -> list[Html]:

@@ -6,6 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from desk.letters.store import LetterBook
+from gateway.monitor.metric_family import metric
 
 # a letter that came back was redriven as often as it did
 _REDRIVEN = """
@@ -34,27 +35,17 @@ class DeskMetrics(Collector):
         self._book = book
 
     def collect(self) -> Iterator[Metric]:
-        labels = ("status", "stage", "cause")
-        letters = GaugeMetricFamily(
-            "headrace_letters", "Dead letters by what became of them", labels=labels
-        )
-        again = GaugeMetricFamily(
-            "headrace_letters_came_back", "Of these, those that came back", labels=labels
-        )
-        oldest = GaugeMetricFamily(
-            "headrace_letters_oldest_seconds", "Since the oldest of these was parked", labels=labels
-        )
-        for *of, count, came_back, age_s in self._book.values(_LETTERS):
-            letters.add_metric(of, count)
-            again.add_metric(of, came_back)
-            oldest.add_metric(of, age_s)
-        redriven = CounterMetricFamily(
-            "headrace_letters_redriven", "Letters that were sent on again", labels=("stage",)
-        )
-        failed = CounterMetricFamily(
-            "headrace_letters_failed_again", "Of these, those that came back", labels=("stage",)
-        )
-        for stage, sent, came_back in self._book.values(_REDRIVEN):
-            redriven.add_metric((stage,), sent)
-            failed.add_metric((stage,), came_back)
-        yield from (letters, again, oldest, redriven, failed)
+        letters, stages = self._book.values(_LETTERS), self._book.values(_REDRIVEN)
+        kind, labels = GaugeMetricFamily, ("status", "stage", "cause")
+        for column, name, meaning in (
+            (3, "headrace_letters", "Dead letters by what became of them"),
+            (4, "headrace_letters_came_back", "Of these, those that came back"),
+            (5, "headrace_letters_oldest_seconds", "Since the oldest of these was parked"),
+        ):
+            yield metric(kind, name, meaning, labels, [(row[:3], row[column]) for row in letters])
+        for column, name, meaning in (
+            (1, "headrace_letters_redriven", "Letters that were sent on again"),
+            (2, "headrace_letters_failed_again", "Of these, those that came back"),
+        ):
+            numbers = [(row[:1], row[column]) for row in stages]
+            yield metric(CounterMetricFamily, name, meaning, ("stage",), numbers)

@@ -32,9 +32,6 @@ class Caller(NamedTuple):
     all_tenants: bool = False
     signed: Signed | None = None
 
-    def who_signed(self, signed: Signed) -> "Caller":
-        return Caller(self.role, self.tenant, self.device, self.all_tenants, signed)
-
     @property
     def may_operate(self) -> bool:
         """/health, /metrics and /docs tell of all tenants at once."""

@@ -11,6 +11,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from gateway.http.file_state import file_state
 from shared.settings import WrongSetting
 
 log = logging.getLogger(__name__)
@@ -38,27 +39,20 @@ class JwtKeys:
 
     def look(self) -> None:
         """Takes in a file that was changed: keys are added and revoked there."""
-        if self._mark_now() != self._mark:
+        if file_state(self._path) != self._mark:
             try:
                 self._load()
             except (OSError, ValueError, jwt.PyJWTError) as error:
                 log.error("the keys of %s stay as they were: %s", self._path, type(error).__name__)
 
     def _load(self) -> None:
-        self._mark = self._mark_now()  # before: what is written meanwhile is another file
+        self._mark = file_state(self._path)  # before: what is written meanwhile is another file
         text = self._path.read_text()
         found = _of_pem(text) if text.startswith("-----BEGIN") else _of_jwks(text)
         keys = {key_id: key for key_id, key in found if key.algorithm in self._algorithms}
         if not keys:
             raise ValueError(f"none is for {', '.join(self._algorithms)}")
         self.by_id = keys
-
-    def _mark_now(self) -> object:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _of_pem(text: str) -> list[tuple[str | None, Key]]:

@@ -53,20 +53,6 @@ def make_signing_key(box: SecretBox) -> SigningKey:
     return SigningKey(key_id, secret, box.seal(key_id.encode(), secret.encode()))
 
 
-def signature_of(
-    secret: bytes,
-    method: str,
-    target: bytes,
-    ts: bytes,
-    nonce: bytes,
-    body_sha256: bytes,
-    content_type: bytes = b"",
-    idempotency_key: bytes = b"",
-) -> bytes:
-    key = HMAC(secret, SHA256())
-    return _signed(key, method, target, ts, nonce, body_sha256, content_type, idempotency_key)
-
-
 def _signed(key: HMAC, method: str, *lines: bytes) -> bytes:
     signing = key.copy()
     signing.update(b"\n".join((method.encode(), *lines)))
@@ -123,7 +109,8 @@ class Signatures:
         if not self._nonces.is_first(key_id, nonce, signed_ms + _SKEW_MAX_MS, now_ms):
             return None
         request = b"%b %b %b" % (key_id, ts, nonce)
-        return known.caller.who_signed(Signed(request.decode(), body_sha256.decode()))
+        signed = Signed(request.decode(), body_sha256.decode())
+        return known.caller._replace(signed=signed)
 
     def _open(self, key_id: bytes, sealed: bytes) -> HMAC | None:
         secret = self._box.open(key_id, sealed)

@@ -24,7 +24,7 @@ class ClientAddress:
         found = peer
         if self._trusted and self._is_trusted(peer):
             for hop in reversed(_forwarded_for(headers)):
-                if _address(hop) is None:
+                if address_of(hop) is None:
                     break
                 found = hop
                 if not self._is_trusted(hop):
@@ -32,7 +32,7 @@ class ClientAddress:
         return _subscriber(found)
 
     def _look_up(self, host: str) -> bool:
-        address = _address(host)
+        address = address_of(host)
         return address is not None and any(address in network for network in self._trusted)
 
 
@@ -41,7 +41,7 @@ def _forwarded_for(headers: Headers) -> list[str]:
     return [hop.strip() for hop in b",".join(given).decode("latin-1").split(",")]
 
 
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def address_of(text: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(text)
     except ValueError:
@@ -52,7 +52,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(_KNOWN_MAX)
 def _subscriber(text: str) -> str:
-    address = _address(text)
+    address = address_of(text)
     if isinstance(address, IPv6Address):
         return str(ip_network((address.packed, _V6_PREFIX), strict=False))
     return text if address is None else str(address)

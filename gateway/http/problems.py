@@ -57,7 +57,10 @@ class Problem(Exception):  # noqa: N818 - it is an answer
         return orjson.dumps(fields)
 
     def response(self, scope: Scope) -> Response:
-        return Response(self.body(instance_of(scope)), self.status, self.headers, MEDIA_TYPE)
+        # the path as it was sent: percent-encoded, so nothing in it can break a log line
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        body = self.body(raw.decode("ascii", errors="replace"))
+        return Response(body, self.status, self.headers, MEDIA_TYPE)
 
 
 def refused(
@@ -68,12 +71,6 @@ def refused(
 
 
 last_refusal = partial(refused, ends_connection=True)
-
-
-def instance_of(scope: Scope) -> str:
-    # the path as it was sent: percent-encoded, so nothing in it can break a log line
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return raw.decode("ascii", errors="replace")
 
 
 def retry_after(seconds: int) -> dict[str, str]:

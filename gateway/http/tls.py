@@ -4,9 +4,9 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from gateway.http.file_state import file_state
 from shared.settings import GatewaySettings, WrongSetting
 
 log = logging.getLogger(__name__)
@@ -80,12 +80,4 @@ class ServerTls:
         return context
 
     def _signature(self) -> list[Any]:
-        return [_of(file) for file in self._files.values()]
-
-
-def _of(file: Path) -> Any:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return [file_state(file) for file in self._files.values()]

@@ -49,11 +49,6 @@ def is_batch(entity_id: str, head: RequestHead) -> bool:
             "give each frame its own key, '<entity id> <length> <idempotency key>', and send no "
             "Idempotency-Key header with frames",
         )
-    _refuse_encoded(head)
-    return True
-
-
-def _refuse_encoded(head: RequestHead) -> None:
     if any(name == CONTENT_ENCODING for name, _ in head.kept):
         raise refused(
             415,
@@ -61,6 +56,7 @@ def _refuse_encoded(head: RequestHead) -> None:
             "a batch is not decompressed here: send it without content-encoding, or each payload "
             "compressed as a frame",
         )
+    return True
 
 
 def kept_headers(entity_id: str, head: RequestHead) -> list[Header]:

@@ -32,16 +32,16 @@ def batch_answer(lines: Sequence[Line], outcomes: Sequence[Outcome], received_at
                 continue
             problem = problem_of(outcome, _AGAIN)
         problems.append(problem)
-        receipts.append(
-            {
-                "line": number,
-                "status": problem.status,
-                "code": problem.code,
-                "detail": problem.detail,
-                "outcome": problem.outcome,
-                **_wait(problem),
-            }
-        )
+        receipt = {
+            "line": number,
+            "status": problem.status,
+            "code": problem.code,
+            "detail": problem.detail,
+            "outcome": problem.outcome,
+        }
+        if (wait_s := problem.headers.get("retry-after")) is not None:
+            receipt["retry_after_s"] = int(wait_s)
+        receipts.append(receipt)
     if len(problems) == len(receipts):
         raise _all_refused(problems)
     return orjson.dumps(
@@ -52,11 +52,6 @@ def batch_answer(lines: Sequence[Line], outcomes: Sequence[Outcome], received_at
             "receipts": receipts,
         }
     )
-
-
-def _wait(problem: Problem) -> dict[str, int]:
-    wait_s = problem.headers.get("retry-after")
-    return {} if wait_s is None else {"retry_after_s": int(wait_s)}
 
 
 def _all_refused(problems: Sequence[Problem]) -> Problem:

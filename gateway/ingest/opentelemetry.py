@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 
 from gateway.http.problems import Problem
 from gateway.ingest.record import RequestHead
-from gateway.ingest.span import PostSpan
+from gateway.ingest.span import PostSpan, Tracing
 from shared import VERSION
 from shared.events.envelope import TRACE_PARENT
 from shared.model import Endpoint
@@ -43,7 +43,7 @@ _ANSWER_S = 2.0
 _PARTING_S = 3.0
 
 
-class Traces:
+class Traces(Tracing):
     def __init__(self, settings: GatewaySettings) -> None:
         url = f"{str(settings.otlp_endpoint).rstrip('/')}/v1/traces"
         self._provider = TracerProvider(
@@ -108,7 +108,7 @@ class _Exporter(OTLPSpanExporter):
         return result
 
 
-class _Span:
+class _Span(PostSpan):
     def __init__(self, span: Span) -> None:
         self._span = span
 

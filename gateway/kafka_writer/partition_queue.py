@@ -65,8 +65,6 @@ Part = tuple[Parcel, int, int]
 
 
 class PartitionQueue:
-    """One partition's records, in their order."""
-
     def __init__(self, topic: str, partition: int, writer: "Writer") -> None:
         self.place = TopicPartition(topic, partition)
         self.writer = writer

@@ -114,15 +114,13 @@ class ProducerKeeper:
                 await _close(producer)
                 raise
             except Exception as error:  # aiokafka lets more through than its own errors
-                self._note_refusal(isinstance(error, ClusterAuthorizationFailedError))
+                refused = isinstance(error, ClusterAuthorizationFailedError)
+                if refused and not self.refused:
+                    log.error("%s", NOT_AUTHORIZED)
+                self.refused = refused
                 log.debug("no producer yet: %s", error)
                 await _close(producer)
             await asyncio.sleep(_START_PAUSE_S)
-
-    def _note_refusal(self, refused: bool) -> None:
-        if refused and not self.refused:
-            log.error("%s", NOT_AUTHORIZED)
-        self.refused = refused
 
 
 async def _answers(producer: Any) -> bool:

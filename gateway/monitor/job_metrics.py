@@ -6,6 +6,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from gateway.monitor.job_status import JobStatus
+from gateway.monitor.metric_family import metric
 
 _PREFIX = "headrace_job_"
 _OF_A_LANE = (
@@ -42,37 +43,26 @@ def job_metrics(said: Mapping[str, JobStatus | None]) -> Iterator[Metric]:
     yield _gauge(
         "rows_per_second", "Of its last batch", statuses, lambda one: one.number("rows_per_s")
     )
-    breakers = GaugeMetricFamily(
-        f"{_PREFIX}breaker", "0 closed, 1 half-open, 2 open", labels=("job", "store")
-    )
-    for job, status in statuses.items():
-        for name, breaker in status.breakers.items():
-            breakers.add_metric((job, name), _BREAKER[breaker.state])
-    yield breakers
-    yield from _lanes(statuses)
-    yield from _clocks(statuses)
-
-
-def _clocks(statuses: Mapping[str, JobStatus]) -> Iterator[Metric]:
-    metric = CounterMetricFamily(
+    breakers = {
+        (job, store): _BREAKER[breaker.state]
+        for job, status in statuses.items()
+        for store, breaker in status.breakers.items()
+    }
+    meaning = "0 closed, 1 half-open, 2 open"
+    labels = ("job", "store")
+    yield metric(GaugeMetricFamily, f"{_PREFIX}breaker", meaning, labels, breakers.items())
+    lanes = {lane: told for status in statuses.values() for lane, told in status.lanes.items()}
+    for kind, name, number, meaning in _OF_A_LANE:
+        numbers = [((lane,), told[number]) for lane, told in lanes.items()]
+        yield metric(kind, f"headrace_lane_{name}", meaning, ("lane",), numbers)
+    yield metric(
+        CounterMetricFamily,
         "headrace_events_by_clock",
         "Events that fold took as late, or by their arrival as their device's clock is off, by the "
         "job's process",
-        labels=("reason",),
+        ("reason",),
+        [((why,), n) for status in statuses.values() for why, n in status.clocks.items()],
     )
-    for status in statuses.values():
-        for reason, count in status.clocks.items():
-            metric.add_metric((reason,), count)
-    yield metric
-
-
-def _lanes(statuses: Mapping[str, JobStatus]) -> Iterator[Metric]:
-    lanes = {lane: told for status in statuses.values() for lane, told in status.lanes.items()}
-    for family, name, number, meaning in _OF_A_LANE:
-        metric = family(f"headrace_lane_{name}", meaning, labels=("lane",))
-        for lane, told in lanes.items():
-            metric.add_metric((lane,), told[number])
-        yield metric
 
 
 def _gauge(
@@ -81,8 +71,6 @@ def _gauge(
     statuses: Mapping[str, JobStatus],
     read: Callable[[JobStatus], Any],
 ) -> Metric:
-    gauge = GaugeMetricFamily(_PREFIX + name, meaning, labels=("job",))
-    for job, status in statuses.items():
-        if (value := read(status)) is not None:
-            gauge.add_metric((job,), value)
-    return gauge
+    numbers = {(job,): read(status) for job, status in statuses.items()}
+    known = [(job, number) for job, number in numbers.items() if number is not None]
+    return metric(GaugeMetricFamily, _PREFIX + name, meaning, ("job",), known)

@@ -3,20 +3,17 @@ another. Clocks that differ must make no job silent."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import orjson
 
 from gateway.monitor.job_status import JobStatus, job_status
+from gateway.view.reader import StateView
 from shared.topic_names import JOB_STATUS_TOPIC
 
 _LOOK_EVERY_S = 0.25
 # whoever looks as often knows when a word came
 _HEARD_AT_ONCE_S = 5.0
-
-
-class Words(Protocol):
-    def values(self, topic: str) -> dict[bytes, bytes]: ...
 
 
 class KnownLag(NamedTuple):
@@ -33,7 +30,7 @@ class _Heard(NamedTuple):
 
 
 class JobNews:
-    def __init__(self, view: Words, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, view: StateView, now_s: Callable[[], float] = time.monotonic) -> None:
         self._view = view
         self._now_s = now_s
         self._looked_s = float("-inf")

@@ -73,34 +73,17 @@ async def _log_bytes(client: Any) -> dict[Partition, int]:
     return found
 
 
+_PARTITIONS = Array(
+    ("partition", Int32), ("size", Int64), ("offset_lag", Int64), ("is_future", Boolean)
+)
+_TOPICS = Array(("name", String("utf-8")), ("partitions", _PARTITIONS))
+_DIRS = Array(("error_code", Int16), ("log_dir", String("utf-8")), ("topics", _TOPICS))
+
+
 class _LogDirsAnswer(Response):  # type: ignore[misc]
     API_KEY = 35
     API_VERSION = 1
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "results",
-            Array(
-                ("error_code", Int16),
-                ("log_dir", String("utf-8")),
-                (
-                    "topics",
-                    Array(
-                        ("name", String("utf-8")),
-                        (
-                            "partitions",
-                            Array(
-                                ("partition", Int32),
-                                ("size", Int64),
-                                ("offset_lag", Int64),
-                                ("is_future", Boolean),
-                            ),
-                        ),
-                    ),
-                ),
-            ),
-        ),
-    )
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("results", _DIRS))
 
 
 class _LogDirsAsked(RequestStruct):  # type: ignore[misc]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gateway.monitor.metric_family import metric
 from shared.published.ledger import TERMS
 from shared.timestamps import is_time_ms, to_rfc3339
 
@@ -79,25 +80,24 @@ def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]
 
 def metrics(said: bytes | None, now_ms: int) -> Iterator[Metric]:
     seen = read(said)
-    payloads = GaugeMetricFamily(
-        "headrace_ledger_payloads",
-        "Payloads by what became of them; received is all of them",
-        labels=("endpoint", "term"),
-    )
-    difference = GaugeMetricFamily(
-        "headrace_ledger_difference",
-        "Payloads that should have an end by now and have none",
-        labels=("endpoint",),
-    )
     if seen is not None:
-        for endpoint, terms in seen.endpoints.items():
-            difference.add_metric((endpoint,), terms["difference"])
-            for term in TERMS[:-1]:
-                payloads.add_metric((endpoint, term), terms[term])
         yield GaugeMetricFamily(
             "headrace_ledger_age_seconds",
             "How old these numbers are",
             max(0, now_ms - seen.as_of_ms) / 1000,
         )
-    yield payloads
-    yield difference
+    endpoints = seen.endpoints if seen else {}
+    yield metric(
+        GaugeMetricFamily,
+        "headrace_ledger_payloads",
+        "Payloads by what became of them; received is all of them",
+        ("endpoint", "term"),
+        [((name, term), its[term]) for name, its in endpoints.items() for term in TERMS[:-1]],
+    )
+    yield metric(
+        GaugeMetricFamily,
+        "headrace_ledger_difference",
+        "Payloads that should have an end by now and have none",
+        ("endpoint",),
+        [((name,), its["difference"]) for name, its in endpoints.items()],
+    )

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
+from gateway.monitor.metric_family import metric
 from gateway.node.node import WORKER_RESTARTS, WORKERS_READY, Node
 from gateway.node.payload_counts import (
     ACCEPTED,
@@ -94,12 +95,11 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         self._note()
         numbers = self._node.numbers.sums()
-        yield _build_info()
+        runs = [((VERSION, platform.python_version()), 1)]
+        what, of = "Always 1: its labels say what runs", ("version", "python")
+        yield metric(GaugeMetricFamily, f"{_PREFIX}build_info", what, of, runs)
         for name, (meaning, labels) in _COUNTERS.items():
-            counter = CounterMetricFamily(_PREFIX + name, meaning, labels=labels)
-            for values, number in _of(name, numbers):
-                counter.add_metric(values, number)
-            yield counter
+            yield metric(CounterMetricFamily, _PREFIX + name, meaning, labels, _of(name, numbers))
         for name, meaning in GAUGES.items():
             yield GaugeMetricFamily(_PREFIX + name, meaning, numbers.get((name,), 0.0))
         yield GaugeMetricFamily(
@@ -112,16 +112,8 @@ class Metrics(Collector):
             yield from read()
 
 
-def _build_info() -> Metric:
-    info = GaugeMetricFamily(
-        f"{_PREFIX}build_info", "Always 1: its labels say what runs", labels=("version", "python")
-    )
-    info.add_metric((VERSION, platform.python_version()), 1)
-    return info
-
-
-def _of(metric: str, numbers: Mapping[Name, float]) -> Iterable[tuple[Name, float]]:
-    return [(name[1:], number) for name, number in numbers.items() if name[0] == metric]
+def _of(which: str, numbers: Mapping[Name, float]) -> Iterable[tuple[Name, float]]:
+    return [(name[1:], number) for name, number in numbers.items() if name[0] == which]
 
 
 def _produce_seconds(numbers: Mapping[Name, float]) -> Metric:
@@ -146,15 +138,14 @@ def _spool(spool: SpoolState) -> Iterator[Metric]:
         ("spool_set_aside_bytes", "Bytes that they take", spool.set_aside_bytes),
     ):
         yield GaugeMetricFamily(_PREFIX + name, meaning, value)
-    stuck = GaugeMetricFamily(
+    now_ms = time.time_ns() // 1_000_000
+    yield metric(
+        GaugeMetricFamily,
         f"{_PREFIX}spool_stuck_seconds",
         "How long Kafka has taken nothing of a topic that the spool holds",
-        labels=("topic", "reason"),
+        ("topic", "reason"),
+        [((one.topic, one.why), max(0, now_ms - one.since_ms) / 1000) for one in spool.stuck],
     )
-    now_ms = time.time_ns() // 1_000_000
-    for topic, why, since_ms in spool.stuck:
-        stuck.add_metric((topic, why), max(0, now_ms - since_ms) / 1000)
-    yield stuck
 
 
 def metrics_routes(metrics: Metrics) -> list[BaseRoute]:

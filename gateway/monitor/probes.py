@@ -25,8 +25,6 @@ _REFUSALS = {
 
 
 class Seen(NamedTuple):
-    """What a look at a server has found."""
-
     works: bool
     took_ms: float
     output: str = ""

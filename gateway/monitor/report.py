@@ -10,7 +10,7 @@ from gateway.monitor.retention import FAIL_AT, WARN_AT, Unread
 from gateway.spool.spool import SpoolState
 from gateway.view.reader import Progress
 from shared import VERSION
-from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
+from shared.published.replicas import Copies, troubles
 from shared.timestamps import to_rfc3339
 from shared.topic_names import JOB_STATUS_TOPIC
 
@@ -52,10 +52,11 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
     desk = _status(seen, letters_check.DESK)
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
     full = {lane: who for one in statuses.values() if one for lane, who in one.full_lanes.items()}
+    widened = "; ".join(seen.widened)
     checks: dict[str, Check] = {
         "kafka:connection": _kafka(seen),
         "kafka:replicas": _replicas(seen),
-        "kafka:partitions": _partitions(seen.widened),
+        "kafka:partitions": _check("fail" if seen.widened else "pass", None, "", widened),
         "postgres:connection": _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
@@ -116,14 +117,10 @@ def _kafka(seen: Observation) -> Check:
 
 
 def _replicas(seen: Observation) -> Check:
-    copies = []
-    for topic, partitions in seen.kafka.partitions.items():
-        config = seen.configs.get(topic, {})
-        least = config.get(MIN_IN_SYNC)
-        unclean = config[UNCLEAN] == "true" if UNCLEAN in config else None
-        copies.append(
-            Copies(topic, [*partitions.values()], None if least is None else int(least), unclean)
-        )
+    copies = [
+        Copies.of(topic, [*partitions.values()], seen.configs.get(topic, {}))
+        for topic, partitions in seen.kafka.partitions.items()
+    ]
     found = list(troubles(copies, seen.replication))
     fewest = min((one.fewest for one in copies), default=None)
     status = worst(["pass", *(one.status for one in found)])
@@ -149,10 +146,6 @@ def _retention(unread: Sequence[Unread] | None) -> Check:
             "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
         )
     return _check("fail" if first.share >= FAIL_AT else "warn", percent, "%", said)
-
-
-def _partitions(widened: Sequence[str]) -> Check:
-    return _check("fail" if widened else "pass", None, "", "; ".join(widened))
 
 
 def _workers(seen: Observation) -> Check:

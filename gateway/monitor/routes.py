@@ -92,7 +92,7 @@ class Health:
 
     def report(self) -> dict[str, Any]:
         now_s = time.monotonic()
-        workers_ready = self._node.workers_ready()
+        workers_ready, seen = self._node.workers_ready(), self._kafka.partitions
         return report(
             Observation(
                 at_ms=time.time_ns() // 1_000_000,
@@ -111,16 +111,12 @@ class Health:
                 lag_warn_s=self._settings.lag_warn_s,
                 replication=self._settings.replication,
                 configs=self._facts.configs,
-                widened=self._widened(),
+                widened=self._known.widened({t: len(seen[t]) for t in self._ingest if t in seen}),
                 unread=self._unread if now_s - self._facts_seen_s < _FACTS_OLD_S else None,
             ),
             self.jobs,
             self.lanes,
         )
-
-    def _widened(self) -> list[str]:
-        seen = self._kafka.partitions
-        return self._known.widened({t: len(seen[t]) for t in self._ingest if t in seen})
 
     def spooled_s(self) -> float:
         """How long the oldest payload has waited that this node has accepted and Kafka has not."""

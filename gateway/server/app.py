@@ -1,6 +1,7 @@
-"""The application that answers all requests but those of payloads, made from its routes."""
+"""The application that answers all requests but those of payloads, made from its routes; the desk's
+is one, too."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
@@ -9,7 +10,7 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.asgi_guard import Guard
 from gateway.auth.who import Who
-from gateway.http.problems import HANDLERS
+from gateway.http.problems import HANDLERS, Handler
 from shared import VERSION
 
 
@@ -27,6 +28,8 @@ def application(
     *,
     docs: bool,
     background: Sequence[Background] = (),
+    title: str = "Headrace",
+    handlers: Mapping[int | type[Exception], Handler] = HANDLERS,
 ) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -37,10 +40,10 @@ def application(
             yield
 
     app = FastAPI(
-        title="Headrace",
+        title=title,
         version=VERSION,
         routes=[*routes],
-        exception_handlers=HANDLERS,
+        exception_handlers={**handlers},
         lifespan=lifespan,
         docs_url="/docs" if docs else None,
         redoc_url=None,

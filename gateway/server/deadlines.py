@@ -61,8 +61,6 @@ class Watched(Protocol):
 
 
 class Deadlines:
-    """Of one connection."""
-
     __slots__ = ("_limits", "ends_at_s", "read_at_s", "since_s", "write_paused_at_s")
 
     def __init__(self, limits: Limits) -> None:

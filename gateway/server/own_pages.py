@@ -3,8 +3,8 @@ by a POST across sites, or under a name of its own that it has pointed at this m
 rebinding). So requests come under a name that is known as the gateway's, and from no other page."""
 
 from functools import lru_cache
-from ipaddress import ip_address
 
+from gateway.http.client_address import address_of
 from gateway.http.problems import last_refusal
 from shared.settings import GatewaySettings
 
@@ -37,17 +37,9 @@ class OwnPages:
 
     def _is_own(self, host: str) -> bool:
         name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
-        return name in self._names or _is_address(name)
+        return name in self._names or address_of(name) is not None
 
 
 def own_pages(settings: GatewaySettings) -> OwnPages | None:
     """None where everybody is asked: a foreign page has no credential to send."""
     return None if settings.ways_to_ask else OwnPages(settings.host_names)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

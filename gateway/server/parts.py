@@ -13,7 +13,7 @@ from gateway.auth.who import Who, Whoever
 from gateway.ingest.accept import Ingest
 from gateway.ingest.admission import Admission
 from gateway.ingest.durable_log import DurableLog
-from gateway.ingest.span import Tracing, Untraced
+from gateway.ingest.span import Tracing
 from gateway.kafka_writer.kafka_log import KafkaLog
 from gateway.kafka_writer.outcome import Log
 from gateway.monitor.metrics import (
@@ -65,7 +65,6 @@ class Gateway(NamedTuple):
 
 
 def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[socket] = ()) -> Parts:
-    """What there is."""
     flow = load_flow(settings.flow)
     topics = [*flow.ingest_topics]
     kafka = KafkaLog(settings, topics)
@@ -100,7 +99,6 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
 
 
 def put_together(parts: Parts) -> Gateway:
-    """Who gets what."""
     settings, flow, node, log, view, health, background, who, metrics, tracing, sockets = parts
     admission = Admission(
         settings.in_flight_requests_max,
@@ -109,7 +107,7 @@ def put_together(parts: Parts) -> Gateway:
         settings.trusted_proxies,
     )
     limits = rate_limits(settings, node.buckets)
-    who_asks, traced = who or Whoever(), tracing or Untraced()
+    who_asks, traced = who or Whoever(), tracing or Tracing()
     ingest = Ingest(flow, log, admission, settings, who_asks, node.counts, limits, traced)
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)

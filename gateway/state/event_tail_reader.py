@@ -103,7 +103,9 @@ class TailFollower:
             events, states = log.partitions(), log.partitions(self._state_topics)
             look = self._look(log, events, states)
             reading.assign([TopicPartition(*at, offset) for at, offset in look.folded.items()])
-            self._read_to_the_end(reading, events)
+            missing = set(events)
+            while missing and self._is_wanted():
+                missing -= self._read(reading)
             while not self._has_come_to(view, look):
                 self._read(reading)
             self._why_not = ""
@@ -136,11 +138,6 @@ class TailFollower:
                 if warm and partition is not None:
                     known[topic, partition] = offset
         return all(known.get(at, 0) >= end for at, end in look.ends.items())
-
-    def _read_to_the_end(self, reading: Consumer, events: list[Partition]) -> None:
-        missing = set(events)
-        while missing and self._is_wanted():
-            missing -= self._read(reading)
 
     def _read(self, reading: Consumer) -> set[Partition]:
         """Those that were read to their ends."""

@@ -1,7 +1,8 @@
 """The view on disk: one SQLite file, written by one process, read by many."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -159,8 +160,15 @@ class ViewStore:
                 ((at_ms, topic) for topic in topics),
             )
 
-    def _transaction(self) -> "_Transaction":
-        return _Transaction(self._db)
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -172,15 +180,3 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _checksum_of(row: Row) -> int:
     return checksum(row.key, row.value, row.version, row.timestamp_ms, row.partition, row.offset)
-
-
-class _Transaction:
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._db.execute("BEGIN IMMEDIATE")
-        return self._db
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")

@@ -3,6 +3,7 @@
 from typing import Any
 
 from local_stack.contracts import asyncapi
+from shared import VERSION
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.model import Fields
@@ -18,8 +19,6 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def documents(flow_reference: str) -> dict[str, Fields]:
     """What others need to know of the flow; the same for the same flow."""
-    from shared import VERSION
-
     flow = load_flow(flow_reference)
     schemas = value_schemas(flow)
     return {

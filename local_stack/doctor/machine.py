@@ -53,15 +53,12 @@ def _ports(status: dict[str, Any]) -> list[Finding]:
     own = os.environ.get("HEADRACE_GATEWAY_PORT", "")
     if own.isdecimal():  # another value is a wrong setting, told as such
         wanted["gateway"] = int(own)
-    taken = {name: port for name, port in wanted.items() if not _is_free(port)}
+    real = {name: port for name, port in wanted.items() if 1 <= port <= 65_535}
+    taken = {name: port for name, port in real.items() if not is_free(port)}
     if taken:
         fix = "nothing must be done: `up` chooses others and says which"
         return [yellow("ports", f"taken: {_named(taken)}", fix)]
     return [green("ports", _named(wanted), "free")]
-
-
-def _is_free(port: int) -> bool:
-    return not 1 <= port <= 65_535 or is_free(port)
 
 
 def _named(ports: dict[str, int]) -> str:

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ClusterMetadata,
     ConfigResource,
-    TopicMetadata,
 )
 
 from clients.kafka.connect import admin
@@ -28,7 +27,7 @@ from local_stack.servers.addresses import OWN_SERVER
 from local_stack.terminal.errors import StackError
 from shared.errors import StoreAwayError
 from shared.flow_table import Flow
-from shared.published.replicas import MIN_IN_SYNC, UNCLEAN, Copies, troubles
+from shared.published.replicas import Copies, troubles
 
 ANSWER_S = 5.0
 UP = "start it with: ./headrace up"
@@ -135,7 +134,11 @@ def _kafka(bootstrap: str, fix: str, *, with_topics: bool) -> list[Finding]:
 def _replicas(client: AdminClient, topics: ClusterMetadata, wanted: list[str]) -> Finding:
     configs = _configs(client, wanted)
     looked_at = [*wanted, *({OFFSETS} & topics.topics.keys())]
-    copies = [_copies(name, topics.topics[name], configs.get(name, {})) for name in looked_at]
+    copies = []
+    for name in looked_at:
+        partitions = topics.topics[name].partitions.values()
+        in_sync = [(len(its.replicas), len(its.isrs)) for its in partitions]
+        copies.append(Copies.of(name, in_sync, configs.get(name, {})))
     found = list(troubles(copies, settings().replication))
     fewest = min((one.fewest for one in copies), default=0)
     if not found:
@@ -143,17 +146,6 @@ def _replicas(client: AdminClient, topics: ClusterMetadata, wanted: list[str]) -
     finding = red if any(one.status == "fail" for one in found) else yellow
     first, *more = found
     return finding("replicas", first.text, "; ".join(one.text for one in more) or REPLICAS)
-
-
-def _copies(name: str, topic: TopicMetadata, config: dict[str, str]) -> Copies:
-    partitions = [(len(its.replicas), len(its.isrs)) for its in topic.partitions.values()]
-    least, unclean = config.get(MIN_IN_SYNC), config.get(UNCLEAN)
-    return Copies(
-        name,
-        partitions,
-        None if least is None else int(least),
-        None if unclean is None else unclean == "true",
-    )
 
 
 def _configs(client: AdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
@@ -181,7 +173,8 @@ def _topic_settings(client: AdminClient, flow: Flow) -> list[Finding]:
 def _postgres(url: str, fix: str) -> list[Finding]:
     try:
         with connect(url, "doctor") as connection:
-            reached = green("PostgreSQL", "answers", _place(connection))
+            at = connection.info
+            reached = green("PostgreSQL", "answers", f"{at.host}:{at.port}/{at.dbname}")
             query = "SELECT version_num FROM headrace.alembic_version"
             try:
                 row = connection.execute(query).fetchone()
@@ -199,11 +192,6 @@ def _postgres(url: str, fix: str) -> list[Finding]:
     if now != newest:
         return [reached, red("schema", f"{now}, wanted is {newest}", UP_MENDS_IT)]
     return [reached, green("schema", str(now))]
-
-
-def _place(connection: psycopg.Connection[Any]) -> str:
-    info = connection.info
-    return f"{info.host}:{info.port}/{info.dbname}"
 
 
 def _fix(name: str, status: dict[str, Any]) -> str:

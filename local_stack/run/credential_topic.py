@@ -31,7 +31,10 @@ def read(bootstrap: str) -> dict[str, Credential | None]:
         if record.value is None:
             found.pop(key_id, None)
         else:
-            found[key_id] = _credential(record.value)
+            try:
+                found[key_id] = from_record(record.value)
+            except ValueError:
+                found[key_id] = None
     return found
 
 
@@ -48,10 +51,3 @@ def as_row(key_id: str, credential: Credential | None) -> dict[str, object]:
         "made": to_rfc3339(credential.made_ms),
         "not_after": None if until is None else to_rfc3339(until),
     }
-
-
-def _credential(value: bytes) -> Credential | None:
-    try:
-        return from_record(value)
-    except ValueError:
-        return None

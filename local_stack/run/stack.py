@@ -33,9 +33,9 @@ from local_stack.run.operator_token import (
 )
 from local_stack.run.stack_file import write_status
 from local_stack.run.take_down import hold, release, release_all
-from local_stack.servers.addresses import Addresses
-from local_stack.servers.kafka import prepare_kafka, wait_for_own_kafka
-from local_stack.servers.postgres import prepare_database, prepare_postgres, wait_for_own_postgres
+from local_stack.servers.addresses import OWN_SERVER, Addresses, wait_for_own
+from local_stack.servers.kafka import kafka_answers, prepare_kafka
+from local_stack.servers.postgres import postgres_answers, prepare_database, prepare_postgres
 from local_stack.servers.postgres_address import SUPERUSER
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say
@@ -43,7 +43,7 @@ from local_stack.terminal.progress import say
 _ROLES = {"gateway": GATEWAY, "spark": JOBS, "relay": JOBS, "desk": DESK, "migrate": OWNER}
 ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay", "desk")
 DEATHS_TO_GIVE_UP = 3
-OWN_SERVER_WAIT_S = 20.0
+_START_WITHIN_S = 300.0
 
 
 class Stack:
@@ -56,8 +56,6 @@ class Stack:
         random_ports: bool = False,
         services: Collection[str] = ALL_SERVICES,
         settings: Mapping[str, str] | None = None,
-        report: Callable[[str], None] = say,
-        start_timeout_s: float = 300.0,
     ) -> None:
         self.state_dir = (state_dir or default_state_dir()).absolute()
         self.jobs: dict[str, str] = {}
@@ -66,11 +64,9 @@ class Stack:
         self._services = services
         self._addresses = Addresses(self.state_dir, self._settings, services)
         self._random_ports = random_ports
-        self._report = report
-        self._start_timeout_s = start_timeout_s
         self._lock = InstanceLock(self.state_dir)
         self._publishing = threading.Lock()
-        self._supervisor = Supervisor(self.state_dir, report)
+        self._supervisor = Supervisor(self.state_dir, say)
         self._supervisor.on_change = self._publish
 
     def __enter__(self) -> Self:
@@ -147,12 +143,12 @@ class Stack:
         if "spark" in self._services:
             refuse_another_flow(self.state_dir, self._settings)
         wait_for_the_last_run(self.state_dir)
-        self._addresses.choose_ports(self._report, random_ports=self._random_ports)
+        self._addresses.choose_ports(say, random_ports=self._random_ports)
         self._publish()  # nothing of the last run counts from here on
         release_all(self.state_dir)
         java = find_java()
         downloads = fetch_downloads(java)
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + _START_WITHIN_S
         # Kafka takes seconds to come up; PostgreSQL and its tables are ready before it.
         self._start_kafka(java, downloads)
         self._start_postgres(downloads, deadline)
@@ -163,7 +159,7 @@ class Stack:
         self._await_kafka(deadline)
         if applications and "kafka" in self._services:
             self._init_step("topics", environment)
-            self._report("  tables and topics are there; the gateway and the jobs start")
+            say("  tables and topics are there; the gateway and the jobs start")
         if "gateway" in self._services and self._settings.get("HEADRACE_AUTH", "none") != "none":
             renew_operator_token(self.state_dir, self.kafka_bootstrap)
         else:
@@ -190,9 +186,10 @@ class Stack:
     def _await_kafka(self, deadline: float) -> None:
         if self._addresses.embedded("kafka"):
             self._wait_until(lambda: self._runs("kafka"), deadline)
-            self._report(f"  Kafka is up on {self.kafka_bootstrap}")
+            say(f"  Kafka is up on {self.kafka_bootstrap}")
         elif "kafka" in self._services:
-            wait_for_own_kafka(self.kafka_bootstrap, time.monotonic() + OWN_SERVER_WAIT_S)
+            at = self.kafka_bootstrap
+            wait_for_own("Kafka", OWN_SERVER["kafka"], at, lambda: kafka_answers(at))
 
     def _start_postgres(self, downloads: Downloads, deadline: float) -> None:
         if self._addresses.embedded("postgres"):
@@ -201,9 +198,10 @@ class Stack:
             self._supervisor.add(service)
             self._wait_until(lambda: self._runs("postgres"), deadline)
             prepare_database(self.state_dir, port)
-            self._report(f"  PostgreSQL is up on 127.0.0.1:{port}")
+            say(f"  PostgreSQL is up on 127.0.0.1:{port}")
         elif "postgres" in self._services:
-            wait_for_own_postgres(self.postgres_url, time.monotonic() + OWN_SERVER_WAIT_S)
+            at = OWN_SERVER["postgres"]
+            wait_for_own("PostgreSQL", at, at, lambda: postgres_answers(self.postgres_url))
 
     def _init_step(self, name: str, environment: Mapping[str, str]) -> None:
         command = python("-m", "stream_jobs", name)
@@ -259,7 +257,7 @@ class Stack:
             health = ask_gateway(self.gateway_url, operator_token(self.state_dir))
         for name in sorted(health.jobs):
             if health.jobs[name] == "pass" != self.jobs.get(name):
-                self._report(f"  job {name} is up")
+                say(f"  job {name} is up")
         self.jobs = health.jobs
         return health.accepts and (health.all_jobs_pass or "spark" not in self._services)
 
@@ -277,7 +275,7 @@ class Stack:
         services = {name: child.state for name, child in self._supervisor.children.items()}
         late = {**services, **{f"job {name}": status for name, status in self.jobs.items()}}
         late = {name: status for name, status in late.items() if status not in ("running", "pass")}
-        return f"the stack is not ready after {self._start_timeout_s:.0f} s, waiting for: {late}"
+        return f"the stack is not ready after {_START_WITHIN_S:.0f} s, waiting for: {late}"
 
     def _publish(self) -> None:
         with self._publishing:

@@ -1,19 +1,18 @@
 """The last records of a topic, so that the reason of a dead letter can be seen."""
 
-from base64 import b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from clients.kafka.messages import record_of
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
-from clients.kafka.records import LogRange, Record
+from clients.kafka.records import LogRange, Record, plain
 from local_stack.servers.kafka import asking_kafka
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.printable import as_text, printable
 from shared.consumer_groups import OPERATOR
 from shared.kafka_access import KafkaAccess
+from shared.timestamps import to_rfc3339
 
 TIMEOUT_S = 10.0
 
@@ -26,7 +25,7 @@ def last_records(bootstrap: str, topic: str, count: int) -> list[Record]:
             if len(found) >= count or all(end - span <= start for start, end in logs.values()):
                 break
             span *= 8  # compaction leaves holes: fewer records than offsets
-    return sorted(found, key=_order)[-count:]
+    return sorted(found, key=lambda one: (one.time_ms, one.position[1:]))[-count:]
 
 
 def all_records(bootstrap: str, topic: str) -> list[Record]:
@@ -38,35 +37,20 @@ def all_records(bootstrap: str, topic: str) -> list[Record]:
 def shown(record: Record) -> str:
     topic, partition, offset = record.position
     place = f"{topic}[{partition}]@{offset}"
-    lines = [f"{place}  {_time(record)}  key {as_text(record.key)}"]
+    lines = [f"{place}  {to_rfc3339(record.time_ms)}  key {as_text(record.key)}"]
     lines += [f"{printable(name)}: {as_text(value)}" for name, value in record.headers]
     lines += as_text(record.value).splitlines()
     return "\n  ".join(lines)
 
 
 def as_document(record: Record) -> dict[str, Any]:
-    """For a program: text as it is, other bytes in base64."""
     return {
         **record.position._asdict(),
-        "timestamp": _time(record),
-        "key": _plain(record.key),
-        "headers": {name: _plain(value) for name, value in record.headers},
-        "value": _plain(record.value),
+        "timestamp": to_rfc3339(record.time_ms),
+        "key": plain(record.key),
+        "headers": {name: plain(value) for name, value in record.headers},
+        "value": plain(record.value),
     }
-
-
-def _plain(value: bytes | None) -> str | dict[str, str] | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(value).decode()}
-
-
-def _time(record: Record) -> str:
-    moment = datetime.fromtimestamp(record.time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _logs(kafka: KafkaAccess, topic: str) -> dict[int, tuple[int, int]]:
@@ -86,7 +70,3 @@ def _read(kafka: KafkaAccess, topic: str, logs: Mapping[int, tuple[int, int]]) -
         return [record_of(message) for some in consumer.read(its) for message in some]
     finally:
         consumer.close()
-
-
-def _order(record: Record) -> tuple[int, int, int]:
-    return record.time_ms, record.position.partition, record.position.offset

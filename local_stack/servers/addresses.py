@@ -1,5 +1,6 @@
 """Where the parts listen: free ports for the embedded ones, the user's word for the others."""
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
@@ -10,6 +11,17 @@ from local_stack.terminal.errors import StackError
 CUSTOMARY_PORTS = {"gateway": 8080, "desk": 8081, "kafka": 9092, "postgres": 5432}
 CHOSEN_BY = {"gateway": "HEADRACE_GATEWAY_PORT", "desk": "HEADRACE_DESK_PORT"}
 OWN_SERVER = {"kafka": "HEADRACE_KAFKA_BOOTSTRAP", "postgres": "HEADRACE_POSTGRES_URL"}
+_OWN_SERVER_WAIT_S = 20.0
+
+
+def wait_for_own(server: str, variable: str, at: str, answers: Callable[[], bool]) -> None:
+    """For a server of the user's own, which must simply be there."""
+    give_up_s = time.monotonic() + _OWN_SERVER_WAIT_S
+    while not answers():
+        if time.monotonic() > give_up_s:
+            fix = f"start it, or unset {variable} to use the embedded one"
+            raise StackError(f"no {server} answers at {at}", fix)
+        time.sleep(0.5)
 
 
 class Addresses:

@@ -1,7 +1,6 @@
 """A real Kafka in one process: broker and controller together (KRaft)."""
 
 import base64
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -115,16 +114,6 @@ def asking_kafka(bootstrap: str) -> Iterator[KafkaAccess]:
     except (KafkaException, JobError) as error:
         reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         raise StackError(f"Kafka at {bootstrap} does not answer: {reason}", LOOK) from error
-
-
-def wait_for_own_kafka(bootstrap: str, deadline: float) -> None:
-    """For a broker of the user's own, which must simply be there."""
-    while not kafka_answers(bootstrap):
-        if time.monotonic() > deadline:
-            raise StackError(
-                f"no Kafka answers at {bootstrap}",
-                "start it, or unset HEADRACE_KAFKA_BOOTSTRAP to use the embedded one",
-            )
 
 
 def _cluster_id() -> str:

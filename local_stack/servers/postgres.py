@@ -103,17 +103,6 @@ def postgres_answers(url: str, database: str | None = None) -> bool:
     return True
 
 
-def wait_for_own_postgres(url: str, deadline: float) -> None:
-    """For a server of the user's own, which must simply be there."""
-    while not postgres_answers(url):
-        if time.monotonic() > deadline:
-            raise StackError(
-                "no PostgreSQL answers at HEADRACE_POSTGRES_URL",
-                "start it, or unset HEADRACE_POSTGRES_URL to use the embedded one",
-            )
-        time.sleep(0.5)
-
-
 def _init(
     binaries: Path, data: Path, wrapper: list[str], environment: Mapping[str, str], log: Path
 ) -> None:

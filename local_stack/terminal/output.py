@@ -36,7 +36,7 @@ def say_rows(rows: Sequence[Mapping[str, Any]], output: Output, if_none: str) ->
     if output is Output.JSON:
         say_json(rows)
     elif rows:
-        say("\n".join(table(list(rows[0]), [list(row.values()) for row in rows])))
+        say("\n".join(rows_table(rows)))
     else:
         say(if_none)
 
@@ -48,6 +48,10 @@ def record_lines(headers: Sequence[Sequence[Any]], shown: Mapping[str, Any] | No
         text = shown["json"] or shown["text"]
         lines += ["", *(shown["hex"] if text is None else map(printable, text.splitlines()))]
     return lines
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return table([*rows[0]], [[*row.values()] for row in rows]) if rows else []
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -2,19 +2,21 @@
 
 import time
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from local_stack.run.health import asks_who
 from local_stack.run.options import StateDir, folder_of
 from local_stack.run.server_addresses import kafka_bootstrap
+from local_stack.run.stack_file import read_status
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, say_rows
 from local_stack.terminal.progress import say
+from shared.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gateway.auth.caller import Caller
     from gateway.auth.secret_box import SecretBox
 
@@ -74,7 +76,6 @@ def add(
     """
     from gateway.auth.credentials import Credential
     from local_stack.run import credential_topic
-    from shared.timestamps import to_rfc3339
 
     caller = _caller(device, gateway, operator, tenant, all_tenants)
     made_ms = time.time_ns() // 1_000_000
@@ -139,10 +140,7 @@ def _caller(
     return caller
 
 
-def _warn_where_nobody_asks(folder: "Path") -> None:
-    from local_stack.run.health import asks_who
-    from local_stack.run.stack_file import read_status
-
+def _warn_where_nobody_asks(folder: Path) -> None:
     url = read_status(folder)["gateway_url"]
     if url and asks_who(url) is False:
         typer.echo(

@@ -1,6 +1,7 @@
 from typing import TYPE_CHECKING, Any
 
 from local_stack.terminal.output import Output, OutputOption, say_found
+from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 
 if TYPE_CHECKING:
     from shared.flow_table import Flow
@@ -47,7 +48,6 @@ def document(flow: "Flow") -> dict[str, Any]:
 
 def picture(flow: "Flow") -> str:
     """As text: what ignites each job, and what it emits when it is done."""
-    from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 
     def marked(topic: str) -> str:
         return f"{topic} (at most once)" if topic in flow.at_most_once_topics else topic

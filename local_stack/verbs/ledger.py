@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gateway.spool.set_aside import in_spool
 from local_stack.run.health import health_check
 from local_stack.run.operator_token import operator_token
 from local_stack.run.options import StateDir, folder_of, since_ms
 from local_stack.run.server_addresses import database, running_stack
 from local_stack.terminal.errors import LOOK, StackError
-from local_stack.terminal.output import Output, OutputOption, say_found, table
+from local_stack.terminal.output import Output, OutputOption, rows_table, say_found
 from shared.timestamps import from_rfc3339, to_rfc3339
 
 if TYPE_CHECKING:
@@ -59,16 +60,13 @@ def _found(endpoint: str | None, since: str | None, state_dir: StateDir) -> dict
 def lines(found: dict[str, Any]) -> list[str]:
     from shared.published.ledger import ENDS, TERMS
 
-    def shown(rows: list[dict[str, Any]]) -> list[str]:
-        return table([*rows[0]], [[*row.values()] for row in rows]) if rows else []
-
     endpoints = found["endpoints"]
-    said = shown(endpoints) or ["No payload has come."]
+    said = rows_table(endpoints) or ["No payload has come."]
     if len(endpoints) > 1:
         total = {"endpoint": "all", **{term: found[term] for term in TERMS}}
-        said = shown([*endpoints, total])
+        said = rows_table([*endpoints, total])
     if found["since"]:
-        said += ["", *shown(found["minutes"])]
+        said += ["", *rows_table(found["minutes"])]
     if any(found["derived"].values()):
         ends = ", ".join(f"{found['derived'][e]} {e}" for e in ENDS if found["derived"][e])
         said += ["", f"apart from these, events that came from no payload: {ends}"]
@@ -90,8 +88,6 @@ def lines(found: dict[str, Any]) -> list[str]:
 
 def set_aside(folder: Path) -> int:
     """Payloads that the gateway on this state folder has accepted and Kafka has not."""
-    from gateway.spool.set_aside import in_spool
-
     return sum(kept.payloads() for kept in in_spool(folder / "spool"))
 
 

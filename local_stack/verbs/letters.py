@@ -18,10 +18,10 @@ from local_stack.terminal.output import (
     Output,
     OutputOption,
     record_lines,
+    rows_table,
     say_found,
     say_json,
     say_rows,
-    table,
 )
 from local_stack.terminal.printable import printable
 from local_stack.terminal.progress import say
@@ -100,7 +100,7 @@ def show(letter: str, output: OutputOption = Output.TABLE, state_dir: StateDir =
     attempts, headers = found.pop("attempts"), found.pop("headers")
     shown, width = found.pop("payload_bytes"), max(map(len, found))
     said = [f"{name:<{width}}  {printable(str(value))}" for name, value in found.items()]
-    said += ["", *table(list(attempts[0]), [list(one.values()) for one in attempts])]
+    said += ["", *rows_table(attempts)]
     say("\n".join([*said, *record_lines(headers, shown)]))
 
 

@@ -1,5 +1,4 @@
 import subprocess
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,17 +26,10 @@ def logs(
         say(f"logs in {folder / 'logs'}: {', '.join(there) or 'none yet'}")
         return
     if name not in there:
-        raise StackError(f"there is no log named {name}", _which(there))
+        known = f"logs: {', '.join(there)}" if there else "start the stack with: ./headrace up"
+        raise StackError(f"there is no log named {name}", known)
     path = log_path(folder, name)
     if follow:
-        _follow(path, lines)
+        subprocess.run(["tail", "-n", str(lines), "-F", str(path)], check=False)
     else:
         say("\n".join(tail_of(path)[-lines:]))
-
-
-def _which(there: list[str]) -> str:
-    return f"logs: {', '.join(there)}" if there else "start the stack with: ./headrace up"
-
-
-def _follow(path: Path, lines: int) -> None:
-    subprocess.run(["tail", "-n", str(lines), "-F", str(path)], check=False)

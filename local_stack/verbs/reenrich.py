@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clients.postgres.grants import JOBS
 from local_stack.run.options import StateDir, since_ms
 from local_stack.run.server_addresses import database, kafka_bootstrap
 from local_stack.terminal.errors import StackError
-from local_stack.terminal.output import Output, OutputOption, say_found, table
+from local_stack.terminal.output import Output, OutputOption, rows_table, say_found
 from local_stack.terminal.progress import ProgressLine
+from shared.consumer_groups import OPERATOR
 from shared.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
@@ -76,8 +78,7 @@ def lines(found: dict[str, Any]) -> list[str]:
             f"{found['gone']} stay as they are: their payloads are gone, for an ingest topic keeps "
             "them for a time only, or an operator has mended a copy of them."
         ]
-        if rows := [list(row.values()) for row in found["payloads_gone"]]:
-            said += table(("event_id", "origin"), rows)
+        said += rows_table(found["payloads_gone"])
     return said
 
 
@@ -110,10 +111,8 @@ def send(run: "Run", tell: "Callable[[Run], None]", state_dir: Path | None) -> d
 @contextmanager
 def _reaching(state_dir: Path | None) -> "Iterator[tuple[Reenrich, RecordsAt]]":
     from clients.kafka.read_at import RecordsAt
-    from clients.postgres.grants import JOBS
     from local_stack.machine.settings_check import chosen_flow
     from local_stack.servers.kafka import asking_kafka
-    from shared.consumer_groups import OPERATOR
     from stream_jobs.reenrich import Reenrich
 
     topics = [*chosen_flow().ingest_topics]

@@ -1,20 +1,21 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clients.kafka.records import Record
 from local_stack.run.options import StateDir
 from local_stack.run.server_addresses import kafka_bootstrap
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, table
 from local_stack.terminal.progress import say
+from shared.consumer_groups import OPERATOR
+from shared.events.envelope import EventRecord
 
 if TYPE_CHECKING:
-    from shared.events.envelope import EventRecord
     from shared.events.event_reader import EventReader
     from shared.folding.rehearsal import Rehearsal
-    from shared.kafka_access import KafkaAccess
 
 
 def refold(
@@ -76,6 +77,7 @@ def refold(
 
 def rehearse(bootstrap: str, name: str) -> tuple["Rehearsal", str]:
     """And the fingerprint of the fold that was rehearsed."""
+    from clients.kafka.read_range import WholeTopics
     from local_stack.machine.settings_check import chosen_flow
     from local_stack.servers.kafka import asking_kafka
     from shared.events.event_reader import EventReader
@@ -94,19 +96,18 @@ def rehearse(bootstrap: str, name: str) -> tuple["Rehearsal", str]:
     ring_size = Settings().id_ring_size
     rehearsal = Rehearsal(Applier(entity, ring_size, types), topics)
     with asking_kafka(bootstrap) as kafka:
-        _read_states(kafka, rehearsal, entity.topic)
-        _read_events(kafka, rehearsal.event, topics, EventReader.of(flow))
+        _take_states(WholeTopics(kafka, OPERATOR, [entity.topic]).read(), rehearsal)
+        events = EventReader.of(flow)
+        _take_events(WholeTopics(kafka, OPERATOR, topics).read(), rehearsal.event, events)
         if rehearsal.asks:
-            _read_events(kafka, rehearsal.once_more, topics, EventReader.of(flow))
+            _take_events(WholeTopics(kafka, OPERATOR, topics).read(), rehearsal.once_more, events)
     return rehearsal, entity_fingerprint(entity)
 
 
-def _read_states(kafka: "KafkaAccess", rehearsal: "Rehearsal", topic: str) -> None:
-    from clients.kafka.read_range import WholeTopics
-    from shared.consumer_groups import OPERATOR
+def _take_states(records: Iterable[Record], rehearsal: "Rehearsal") -> None:
     from shared.folding.snapshot import decode_with_fold
 
-    for record in WholeTopics(kafka, OPERATOR, [topic]).read():
+    for record in records:
         entity_id = (record.key or b"").decode(errors="replace")
         try:
             found = (None, "") if record.value is None else decode_with_fold(record.value)
@@ -115,17 +116,12 @@ def _read_states(kafka: "KafkaAccess", rehearsal: "Rehearsal", topic: str) -> No
         rehearsal.live(entity_id, *found)
 
 
-def _read_events(
-    kafka: "KafkaAccess",
-    take: "Callable[[EventRecord], None]",
-    topics: list[str],
-    events: "EventReader",
+def _take_events(
+    records: Iterable[Record], take: Callable[[EventRecord], None], events: "EventReader"
 ) -> None:
-    from clients.kafka.read_range import WholeTopics
-    from shared.consumer_groups import OPERATOR
     from shared.events.event_reader import NoEvent
 
-    for record in WholeTopics(kafka, OPERATOR, topics).read():
+    for record in records:
         try:
             event = events.read(record.position, record.key, record.value or b"")
         except NoEvent:

@@ -73,8 +73,6 @@ class Position(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """A record of an event topic."""
-
     position: Position
     entity_id: str
     id: str

@@ -50,11 +50,12 @@ def first_of(headers: Iterable[Header], topics: Collection[str]) -> First:
     headers = tuple(headers)
     if not envelope.find(headers, envelope.ID):
         raise ValueError(f"the header {envelope.ID} is missing: it names the event")
+    is_corrected = envelope.find(headers, envelope.REVISION) is not None
     first = First(
         _origin(envelope.text(headers, envelope.ORIGIN), topics),
         _number(headers, envelope.ARRIVED, 0),
         _number(headers, envelope.ATTEMPT, 1),
-        _number(headers, envelope.REVISION, 1) if _has(headers, envelope.REVISION) else 0,
+        _number(headers, envelope.REVISION, 1) if is_corrected else 0,
     )
     if not is_time_ms(first.arrived_ms):
         raise ValueError(f"{envelope.ARRIVED} is {first.arrived_ms}: no time in the years to 9999")
@@ -73,10 +74,6 @@ def _origin(told: str | None, topics: Collection[str]) -> Position:
     if min(origin.partition, origin.offset) < 0:
         raise ValueError(f"{envelope.ORIGIN} is {told!r}: no such place can be")
     return origin
-
-
-def _has(headers: Iterable[Header], name: str) -> bool:
-    return envelope.find(headers, name) is not None
 
 
 def _number(headers: Iterable[Header], name: str, least: int) -> int:

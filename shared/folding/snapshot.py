@@ -19,6 +19,13 @@ from shared.topic_names import RECORD_BYTES_MAX
 META = "_meta"
 _FIELDS_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024  # the rest is for what stands in `_meta`
 
+# of `_meta`, what stands there only where there is something to say
+_AT_TIMES = (
+    *("parked", "corrections", "mark_parts", "retried_marks", "asked"),
+    *("deleted", "late", "clock_off", "behind"),
+)
+_TIMES = ("arrived_ms", "ended_ms")
+
 # time, arrival and origin offset of the newest event of a type
 Newest = tuple[int, int, int]
 
@@ -88,34 +95,18 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         "marks": snapshot.marks,
         "fold": fold_fingerprint,
     }
-    if snapshot.arrived_ms is not None:
-        meta["arrived_ms"] = snapshot.arrived_ms
+    for name in _AT_TIMES:
+        if value := getattr(snapshot, name):
+            meta[name] = value
+    for name in _TIMES:
+        if (time_ms := getattr(snapshot, name)) is not None:
+            meta[name] = time_ms
     if snapshot.bursts is not None and (bursts := snapshot.bursts.told()):
         meta["bursts"] = bursts
-    if snapshot.parked:
-        meta["parked"] = snapshot.parked
     if snapshot.emissions:
         meta["emissions"] = [event_fields(record) for record in snapshot.emissions]
-    if snapshot.corrections:
-        meta["corrections"] = snapshot.corrections
-    if snapshot.mark_parts:
-        meta["mark_parts"] = snapshot.mark_parts
-    if snapshot.retried_marks:
-        meta["retried_marks"] = snapshot.retried_marks
-    if snapshot.asked:
-        meta["asked"] = snapshot.asked
-        if snapshot.emitted_to is not None:
-            meta["emitted_to"] = snapshot.emitted_to
-    if snapshot.ended_ms is not None:
-        meta["ended_ms"] = snapshot.ended_ms
-    if snapshot.deleted:
-        meta["deleted"] = True
-    if snapshot.late:
-        meta["late"] = snapshot.late
-    if snapshot.clock_off:
-        meta["clock_off"] = snapshot.clock_off
-    if snapshot.behind:
-        meta["behind"] = snapshot.behind
+    if snapshot.asked and snapshot.emitted_to is not None:
+        meta["emitted_to"] = snapshot.emitted_to
     return orjson.dumps({**snapshot.state, META: meta})
 
 
@@ -182,17 +173,7 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         bursts=Bursts(meta["bursts"]) if "bursts" in meta else None,
         positions=meta["positions"],
         marks=meta["marks"],
-        mark_parts=meta.get("mark_parts", {}),
-        parked=meta.get("parked", []),
         emissions=[event_of(Position(*e["origin"]), e) for e in meta.get("emissions", ())],
-        corrections=meta.get("corrections", {}),
-        asked=meta.get("asked", {}),
         emitted_to=meta.get("emitted_to"),
-        retried_marks=meta.get("retried_marks", {}),
-        arrived_ms=meta.get("arrived_ms"),
-        ended_ms=meta.get("ended_ms"),
-        deleted=meta.get("deleted", False),
-        late=meta.get("late", 0),
-        clock_off=meta.get("clock_off", 0),
-        behind=meta.get("behind", {}),
+        **{name: meta[name] for name in (*_AT_TIMES, *_TIMES) if name in meta},
     )

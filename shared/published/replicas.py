@@ -1,6 +1,6 @@
 """Whether topics have the copies that they should, and cannot lose what is acknowledged. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 _NAMED_MAX = 3
@@ -15,6 +15,19 @@ class Copies(NamedTuple):
     partitions: Sequence[tuple[int, int]]  # of each: replicas, and those in sync
     min_in_sync: int | None = None  # None: it was not told
     unclean: bool | None = None
+
+    @classmethod
+    def of(
+        cls, topic: str, partitions: Sequence[tuple[int, int]], config: Mapping[str, str]
+    ) -> "Copies":
+        """`config`: of the topic; nothing where it may not be known."""
+        least, unclean = config.get(MIN_IN_SYNC), config.get(UNCLEAN)
+        return cls(
+            topic,
+            partitions,
+            None if least is None else int(least),
+            None if unclean is None else unclean == "true",
+        )
 
     @property
     def fewest(self) -> int:

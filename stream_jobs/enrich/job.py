@@ -95,9 +95,7 @@ def _gate_view(task: EnrichTask) -> GateView:
     return GateView(task.kafka)
 
 
-@cache
-def _newcomers(caps: Caps) -> Newcomers:
-    return Newcomers(caps)
+_newcomers = cache(Newcomers)
 
 
 @cache

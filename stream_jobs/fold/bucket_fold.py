@@ -4,19 +4,19 @@ It runs on Spark's executors, in a Python worker; a bucket is never at work twic
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 from pyspark.sql import Row
 
-from clients.kafka.records import Outgoing
+from clients.kafka.records import Outgoing, outgoing_event
 from shared.events import envelope
-from shared.events.envelope import EventRecord, Header, Position
+from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
 from shared.folding import refolding, snapshot
-from shared.folding.applier import Applied, Applier, Repeat
+from shared.folding.applier import Applied, Applier
 from shared.folding.catch_up import has_caught_up, is_within
 from shared.folding.fingerprint import entity_fingerprint
 from shared.published import ledger
@@ -190,7 +190,8 @@ class BucketFold(Handler):
             value = envelope.event_value(record)
             yield _dead_letter(record.position, entity_id.encode(), value, reason, detail)
         if applied.repeats and not behind:
-            yield _repeats_row(entity_id, applied.repeats)
+            value = ledger.repeats_value(applied.repeats)
+            yield Outgoing(REPEAT_TOPIC, entity_id.encode(), value, [])
         after = applied.snapshot
         if after is None:
             return
@@ -200,14 +201,14 @@ class BucketFold(Handler):
         if applied.asks:
             request = refolding.request_of(entity, entity_id, after)
             value = refolding.request_value(request)
-            yield _row(REFOLD_TOPIC, request.key, value)
+            yield Outgoing(REFOLD_TOPIC, request.key, value, [])
         value = snapshot.encode(after, fingerprint)
         self._unsaved[key] = value
         if not after.behind:
-            yield _row(applier.entity.topic, entity_id.encode(), value)
+            yield Outgoing(applier.entity.topic, entity_id.encode(), value, [])
         for record in applied.emitted:
             if not is_within(record.origin, behind):
-                yield self._event_row(record)
+                yield outgoing_event(self._topic_by_type[record.type], record)
         if after.deleted and after.ended_ms is not None:
             self._burials.add(key, after.ended_ms)
 
@@ -230,7 +231,7 @@ class BucketFold(Handler):
         self._save()
         if not applied.asks:
             done = refolding.request_of(*key, before).key
-            yield _row(REFOLD_TOPIC, done, None)
+            yield Outgoing(REFOLD_TOPIC, done, None, [])
 
     def _bury(self, now_ms: int) -> Iterator[Outgoing]:
         """A null for each that was deleted so long ago that nobody sends it again what it knows. By
@@ -248,25 +249,7 @@ class BucketFold(Handler):
                     continue
                 self._unsaved[key] = None
                 entity, entity_id = key
-                yield _row(self._appliers[entity][0].entity.topic, entity_id.encode(), None)
+                topic = self._appliers[entity][0].entity.topic
+                yield Outgoing(topic, entity_id.encode(), None, [])
             self._save()
         self._burials.write()
-
-    def _event_row(self, record: EventRecord) -> Outgoing:
-        return _row(
-            self._topic_by_type[record.type],
-            record.entity_id.encode(),
-            envelope.event_value(record),
-            envelope.event_headers(record),
-        )
-
-
-def _row(
-    topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
-) -> Outgoing:
-    return Outgoing(topic, key, value, list(headers))
-
-
-def _repeats_row(entity_id: str, repeats: list[Repeat]) -> Outgoing:
-    value = ledger.repeats_value(repeats)
-    return _row(REPEAT_TOPIC, entity_id.encode(), value)

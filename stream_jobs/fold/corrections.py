@@ -6,13 +6,13 @@ duplicate; then the event is sent as a correction of itself, so that fold asks f
 entity, and a refold counts each id once.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import orjson
 
-from clients.postgres.outbox import header_rows
-from clients.postgres.store import Connection, judged_errors
+from clients.kafka.records import Outgoing, outgoing_event
+from clients.postgres import outbox
+from clients.postgres.store import Connection, judged_errors, save
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
 from shared.ids import tenant_of
@@ -69,12 +69,6 @@ _DONE = """
     DELETE FROM headrace.recount AS r WHERE NOT EXISTS
         (SELECT FROM headrace.event AS e WHERE e.event_id = r.event_id AND e.revision < r.revision)
 """
-_SEND = """
-    INSERT INTO headrace.outbox (topic, key, value, headers)
-    SELECT topic, key, value, headers::jsonb
-    FROM unnest(%b::text[], %b::bytea[], %b::bytea[], %b::text[]) AS given
-        (topic, key, value, headers)
-"""
 
 
 class Recounts:
@@ -89,11 +83,8 @@ class Recounts:
         with judged_errors(), self._connection.transaction():
             late = self._connection.execute(_LATE.encode()).fetchall()
             known = [found for found in late if found[1] in self._types]
-            if known:
-                rows = [self._row(*found) for found in known]
-                self._connection.execute(_SEND.encode(), _columns(rows))
-                noted = [(found[0], found[-1]) for found in known]
-                self._connection.execute(_NOTE.encode(), _columns(noted))
+            outbox.put(self._connection, [self._correction(*found) for found in known])
+            save(self._connection, _NOTE, [(found[0], found[-1]) for found in known])
         return len(known)
 
     def under_way(self) -> int:
@@ -103,7 +94,7 @@ class Recounts:
             found = self._connection.execute(b"SELECT count(*) FROM headrace.recount").fetchone()
         return int(found[0]) if found else 0
 
-    def _row(
+    def _correction(
         self,
         event_id: str,
         event_type: str,
@@ -114,7 +105,7 @@ class Recounts:
         payload_sha256: str | None,
         data: str,
         revision: int,
-    ) -> tuple[str, bytes, bytes, str]:
+    ) -> Outgoing:
         row = self._types[event_type]
         record = EventRecord(
             position=Position("", 0, 0),
@@ -134,9 +125,4 @@ class Recounts:
             own.append((envelope.PAYLOAD_SHA256, payload_sha256.encode()))
         if tenant := tenant_of(entity_id):
             own.append((envelope.TENANT, tenant.encode()))
-        headers = json.dumps(header_rows(envelope.event_headers(record, own)))
-        return row.topic, entity_id.encode(), envelope.event_value(record), headers
-
-
-def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+        return outgoing_event(row.topic, record, own)

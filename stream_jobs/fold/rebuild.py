@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import WholeTopics
-from clients.kafka.records import Offsets, Outgoing
+from clients.kafka.records import Offsets, Outgoing, outgoing_event
 from clients.kafka.write import publish
 from shared.consumer_groups import of_job
-from shared.events.envelope import EventRecord, event_headers, event_value
+from shared.events.envelope import EventRecord
 from shared.flow_table import Flow
 from shared.folding import refolding, snapshot
 from shared.folding.fingerprint import entity_fingerprint
@@ -51,8 +51,6 @@ class Start(NamedTuple):
 
 
 class Published(NamedTuple):
-    """What stands on the state topics."""
-
     ends: Offsets
     records: int
     positions: dict[str, int]  # event topic/partition -> the highest that a snapshot speaks of
@@ -158,5 +156,4 @@ def _events(flow: Flow, emissions: list[EventRecord]) -> Iterator[Outgoing]:
     topics = {row.name: row.topic for row in flow.event_types}
     for record in emissions:
         if record.type in topics:
-            key, value = record.entity_id.encode(), event_value(record)
-            yield Outgoing(topics[record.type], key, value, event_headers(record))
+            yield outgoing_event(topics[record.type], record)

@@ -69,20 +69,19 @@ class Requests:
         while messages := list(self._log.take(1_000, 0.2)):
             for message in messages:
                 self._note(message.key(), message.value())
-        return dict(self._read())
+        asked = {}
+        for key, value in self._open.items():
+            try:
+                asked[key] = refolding.read_request(value)
+            except ValueError as error:
+                _log.warning("%r asks for nothing that can be folded anew: %s", key, error)
+        return asked
 
     def _note(self, key: Any, value: Any) -> None:
         if value is None:
             self._open.pop(key, None)
         else:
             self._open[key] = value
-
-    def _read(self) -> Iterator[tuple[bytes, Request]]:
-        for key, value in self._open.items():
-            try:
-                yield key, refolding.read_request(value)
-            except ValueError as error:
-                _log.warning("%r asks for nothing that can be folded anew: %s", key, error)
 
     def forget(self, answered: Mapping[bytes, Request]) -> None:
         for key in answered:

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import orjson
 
-from clients.kafka.records import Offsets
+from clients.kafka.records import Offsets, from_json
 
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
     from shared.flow_table import Flow
@@ -92,7 +92,7 @@ def unseal(raw: bytes) -> bytes:
 
 def _noted(file: Path) -> Offsets | None:
     try:
-        return _as_offsets(unseal(file.read_bytes()))
+        return from_json(orjson.loads(unseal(file.read_bytes())))
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -113,17 +113,11 @@ def _batches(log: Path) -> list[int]:
 def _offsets(checkpoint: Path, batch: int) -> Offsets:
     """Kafka's are the last line."""
     try:
-        return _as_offsets((checkpoint / "offsets" / str(batch)).read_bytes().splitlines()[-1])
+        log = (checkpoint / "offsets" / str(batch)).read_bytes()
+        return from_json(orjson.loads(log.splitlines()[-1]))
     except (OSError, ValueError, IndexError, AttributeError):
         return {}
 
 
 def _told(offsets: Offsets) -> bytes:
     return orjson.dumps(offsets, option=orjson.OPT_NON_STR_KEYS)
-
-
-def _as_offsets(told: bytes) -> Offsets:
-    return {
-        topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-        for topic, partitions in orjson.loads(told).items()
-    }

@@ -11,13 +11,13 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import uuid4
 
 import orjson
 from confluent_kafka import KafkaException
 
-from clients.kafka.offsets import Committed
+from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets
 from shared.errors import AnotherCopyError
 from stream_jobs.guards.lease import Lease, now_s
@@ -51,15 +51,8 @@ def claim_from(note: str) -> Claim | None:
         return None
 
 
-class Group(Protocol):
-    """KafkaException where the broker does not answer."""
-
-    def committed(self) -> Committed: ...
-    def commit(self, offsets: Offsets, note: str) -> None: ...
-
-
 class OneCopy:
-    def __init__(self, job: str, group: Group, checkpoints: Path) -> None:
+    def __init__(self, job: str, group: LogOffsets, checkpoints: Path) -> None:
         """AnotherCopyError where another process of this machine holds the checkpoint."""
         checkpoints.mkdir(parents=True, exist_ok=True)
         self._job = job

@@ -22,7 +22,7 @@ from shared.settings import Settings
 from stream_jobs.fold.corrections import Recounts
 from stream_jobs.ledger.tables import Known, LedgerBook, News, Partition
 from stream_jobs.ledger.topics import LedgerLog
-from stream_jobs.supervision.status import Status, StatusReporter
+from stream_jobs.supervision.status import StatusReporter
 
 JOB = "ledger"
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
 
 
 class LedgerKeeper:
-    def __init__(self, settings: Settings, stop: threading.Event, status: Status) -> None:
+    def __init__(self, settings: Settings, stop: threading.Event, status: StatusReporter) -> None:
         self._url = settings.postgres_url.get_secret_value()
         self._stop = stop
         self._status = status

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clients.postgres.store import Connection, judged_errors
+from clients.postgres.store import Connection, judged_errors, save
 from shared.events.envelope import Position
 from shared.published import ledger
 from shared.published.ledger import COUNTED, PAGE_PLACES, Counts, Entry, Mark, Reached
@@ -259,9 +259,7 @@ class LedgerBook:
             return self._connection.execute(query.encode(), arguments).fetchall()
 
     def _save(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
-        if rows:
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            self._connection.execute(statement.encode(), columns)
+        save(self._connection, statement, rows)
 
 
 def _by_page(

@@ -1,6 +1,6 @@
 """Which records of which partitions belong to a batch, and to each of its tasks. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clients.kafka.records import LogRange, Offsets
@@ -15,13 +15,6 @@ def as_json(offsets: Offsets) -> dict[str, Any]:
     return {
         topic: {str(partition): offsets[topic][partition] for partition in sorted(offsets[topic])}
         for topic in sorted(offsets)
-    }
-
-
-def from_json(told: Mapping[str, Any]) -> Offsets:
-    return {
-        topic: {int(partition): int(offset) for partition, offset in its.items()}
-        for topic, its in told.items()
     }
 
 

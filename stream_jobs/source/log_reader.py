@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import STALLED_S, RangeReader
 from clients.kafka.read_tail import TailReader
-from clients.kafka.records import LogRange, Offsets, by_topic
+from clients.kafka.records import LogRange, Offsets, by_topic, from_json
 from shared.consumer_groups import of_job
 from shared.kafka_access import KafkaAccess
 from stream_jobs.guards.checkpoint_offsets import (
@@ -31,7 +31,7 @@ from stream_jobs.guards.checkpoint_offsets import (
     remember_begin,
 )
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.log_ranges import as_json, from_json, left_of, planned, shared_out
+from stream_jobs.source.log_ranges import as_json, left_of, planned, shared_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,17 +123,11 @@ class LogReader(DataSourceStreamReader):
         return start if end == done else end
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
-        its = self._left_of(from_json(start), from_json(end))
-        if self._stays_after(its):
-            done_then = further(from_json(end), ahead_at(self._source.checkpoint))
-            return [Task(its, done_then)]
+        ahead = ahead_at(self._source.checkpoint)
+        its = left_of(from_json(start), from_json(end), ahead)
+        if self._source.stays_s > 0 and sum(one.records for one in its) <= _FEW:
+            return [Task(its, further(from_json(end), ahead))]
         return [Task(own) for own in shared_out(its, self._source.tasks_max)]
-
-    def _left_of(self, start: Offsets, end: Offsets) -> list[LogRange]:
-        return left_of(start, end, ahead_at(self._source.checkpoint))
-
-    def _stays_after(self, its: Sequence[LogRange]) -> bool:
-        return self._source.stays_s > 0 and sum(one.records for one in its) <= _FEW
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, Task)

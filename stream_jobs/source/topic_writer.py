@@ -95,18 +95,13 @@ class TopicWriter:
         try:
             yield
         except BaseException:
-            self._drop()
+            self._producer.purge()
+            self._producer = self._new()
+            self._refused = []
             raise
 
-    def _drop(self) -> None:
-        self._producer.purge()
-        self._producer = self._new()
-        self._refused = []
 
-
-@cache
-def _topic_writer(job: str, kafka: KafkaAccess, compression: str) -> TopicWriter:
-    return TopicWriter(job, kafka, compression)
+_topic_writer = cache(TopicWriter)
 
 
 class WriterOf(NamedTuple):

@@ -9,10 +9,10 @@ import orjson
 from confluent_kafka import KafkaException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from clients.kafka.records import Offsets
+from clients.kafka.records import Offsets, from_json
 from stream_jobs.guards.checkpoint_offsets import ahead_at, further, offsets_of
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.source.log_ranges import from_json, left_of, ranges
+from stream_jobs.source.log_ranges import left_of, ranges
 from stream_jobs.supervision.side_task import Beside
 
 _log = logging.getLogger(__name__)

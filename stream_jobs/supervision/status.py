@@ -19,10 +19,6 @@ class Say(Protocol):
     ) -> None: ...
 
 
-class Status(Protocol):
-    def report(self, state: str, detail: str = "", **numbers: Any) -> None: ...
-
-
 class StatusReporter:
     def __init__(self, settings: Settings, job: str) -> None:
         self._job = job

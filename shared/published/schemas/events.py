@@ -18,16 +18,11 @@ from shared.published.schemas.shapes import (
     map_of,
     object_of,
     of_contract,
+    row_of,
 )
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 
-_BURST = {
-    "type": "array",
-    "description": "moments of its type since then, digests of ids",
-    "prefixItems": [COUNT, TEXT],
-    "minItems": 2,
-    "maxItems": 2,
-}
+_BURST = row_of("moments of its type since then, digests of ids", COUNT, TEXT)
 _EVENT_HEADERS = (*COMPLETION_HEADERS, envelope.ORIGIN)
 
 
@@ -41,14 +36,11 @@ def event(event_type: EventType) -> RecordSchema:
             "entity_id": ENTITY_ID,
             "time_ms": {**TIME_MS, "description": "epoch milliseconds, by the device's own clock"},
             "arrived_ms": {**TIME_MS, "description": "epoch milliseconds, by the broker's clock"},
-            "origin": {
-                "type": "array",
-                "description": "topic, partition and offset of what it was made from: a payload, "
-                "or the event that an entity was changed by",
-                "prefixItems": [TEXT, COUNT, COUNT],
-                "minItems": 3,
-                "maxItems": 3,
-            },
+            "origin": row_of(
+                "topic, partition and offset of what it was made from: a payload, or the event "
+                "that an entity was changed by",
+                *(TEXT, COUNT, COUNT),
+            ),
             "data": data,
         },
         at_times={
@@ -56,13 +48,9 @@ def event(event_type: EventType) -> RecordSchema:
             "cause": {**TEXT, "description": "id of the event that this one follows from"},
             "revision": {"type": "integer", "minimum": 1},
             **({"shape": {"const": event_type.shape}} if event_type.upcasters else {}),
-            "part": {
-                "type": "array",
-                "description": "which event of its payload it is, from 0 on, and of how many",
-                "prefixItems": [COUNT, COUNT],
-                "minItems": 2,
-                "maxItems": 2,
-            },
+            "part": row_of(
+                "which event of its payload it is, from 0 on, and of how many", COUNT, COUNT
+            ),
         },
     )
     if definitions:

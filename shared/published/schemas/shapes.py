@@ -83,8 +83,6 @@ COMPLETION_HEADERS = (
 
 
 class RecordSchema(NamedTuple):
-    """A kind of record on a topic."""
-
     name: str
     says: str
     key: Fields
@@ -117,6 +115,12 @@ def _named(schema: Fields, definitions_at: str) -> Fields:
 def headers_of(always: Iterable[str], at_times: Iterable[str], ours: Mapping[str, Any]) -> Fields:
     known = {**_HEADERS, **ours}
     return object_of({n: known[n] for n in always}, {n: known[n] for n in at_times})
+
+
+def row_of(says: str, *parts: Fields) -> Fields:
+    """An array with just these parts."""
+    length = {"minItems": len(parts), "maxItems": len(parts)}
+    return {**ARRAY, "description": says, "prefixItems": [*parts], **length}
 
 
 def map_of(values: Fields) -> Fields:

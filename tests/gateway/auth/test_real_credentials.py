@@ -12,9 +12,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from gateway.auth.signature import signature_of
 from local_stack import cli
 from local_stack.run.stack import Stack
+from tests.gateway.auth.support import signature_of
 from tests.gateway.support import GatewayProcess, until
 
 pytestmark = pytest.mark.stack

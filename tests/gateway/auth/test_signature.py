@@ -16,7 +16,8 @@ from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, Credentials
 from gateway.auth.nonces import Nonces
 from gateway.auth.secret_box import SecretBox
-from gateway.auth.signature import Signatures, SigningKey, make_signing_key, signature_of
+from gateway.auth.signature import Signatures, SigningKey, make_signing_key
+from tests.gateway.auth.support import signature_of
 from tests.gateway.auth.test_token import each_bit_turned
 
 NOW_S = 1_800_000_000
@@ -75,19 +76,15 @@ def test_a_signed_request_is_its_device_s_and_known_again() -> None:
 
 
 def test_a_signature_as_it_is_documented() -> None:
-    lines = ["POST", "/v1/telemetry/device-0001", "1800000000", "nonce-0001", "body"]
+    body = sha256(b"{}").hexdigest()
+    lines = ["POST", "/v1/telemetry/device-0001", "1800000000", "nonce-0001", body]
     lines += ["application/json", "key-1"]
-    by_hand = hmac.new(b"secret", "\n".join(lines).encode(), sha256)
-    assert by_hand.hexdigest().encode() == signature_of(
-        b"secret",
-        "POST",
-        b"/v1/telemetry/device-0001",
-        b"1800000000",
-        b"nonce-0001",
-        b"body",
-        b"application/json",
-        b"key-1",
-    )
+    by_hand = hmac.new(KEY.secret.encode(), "\n".join(lines).encode(), sha256).hexdigest()
+    request = Request(idempotency_key=b"key-1")
+    request = request._replace(headers=[*request.headers, (b"idempotency-key", b"key-1")])
+    head = f"key={KEY.key_id}, ts=1800000000, nonce=nonce-0001, body={body}, signature="
+    assert check(signatures(KEY), request, f"{head}{by_hand}".encode()) is not None
+    assert check(signatures(KEY), Request(), f"{head}{by_hand}".encode()) is None
 
 
 OTHERS: list[dict[str, Any]] = [

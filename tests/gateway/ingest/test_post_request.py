@@ -12,7 +12,7 @@ from gateway.ingest.accept import Ingest
 from gateway.ingest.admission import Admission
 from gateway.ingest.body import Body, Limit
 from gateway.ingest.post_request import Post
-from gateway.ingest.span import Untraced
+from gateway.ingest.span import Tracing
 from gateway.kafka_writer.outcome import OnWritten, Receipt, Record
 from gateway.node.node import Node
 from shared.flow import FLOW
@@ -69,7 +69,7 @@ class Parts:
         self.admission = Admission(10, 1000)
         settings = GatewaySettings(body_bytes_max=100)
         self.ingest = Ingest(
-            FLOW, self.log, self.admission, settings, Whoever(), Node().counts, None, Untraced()
+            FLOW, self.log, self.admission, settings, Whoever(), Node().counts, None, Tracing()
         )
 
     def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clients.kafka.records import from_json
 from shared.errors import LogCutError
-from stream_jobs.source.log_ranges import LogRange, as_json, from_json, planned, ranges, shared_out
+from stream_jobs.source.log_ranges import LogRange, as_json, planned, ranges, shared_out
 
 OFFSETS = st.dictionaries(
     st.sampled_from(["a", "b", "c"]),

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from local_stack.verbs import test as side_by_side
-from local_stack.verbs.test import run_side_by_side, total
+from tests import side_by_side
+from tests.side_by_side import run_side_by_side, total
 
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 PASSES, FAILS = "def test_it(): pass\n", "def test_it(): assert False\n"

@@ -1,0 +1,84 @@
+"""`python -m tests.side_by_side`: all tests, in two runs of pytest at the same time."""
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from local_stack.machine.paths import CHECKOUT
+from local_stack.machine.processes import tied_to_this_process
+from local_stack.terminal.progress import say
+
+# so much that both runs take about as long
+PATIENT = (
+    "tests/end_to_end",
+    "tests/faults",
+    "tests/flights",
+    "tests/stream_jobs/fold/test_race.py",
+)
+OTHERS = ("tests", *(f"--ignore={path}" for path in PATIENT))
+
+
+def run_side_by_side(pytest: Sequence[str]) -> int:
+    """Zero only if every test of both runs passed. What starts much waits for much of its time, in
+    which the others go on. And it is the patient one: where both want a core, it waits.
+
+    One run shows itself as it goes, the other when it is over; the last line adds up both.
+    """
+    began_s = time.monotonic()
+    with tempfile.TemporaryFile() as file:
+        beside = subprocess.Popen(
+            tied_to_this_process([*pytest, *PATIENT], wrapper=["nice", "-n", "4"]),
+            cwd=CHECKOUT,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            code, output = _run_and_show([*pytest, *OTHERS])
+            say(f"\nBeside these ran {', '.join(PATIENT)}:\n")
+            code = beside.wait() or code
+        finally:
+            beside.kill()
+            beside.wait()
+        file.seek(0)
+        output_beside = file.read().decode(errors="replace")
+    say(output_beside)
+    say(f"Both runs together:\n{total([output, output_beside], time.monotonic() - began_s)}")
+    return code
+
+
+def total(outputs: Sequence[str], took_s: float) -> str:
+    """Of their last lines, and worded like them."""
+    counts: Counter[str] = Counter()
+    for output in outputs:
+        last_line = output.rstrip().rpartition("\n")[2]
+        found = re.findall(r"(\d+) ([a-z]+)", last_line.partition(" in ")[0])
+        counts.update({kind.removesuffix("s"): int(count) for count, kind in found})
+        counts["run broken off"] += not found
+    said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
+    return f"{said} in {took_s:.2f}s"
+
+
+def _run_and_show(command: Sequence[str]) -> tuple[int, str]:
+    output = bytearray()
+    with subprocess.Popen(
+        tied_to_this_process(command),
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+    ) as run:
+        assert run.stdout is not None
+        while part := run.stdout.read(4096):
+            output += part
+            sys.stdout.buffer.write(part)
+            sys.stdout.flush()
+    return run.returncode, output.decode(errors="replace")
+
+
+if __name__ == "__main__":
+    sys.exit(run_side_by_side([str(Path(sys.executable).parent / "pytest"), "--durations=25"]))
