@@ -40,7 +40,7 @@ class Table(Protocol):
 
 def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
-        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats", "drops")
+        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "states", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
         if endpoint.retry and (why_not := endpoint.retry.why_not()):
             raise ValueError(f"endpoint {endpoint.name}: its retry policy cannot be: {why_not}")
@@ -73,6 +73,15 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
     for entity in flow.entities:
         _refuse_bad_emissions(entity)
     _refuse_circles(flow.entities)
+    with_state = [row.name for row in flow.with_state]
+    for endpoint in flow.endpoints:
+        for name in endpoint.states:
+            if name not in with_state:
+                known = ", ".join(with_state) or "none"
+                raise ValueError(
+                    f"endpoint {endpoint.name} looks at the state of {name!r}, which is no "
+                    f"entity or aggregate of this flow; there are: {known}"
+                )
     entities = {row.name for row in flow.entities}
     for aggregate in flow.aggregates:
         if aggregate.members not in entities:

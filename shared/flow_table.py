@@ -122,6 +122,12 @@ class Flow:
         return _once(table for endpoint in self.endpoints for table in endpoint.master)
 
     @property
+    def looked_at(self) -> dict[str, str]:
+        """Entities and aggregates whose state an enrichment looks at -> their topics."""
+        names = _once(name for endpoint in self.endpoints for name in endpoint.states)
+        return {name: self._with_state_by_name[name].topic for name in names}
+
+    @property
     def waits(self) -> bool:
         """Payloads may have to wait: for master data, or as their enrichment says."""
         return bool(self.master_tables) or any(row.retry for row in self.endpoints)
@@ -154,11 +160,12 @@ class Flow:
 
     def jobs(self) -> tuple[Job, ...]:
         masters = tuple(master_topic(table) for table in self.master_tables)
+        known = *masters, *self.looked_at.values()
         whose_payloads_wait = gate_topic("enrich"), retry_topic("enrich")
         enrich = Job(
             "enrich",
             ignited_by=(*self.ingest_topics, again_topic("enrich")),
-            looks_up=(*masters, *(whose_payloads_wait if self.waits else ())),
+            looks_up=(*known, *(whose_payloads_wait if self.waits else ())),
             emits=(
                 *self._event_topics(name for row in self.endpoints for name in row.emits),
                 *([dropped_topic("enrich")] if self.drops else []),
@@ -170,7 +177,7 @@ class Flow:
         retry = Job(
             "retry",
             ignited_by=(*enrich.waits_in, wake_topic("enrich")),
-            looks_up=masters,
+            looks_up=known,
             emits=(*enrich.emits, gate_topic("enrich"), wake_topic("enrich")),
             parks_in=enrich.parks_in,
             starts_from=(gate_topic("enrich"),),

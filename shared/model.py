@@ -47,10 +47,23 @@ class NotYet(Exception):  # noqa: N818
         self.away = away
 
 
-class MasterData(Protocol):
+class MasterRows(Protocol):
     """Last known master data, by table and key."""
 
     def find(self, table: str, key: str) -> Fields | None: ...
+
+
+class MasterData(MasterRows, Protocol):
+    """And the last published state of entities and aggregates that the endpoint's `states` name."""
+
+    def state(self, name: str, key: str) -> Fields | None:
+        """None where there is none, or where it is deleted. It may be older than what was folded
+        meanwhile: what must hold in any case is the fold's to decide."""
+        ...
+
+    def version(self, name: str, key: str) -> int:
+        """Of that state; 0 where there is none."""
+        ...
 
 
 class Arrival(NamedTuple):
@@ -142,6 +155,7 @@ class Endpoint:
     emits: tuple[str, ...]  # event types
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
     fresh: tuple[FreshField, ...] = ()
+    states: tuple[str, ...] = ()  # entities and aggregates whose state it looks at
     payload: Any = None
     example: Example | None = None
     topic_name: str | None = None

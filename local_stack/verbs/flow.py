@@ -20,7 +20,13 @@ def flow(output: OutputOption = Output.TABLE) -> None:
 def document(flow: "Flow") -> dict[str, Any]:
     return {
         "endpoints": [
-            {"name": e.name, "topic": e.topic, "emits": e.emits, "master": e.master}
+            {
+                "name": e.name,
+                "topic": e.topic,
+                "emits": e.emits,
+                "master": e.master,
+                "states": e.states,
+            }
             for e in flow.endpoints
         ],
         "event_types": [

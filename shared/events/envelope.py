@@ -3,7 +3,7 @@
 The gateway writes headers only: a payload is never touched. An event has them in its value, too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -89,6 +89,8 @@ class EventRecord(NamedTuple):
     shape: int = 1  # of `data`: which of the event type's
     part: int = 0  # of the events that its payload became, which one it is
     parts: int = 1  # and how many these are
+    # "entity/id" -> version of each state that was looked at when it was made; 0: there was none
+    saw: Mapping[str, int] | None = None
 
 
 def find(headers: Iterable[Header], name: str) -> bytes | None:
@@ -131,11 +133,14 @@ def event_fields(record: EventRecord) -> Fields:
         value["shape"] = record.shape
     if record.parts != 1:
         value["part"] = (record.part, record.parts)
+    if record.saw:
+        value["saw"] = record.saw
     return value
 
 
 def event_of(position: Position, fields: Fields) -> EventRecord:
     """The other way round."""
+    part, parts = fields.get("part", (0, 1))
     return EventRecord(
         position,
         fields["entity_id"],
@@ -149,7 +154,9 @@ def event_of(position: Position, fields: Fields) -> EventRecord:
         fields.get("cause"),
         fields.get("revision", 0),
         fields.get("shape", 1),
-        *fields.get("part", ()),
+        part,
+        parts,
+        fields.get("saw"),
     )
 
 
@@ -167,6 +174,7 @@ def read_event(position: Position, value: bytes) -> EventRecord:
         and type(record.data) is dict
         and (record.cause is None or type(record.cause) is str)
         and _is_part(record.part, record.parts)
+        and (record.saw is None or type(record.saw) is dict)
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")
     if not (is_time_ms(record.time_ms) and is_time_ms(record.arrived_ms)):

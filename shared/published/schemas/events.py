@@ -63,6 +63,11 @@ def event(event_type: EventType) -> RecordSchema:
                 "minItems": 2,
                 "maxItems": 2,
             },
+            "saw": {
+                **map_of(COUNT),
+                "description": "versions of the states that its enrichment looked at, by "
+                "entity/id; 0: there was none",
+            },
         },
     )
     if definitions:
