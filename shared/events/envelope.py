@@ -164,7 +164,7 @@ def read_event(position: Position, value: bytes) -> EventRecord:
     """ValueError where the value is not in the common format."""
     try:
         record = event_of(position, orjson.loads(value))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{position} is no event: {type(error).__name__} {error}") from error
     if not (
         type(record.entity_id) is type(record.id) is type(record.type) is str
