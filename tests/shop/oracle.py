@@ -77,6 +77,8 @@ def what_is_wrong(
             wrong.append(f"{its_id} is {order['status']}")
         if len(kept) != (order["status"] == "shipped"):
             wrong.append(f"{its_id} is {order['status']}, and {len(kept)} payments are kept")
+        if "to be refunded" in order["payments"].values():
+            wrong.append(f"{its_id} still waits for a refund")
         if paid != set(order["payments"]):
             wrong.append(f"{its_id} knows of {order['payments']}, and {paid} were taken")
     return wrong
