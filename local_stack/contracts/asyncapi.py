@@ -86,7 +86,7 @@ class Operation(NamedTuple):
 
 
 def operations(flow: Flow) -> Iterator[Operation]:
-    """Who reads and who writes each topic; consumers outside are not known here."""
+    """Who reads and who writes each topic; of consumers outside those that carry out an action."""
     ingest = flow.posted_topics
     state = [row.topic for row in flow.with_state]
     yield from _each("gateway", "send", ingest, "takes payloads by POST")

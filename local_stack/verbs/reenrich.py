@@ -116,7 +116,7 @@ def _reaching(state_dir: Path | None) -> "Iterator[tuple[Reenrich, RecordsAt]]":
     from shared.consumer_groups import OPERATOR
     from stream_jobs.reenrich import Reenrich
 
-    topics = [*chosen_flow().ingest_topics]
+    topics = [*chosen_flow().posted_topics]
     with asking_kafka(kafka_bootstrap(state_dir)) as kafka:
         origins = RecordsAt(kafka, OPERATOR)
         try:
