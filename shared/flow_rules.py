@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from shared.actions import Action
+from shared.actions.rules import refuse_bad_actions
 from shared.contract import contract_of, payload_contract
 from shared.formats import refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
@@ -34,13 +36,17 @@ class Table(Protocol):
     def with_state(self) -> tuple[Entity | Aggregate, ...]: ...
     @property
     def master_tables(self) -> tuple[str, ...]: ...
+    @property
+    def actions(self) -> tuple[Action, ...]: ...
+    @property
+    def open_endpoints(self) -> tuple[Endpoint, ...]: ...
 
     def topics(self) -> Sequence[_Named]: ...
 
 
 def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
-        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats", "drops")
+        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "states", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
         if endpoint.retry and (why_not := endpoint.retry.why_not()):
             raise ValueError(f"endpoint {endpoint.name}: its retry policy cannot be: {why_not}")
@@ -53,8 +59,10 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
         ("event type", [row.name for row in flow.event_types]),
         ("entity or aggregate", [row.name for row in flow.with_state]),
         ("master-data table", list(flow.master_tables)),
+        ("action", [row.name for row in flow.actions]),
     ):
         _refuse_bad_names(kind, names)
+    refuse_bad_actions(flow)
     for rows in (flow.endpoints, flow.event_types):
         _refuse_bad_streams(rows)
     _refuse_bad_topics([row.topic_name for row in _with_topic(flow) if row.topic_name])
@@ -73,6 +81,15 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
     for entity in flow.entities:
         _refuse_bad_emissions(entity)
     _refuse_circles(flow.entities)
+    with_state = [row.name for row in flow.with_state]
+    for endpoint in flow.endpoints:
+        for name in endpoint.states:
+            if name not in with_state:
+                known = ", ".join(with_state) or "none"
+                raise ValueError(
+                    f"endpoint {endpoint.name} looks at the state of {name!r}, which is no "
+                    f"entity or aggregate of this flow; there are: {known}"
+                )
     entities = {row.name for row in flow.entities}
     for aggregate in flow.aggregates:
         if aggregate.members not in entities:
@@ -114,21 +131,33 @@ def _refuse_bad_emissions(entity: Entity) -> None:
             f"entity {entity.name}: derive and emits go together: the function, and the event "
             "types that it makes"
         )
+    for name, follow in entity.emits_on.items():
+        if name not in entity.reads or not isinstance(follow, tuple) or {*follow} - {*entity.emits}:
+            raise ValueError(
+                f"entity {entity.name}: emits_on[{name!r}]: an event type that it reads, and a "
+                "tuple of those of its `emits` that may follow"
+            )
     both = set(entity.folds) & set(entity.deleted_by)
     if both:
         raise ValueError(f"entity {entity.name} is deleted by {both.pop()!r}, and folds it, too")
 
 
 def _refuse_circles(entities: tuple[Entity, ...]) -> None:
-    """What an entity emits must not come back to it, on whatever way: that could go on for ever."""
+    """What follows from an event must not come back to it, on whatever way: that could go on for
+    ever."""
     for entity in entities:
-        reached, emitted = {entity.name}, set(entity.emits)
-        while emitted:
-            if emitted & set(entity.reads):
-                raise ValueError(f"entity {entity.name} would be changed by what it emits itself")
-            further = [e for e in entities if e.name not in reached and emitted & set(e.reads)]
-            reached |= {e.name for e in further}
-            emitted = {name for e in further for name in e.emits}
+        for name in entity.reads:
+            reached: set[str] = set()
+            coming = set(entity.may_emit(name))
+            while coming:
+                reached |= coming
+                follow = {n for e in entities for r in coming & {*e.reads} for n in e.may_emit(r)}
+                coming = follow - reached
+            if name in reached:
+                raise ValueError(
+                    f"entity {entity.name} would be changed by what it emits itself: {name} leads "
+                    "to another one. Say in `emits_on` which events lead to which"
+                )
 
 
 def _refuse_bad_contract(owner: str, make: Callable[[], object]) -> None:

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from shared.actions import Action, deadline_endpoint
 from shared.flow_rules import refuse_what_does_not_add_up, refuse_what_is_no_tuple
 from shared.model import Aggregate, Endpoint, Entity, EventType
 from shared.topic_names import (
@@ -64,6 +65,7 @@ class Flow:
     event_types: tuple[EventType, ...]
     entities: tuple[Entity, ...]
     aggregates: tuple[Aggregate, ...] = ()
+    actions: tuple[Action, ...] = ()
     ingest_retention_days: int = 30
     _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
     _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
@@ -72,8 +74,11 @@ class Flow:
     )
 
     def __post_init__(self) -> None:
-        refuse_what_is_no_tuple(self, "endpoints", "event_types", "entities", "aggregates")
-        object.__setattr__(self, "_endpoint_by_name", {row.name: row for row in self.endpoints})
+        rows = "endpoints", "event_types", "entities", "aggregates", "actions"
+        refuse_what_is_no_tuple(self, *rows)
+        deadlines = (deadline_endpoint(row) for row in self.actions if row.within_s and row.entity)
+        object.__setattr__(self, "endpoints", (*self.open_endpoints, *deadlines))
+        object.__setattr__(self, "_endpoint_by_name", {e.name: e for e in self.open_endpoints})
         object.__setattr__(self, "_type_by_name", {row.name: row for row in self.event_types})
         object.__setattr__(self, "_with_state_by_name", {row.name: row for row in self.with_state})
         refuse_what_does_not_add_up(self)
@@ -82,6 +87,22 @@ class Flow:
     def with_state(self) -> tuple[Entity | Aggregate, ...]:
         """Whatever has snapshots on a state topic."""
         return (*self.entities, *self.aggregates)
+
+    @property
+    def open_endpoints(self) -> tuple[Endpoint, ...]:
+        """Those that devices post to."""
+        return tuple(row for row in self.endpoints if row.is_open)
+
+    @property
+    def posted_topics(self) -> tuple[str, ...]:
+        return _once(row.topic for row in self.open_endpoints)
+
+    def actions_of(self, entity: str) -> tuple[Action, ...]:
+        """For whose results it waits, and not for ever."""
+        return tuple(row for row in self.actions if row.within_s and row.entity == entity)
+
+    def topic_igniting(self, action: Action) -> str:
+        return action.topic(self.event_type(action.ignited_by))
 
     @cached_property
     def ingest_topics(self) -> tuple[str, ...]:
@@ -109,6 +130,7 @@ class Flow:
         return next((row for row in rows if kind == row.payload_type), None)
 
     def endpoint(self, name: str) -> Endpoint | None:
+        """That devices post to."""
         return self._endpoint_by_name.get(name)
 
     def event_type(self, name: str) -> EventType:
@@ -120,6 +142,12 @@ class Flow:
     @property
     def master_tables(self) -> tuple[str, ...]:
         return _once(table for endpoint in self.endpoints for table in endpoint.master)
+
+    @property
+    def looked_at(self) -> dict[str, str]:
+        """Entities and aggregates whose state an enrichment looks at -> their topics."""
+        names = _once(name for endpoint in self.endpoints for name in endpoint.states)
+        return {name: self._with_state_by_name[name].topic for name in names}
 
     @property
     def waits(self) -> bool:
@@ -154,11 +182,12 @@ class Flow:
 
     def jobs(self) -> tuple[Job, ...]:
         masters = tuple(master_topic(table) for table in self.master_tables)
+        known = *masters, *self.looked_at.values()
         whose_payloads_wait = gate_topic("enrich"), retry_topic("enrich")
         enrich = Job(
             "enrich",
             ignited_by=(*self.ingest_topics, again_topic("enrich")),
-            looks_up=(*masters, *(whose_payloads_wait if self.waits else ())),
+            looks_up=(*known, *(whose_payloads_wait if self.waits else ())),
             emits=(
                 *self._event_topics(name for row in self.endpoints for name in row.emits),
                 *([dropped_topic("enrich")] if self.drops else []),
@@ -170,7 +199,7 @@ class Flow:
         retry = Job(
             "retry",
             ignited_by=(*enrich.waits_in, wake_topic("enrich")),
-            looks_up=masters,
+            looks_up=known,
             emits=(*enrich.emits, gate_topic("enrich"), wake_topic("enrich")),
             parks_in=enrich.parks_in,
             starts_from=(gate_topic("enrich"),),
@@ -182,6 +211,7 @@ class Flow:
             emits=(
                 *(e.topic for e in self.entities),
                 *self._event_topics(name for row in self.entities for name in row.emits),
+                *(row.topic for row in self.endpoints if not row.is_open),
                 REPEAT_TOPIC,
                 REFOLD_TOPIC,
                 REFOLDED_TOPIC,

@@ -1,8 +1,8 @@
 """The words that a domain is written in: payloads become events, events fold into entities, and
 entities add up to aggregates. A row of each kind stands in the flow (`shared/flow.py`)."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -47,10 +47,23 @@ class NotYet(Exception):  # noqa: N818
         self.away = away
 
 
-class MasterData(Protocol):
+class MasterRows(Protocol):
     """Last known master data, by table and key."""
 
     def find(self, table: str, key: str) -> Fields | None: ...
+
+
+class MasterData(MasterRows, Protocol):
+    """And the last published state of entities and aggregates that the endpoint's `states` name."""
+
+    def state(self, name: str, key: str) -> Fields | None:
+        """None where there is none, or where it is deleted. It may be older than what was folded
+        meanwhile: what must hold in any case is the fold's to decide."""
+        ...
+
+    def version(self, name: str, key: str) -> int:
+        """Of that state; 0 where there is none."""
+        ...
 
 
 class Arrival(NamedTuple):
@@ -142,6 +155,7 @@ class Endpoint:
     emits: tuple[str, ...]  # event types
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
     fresh: tuple[FreshField, ...] = ()
+    states: tuple[str, ...] = ()  # entities and aggregates whose state it looks at
     payload: Any = None
     example: Example | None = None
     topic_name: str | None = None
@@ -152,6 +166,7 @@ class Endpoint:
     stream: str | None = None
     # its enrichment may raise NotYet, and this is how long and how often it is tried again
     retry: RetryPolicy | None = None
+    is_open: bool = True  # devices may post to it; the flow has others of its own
 
     @cached_property
     def topic(self) -> str:
@@ -221,12 +236,18 @@ class Entity:
     # state before, state after and the event in between -> what follows from that change; as pure
     derive: Callable[[Fields, Fields, Event], Iterable[Draft]] | None = None
     emits: tuple[str, ...] = ()  # event types that `derive` makes
+    # event type that it reads -> which of `emits` may follow from that; of those not named, all
+    emits_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     deleted_by: tuple[str, ...] = ()  # event types that end it; the next event starts it anew
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Event types."""
         return (*self.folds, *self.deleted_by)
+
+    def may_emit(self, on: str) -> tuple[str, ...]:
+        """When it reads an event of that type."""
+        return self.emits_on.get(on, self.emits)
 
     @property
     def topic(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from clients.kafka.records import Outgoing, Payload
 from shared.events.envelope import EventRecord, Position
 from shared.flow_table import Flow
-from shared.model import Fields, MasterData
+from shared.model import Fields, MasterRows
 from stream_jobs.enrich.enrich_payload import enricher
 
 
@@ -40,11 +40,11 @@ class Master:
         return rows.get((table, key))
 
 
-def enriches(flow: Flow) -> Callable[[Payload, MasterData], Outgoing]:
+def enriches(flow: Flow) -> Callable[[Payload, MasterRows], Outgoing]:
     """enrich, for payloads that each become one record."""
     enrich = enricher(flow)
 
-    def one(payload: Payload, master: MasterData) -> Outgoing:
+    def one(payload: Payload, master: MasterRows) -> Outgoing:
         (made,) = enrich(payload, master)
         return made
 

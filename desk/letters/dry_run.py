@@ -20,7 +20,7 @@ from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.applier import Applier
-from shared.model import Entity, Fields, MasterData
+from shared.model import Entity, Fields, MasterRows
 from shared.published.dead_letters import Letter
 from shared.topic_names import dropped_topic
 from stream_jobs.enrich.enrich_payload import as_first_come, enricher
@@ -59,7 +59,7 @@ def try_again(
     letter: Letter,
     attempt: int,
     change: Rewrite | None,
-    master: MasterData,
+    master: MasterRows,
     snapshots: SnapshotLookup,
 ) -> Trial:
     try:
@@ -77,10 +77,12 @@ def try_again(
     return _event(flow, place, way.key, way.value or b"", snapshots)
 
 
-def _payload(flow: Flow, way: Outgoing, master: MasterData, snapshots: SnapshotLookup) -> Trial:
+def _payload(flow: Flow, way: Outgoing, master: MasterRows, snapshots: SnapshotLookup) -> Trial:
     place = Position(way.topic, 0, 0)
     payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), flow.ingest_topics)
-    made = enricher(flow)(payload, master)
+    topics = flow.looked_at
+    enrich = enricher(flow, lambda name, key: snapshots(topics[name], key.encode()))
+    made = enrich(payload, master)
     first = made[0]
     reason = envelope.text(first.headers, envelope.REASON)
     if reason is not None:

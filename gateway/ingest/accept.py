@@ -123,7 +123,7 @@ class Ingest:
         endpoint_name, slash, entity_id = _name(request).partition("/")
         endpoint = self._flow.endpoint(endpoint_name)
         if endpoint is None:
-            known = ", ".join(e.name for e in self._flow.endpoints)
+            known = ", ".join(e.name for e in self._flow.open_endpoints)
             raise refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
         if slash and not ENTITY_ID.fullmatch(entity_id):
             raise refused(400, "bad_entity_id", ENTITY_ID_RULE)

@@ -176,7 +176,7 @@ def describe(
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
         schemas["State"] = _STATE
-        for endpoint in flow.endpoints:
+        for endpoint in flow.open_endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}
             schema["paths"][f"/v1/{endpoint.name}"] = {"post": _frames(endpoint, settings)}

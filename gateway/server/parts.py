@@ -66,7 +66,7 @@ class Gateway(NamedTuple):
 
 def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[socket] = ()) -> Parts:
     flow = load_flow(settings.flow)
-    topics = [*flow.ingest_topics]
+    topics = [*flow.posted_topics]
     kafka = KafkaLog(settings, topics)
     log: Log = kafka
     spool = drain = who = credentials = traces = None

@@ -86,8 +86,8 @@ class Operation(NamedTuple):
 
 
 def operations(flow: Flow) -> Iterator[Operation]:
-    """Who reads and who writes each topic; consumers outside are not known here."""
-    ingest = flow.ingest_topics
+    """Who reads and who writes each topic; of consumers outside those that carry out an action."""
+    ingest = flow.posted_topics
     state = [row.topic for row in flow.with_state]
     yield from _each("gateway", "send", ingest, "takes payloads by POST")
     yield from _each("gateway", "receive", state, "answers GET /state")
@@ -101,6 +101,13 @@ def operations(flow: Flow) -> Iterator[Operation]:
         yield from _each(job.name, "send", job.waits_in, "leaves here what cannot be done yet")
         yield from _each(job.name, "send", job.parks_in, "parks here what never can be done")
         yield from _each(job.name, "send", [JOB_STATUS_TOPIC], "tells how it is")
+    for action in flow.actions:
+        carries = f"carries {action.name} out in the group {action.group}"
+        yield from _each(action.name, "receive", [flow.topic_igniting(action)], carries)
+        answers = flow.endpoint(action.answered_at)
+        assert answers
+        how = f"tells the result by POST to /v1/{answers.name}/{{id}}"
+        yield from _each(action.name, "send", [answers.topic], how)
     tables = map(master_topic, flow.published_tables)
     yield from _each("relay", "send", tables, "publishes what was committed")
     again = [again_topic("enrich")]

@@ -77,7 +77,7 @@ def picture(flow: Flow) -> str:
 
 
 def _lines(flow: Flow, parts: list[str]) -> Iterator[Arrow]:
-    for endpoint in flow.endpoints:
+    for endpoint in flow.open_endpoints:
         label = f"POST /v1/{endpoint.name}/{{id}}"
         yield Arrow(label, "what devices send", started=frozenset({"gateway"}))
     starting = {(job.name, topic) for job in flow.jobs() for topic in job.ignited_by}

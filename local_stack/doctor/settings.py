@@ -35,5 +35,5 @@ def look_at_settings() -> list[Finding]:
 
 def _flow() -> CheckResult:
     flow = chosen_flow()
-    endpoints = ", ".join(endpoint.name for endpoint in flow.endpoints)
+    endpoints = ", ".join(endpoint.name for endpoint in flow.open_endpoints)
     return CheckResult(f"loads, takes {endpoints}", os.environ.get("HEADRACE_FLOW", "the sample"))

@@ -21,7 +21,13 @@ def flow(output: OutputOption = Output.TABLE) -> None:
 def document(flow: "Flow") -> dict[str, Any]:
     return {
         "endpoints": [
-            {"name": e.name, "topic": e.topic, "emits": e.emits, "master": e.master}
+            {
+                "name": e.name,
+                "topic": e.topic,
+                "emits": e.emits,
+                "master": e.master,
+                "states": e.states,
+            }
             for e in flow.endpoints
         ],
         "event_types": [
@@ -41,6 +47,18 @@ def document(flow: "Flow") -> dict[str, Any]:
         "aggregates": [
             {"name": a.name, "topic": a.topic, "members": a.members} for a in flow.aggregates
         ],
+        "actions": [
+            {
+                "name": a.name,
+                "ignited_by": a.ignited_by,
+                "topic": flow.topic_igniting(a),
+                "group": a.group,
+                "answered_at": a.answered_at,
+                "within_s": a.within_s,
+                "entity": a.entity,
+            }
+            for a in flow.actions
+        ],
         "jobs": [job._asdict() for job in flow.jobs()],
         "topics": [topic._asdict() for topic in flow.topics()],
     }
@@ -53,7 +71,7 @@ def picture(flow: "Flow") -> str:
         return f"{topic} (at most once)" if topic in flow.at_most_once_topics else topic
 
     lines = ["POST /v1/<endpoint>/<id>"]
-    lines += [f"  gateway ─▶ {topic}" for topic in flow.ingest_topics]
+    lines += [f"  gateway ─▶ {topic}" for topic in flow.posted_topics]
     for job in flow.jobs():
         lines += ["", f"{job.name}: {job.does}"]
         lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
@@ -61,6 +79,12 @@ def picture(flow: "Flow") -> str:
         lines += [f"  emits       {marked(topic)}" for topic in job.emits]
         lines += [f"  waits in    {topic}" for topic in job.waits_in]
         lines += [f"  parks in    {topic}" for topic in job.parks_in]
+    for action in flow.actions:
+        lines += ["", f"{action.name}: somebody else's code, in the consumer group {action.group}"]
+        lines += [f"  ignited by  {flow.topic_igniting(action)} ({action.ignited_by})"]
+        lines += [f"  answers at  POST /v1/{action.answered_at}/<id>"]
+        if action.within_s:
+            lines += [f"  within      {action.within_s:g} s, or else {action.timed_out}"]
     lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
     lines += [f"who may ask the gateway stands on {CREDENTIAL_TOPIC}"]
     return "\n".join(lines)

@@ -112,7 +112,7 @@ def _document(
 
     flow = chosen_flow()
     names = {row.topic: row.stream or row.name for row in flow.endpoints}
-    chosen = endpoint and flow.endpoint(endpoint)
+    chosen = next((row for row in flow.endpoints if row.name == endpoint), None)
 
     def wanted(topic: str) -> bool:
         return not chosen or topic == chosen.topic

@@ -115,7 +115,7 @@ def _reaching(state_dir: Path | None) -> "Iterator[tuple[Reenrich, RecordsAt]]":
     from local_stack.servers.kafka import asking_kafka
     from stream_jobs.reenrich import Reenrich
 
-    topics = [*chosen_flow().ingest_topics]
+    topics = [*chosen_flow().posted_topics]
     with asking_kafka(kafka_bootstrap(state_dir)) as kafka:
         origins = RecordsAt(kafka, OPERATOR)
         try:

@@ -3,7 +3,7 @@
 The gateway writes headers only: a payload is never touched. An event has them in its value, too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -87,6 +87,8 @@ class EventRecord(NamedTuple):
     shape: int = 1  # of `data`: which of the event type's
     part: int = 0  # of the events that its payload became, which one it is
     parts: int = 1  # and how many these are
+    # "entity/id" -> version of each state that was looked at when it was made; 0: there was none
+    saw: Mapping[str, int] | None = None
 
 
 def find(headers: Iterable[Header], name: str) -> bytes | None:
@@ -129,11 +131,14 @@ def event_fields(record: EventRecord) -> Fields:
         value["shape"] = record.shape
     if record.parts != 1:
         value["part"] = (record.part, record.parts)
+    if record.saw:
+        value["saw"] = record.saw
     return value
 
 
 def event_of(position: Position, fields: Fields) -> EventRecord:
     """The other way round."""
+    part, parts = fields.get("part", (0, 1))
     return EventRecord(
         position,
         fields["entity_id"],
@@ -147,7 +152,9 @@ def event_of(position: Position, fields: Fields) -> EventRecord:
         fields.get("cause"),
         fields.get("revision", 0),
         fields.get("shape", 1),
-        *fields.get("part", ()),
+        part,
+        parts,
+        fields.get("saw"),
     )
 
 
@@ -155,7 +162,7 @@ def read_event(position: Position, value: bytes) -> EventRecord:
     """ValueError where the value is not in the common format."""
     try:
         record = event_of(position, orjson.loads(value))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{position} is no event: {type(error).__name__} {error}") from error
     if not (
         type(record.entity_id) is type(record.id) is type(record.type) is str
@@ -165,6 +172,7 @@ def read_event(position: Position, value: bytes) -> EventRecord:
         and type(record.data) is dict
         and (record.cause is None or type(record.cause) is str)
         and _is_part(record.part, record.parts)
+        and (record.saw is None or type(record.saw) is dict)
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")
     if not (is_time_ms(record.time_ms) and is_time_ms(record.arrived_ms)):

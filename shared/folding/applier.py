@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from shared.actions import Action
 from shared.events.envelope import EventRecord, Position
-from shared.folding import emissions
+from shared.folding import deadlines, emissions
 from shared.folding.bursts import DIGEST_CHARS, Bursts
 from shared.folding.snapshot import (
     Newest,
@@ -61,6 +62,7 @@ class Applier:
     ring_size: int
     # of those that the entity emits: what an emission must be
     event_types: Mapping[str, EventType] = field(default_factory=dict)
+    actions: Sequence[Action] = ()  # whose results the entity waits for, and not for ever
 
     def apply(
         self, entity_id: str, snapshot: Snapshot | None, records: Iterable[EventRecord]
@@ -218,6 +220,7 @@ class Applier:
         )
         entity, reason = self.entity, "fold_failed"
         function: Callable[..., object] = entity.fold
+        follow: list[EventRecord] = []
         try:
             if record.type in entity.deleted_by:
                 reason, function = "derive_failed", entity.derive or entity.fold
@@ -227,7 +230,10 @@ class Applier:
             refuse_what_cannot_be_written(state, "a fold returns the new state")
             if entity.derive is not None:
                 reason, function = "derive_failed", entity.derive
-                emitted += self._derived(now.state, state, record, event)
+                follow = self._derived(now.state, state, record, event)
+            if self.actions:
+                follow += deadlines.records(self.actions, record, follow, now.version + 1)
+            emitted += follow
         except Exception as error:  # a fold is a user's code: whatever it raises parks this event
             return Parked(record, reason, told(error, function))
         now.state = state

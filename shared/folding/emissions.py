@@ -39,8 +39,9 @@ def records(
     for draft in drafts:
         if not isinstance(draft, Draft):
             raise TypeError(f"{entity.name} derives {draft!r:.80}, not a Draft")
-        if draft.type not in entity.emits:
-            raise ValueError(f"{entity.name} does not declare that it emits {draft.type!r}")
+        if draft.type not in entity.may_emit(event.type):
+            on = f" on {event.type!r}" if draft.type in entity.emits else ""
+            raise ValueError(f"{entity.name} does not declare that it emits {draft.type!r}{on}")
         tenant = tenant_of(cause.entity_id)
         record = EventRecord(
             position=cause.position,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from shared.events.envelope import EventRecord, Position, event_fields, event_of
-from shared.folding import emissions, snapshot
+from shared.folding import deadlines, emissions, snapshot
 from shared.folding.applier import Applied, Applier, Parked
 from shared.folding.snapshot import Snapshot, id_digest
 
@@ -191,8 +191,9 @@ def taken(
     ):
         return None
     new = replace(answer.snapshot, version=now.version + 1, behind=now.behind)
+    follows = [*deadlines.at_version(answer.follows, applier.actions, new.version)]
     applied = applier.apply(answer.id, new, held)
-    emitted = [*answer.follows, *applied.emitted]
+    emitted = [*follows, *applied.emitted]
     new.emissions = emissions.last(emitted)
     return applied._replace(snapshot=new, emitted=emitted, parked=[*answer.parked, *applied.parked])
 

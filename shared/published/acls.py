@@ -49,11 +49,12 @@ def acls(flow: Flow) -> list[Acl]:
         *_topics(every),
         *_operator(every),
         *_desk(flow),
+        *_outside(flow),
     ]
 
 
 def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
-    written = flow.ingest_topics
+    written = flow.posted_topics
     states = [row.topic for row in flow.with_state]
     # what a fresh state is folded from
     read = [*states, *flow.folded_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
@@ -144,6 +145,13 @@ def _desk(flow: Flow) -> Iterable[Acl]:
     yield from _on_topics("desk", "READ", looked_at)
     yield from _write("desk", [JOB_STATUS_TOPIC])
     yield from _asks("desk", *_DESK_GROUPS)
+
+
+def _outside(flow: Flow) -> Iterable[Acl]:
+    """Whoever carries actions out. Their results come by POST."""
+    for action in flow.actions:
+        yield Acl(action.group, "READ", "topic", flow.topic_igniting(action))
+        yield Acl(action.group, "READ", "group", action.group)
 
 
 def _last_word(application: str) -> Iterable[Acl]:

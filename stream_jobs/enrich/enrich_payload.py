@@ -3,12 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import Breach, contract_of, infinite_place, payload_contract
+from shared.errors import StaleMasterDataError
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord
 from shared.events.oversize_stub import fitted
@@ -22,8 +23,7 @@ from shared.model import (
     Dropped,
     Endpoint,
     EventType,
-    Fields,
-    MasterData,
+    MasterRows,
     MissingMasterData,
     NotYet,
     Rejected,
@@ -31,6 +31,7 @@ from shared.model import (
 from shared.timestamps import is_time_ms
 from shared.topic_names import RECORD_BYTES_MAX, dead_letter_topic, dropped_topic, retry_topic
 from shared.user_code import told
+from stream_jobs.enrich.known import Known, SnapshotOf, no_snapshot
 from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 
 STAGE = ENRICH
@@ -42,7 +43,7 @@ _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, to
 
 
 # what a payload becomes, written together: its events, or the record that says why it has none
-Enrich = Callable[[Payload, MasterData], Sequence[Outgoing]]
+Enrich = Callable[[Payload, MasterRows], Sequence[Outgoing]]
 
 
 def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
@@ -61,10 +62,10 @@ def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
     )
 
 
-def enricher(flow: Flow) -> Enrich:
+def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
     shapes = {event_type.name: event_type.shape for event_type in flow.event_types}
 
-    def enrich(payload: Payload, master: MasterData) -> Sequence[Outgoing]:
+    def enrich(payload: Payload, master: MasterRows) -> Sequence[Outgoing]:
         if payload.lacks:
             reason = "bad_headers" if payload.lacks == BAD_HEADERS else "no_origin"
             return [failure(DEAD_LETTERS, payload, reason, payload.lacks)]
@@ -75,7 +76,7 @@ def enricher(flow: Flow) -> Enrich:
             detail = f"its header {envelope.TYPE} is {kind!r}, and several endpoints have its topic"
             return [failure(DEAD_LETTERS, payload, "unknown_endpoint", detail)]
         try:
-            found = _events(endpoint, payload, headers, master, shapes)
+            found = _events(endpoint, payload, headers, master, snapshot_of, shapes)
             if isinstance(found, Dropped):
                 return [_dropped(payload, headers, found)]
             made, size = [], 0
@@ -92,6 +93,8 @@ def enricher(flow: Flow) -> Enrich:
             return [failure(LANE, payload, f"missing_{missing.table}", missing.key)]
         except NotYet as not_yet:
             return [_not_yet(endpoint, payload, not_yet)]
+        except StaleMasterDataError:
+            raise  # no payload's fault
         except Exception as error:  # an endpoint's enrichment is a user's code
             detail = told(error, endpoint.enrich)
             return [failure(DEAD_LETTERS, payload, "enrich_failed", detail)]
@@ -120,14 +123,16 @@ def _events(
     endpoint: Endpoint,
     payload: Payload,
     headers: Mapping[str, bytes],
-    master: MasterData,
+    master: MasterRows,
+    snapshot_of: SnapshotOf,
     shapes: Mapping[str, int],
 ) -> Sequence[EventRecord] | Dropped:
     entity_id = _entity_id(payload)
     fields = _fields(endpoint, payload, headers)
     tenant = tenant_of(entity_id)
     arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(headers))
-    found = endpoint.enrich(fields, arrival, _OwnMaster(master, tenant))
+    known = Known(tenant, master, endpoint, snapshot_of, {})
+    found = endpoint.enrich(fields, arrival, known)
     if isinstance(found, Dropped):
         if found.reason not in endpoint.drops:
             raise Rejected("undeclared_drop", f"{endpoint.name} does not declare {found.reason!r}")
@@ -136,6 +141,7 @@ def _events(
         return found
     drafts = [found] if isinstance(found, Draft) else _several(endpoint, found)
     event_id = _text(headers, envelope.ID) or str(payload.position)
+    saw = known.saw or None  # by now: an enrichment may look while it yields
     records = []
     for part, draft in enumerate(drafts):
         if not isinstance(draft, Draft):
@@ -161,6 +167,7 @@ def _events(
             shapes[draft.type],
             part,
             len(drafts),
+            saw,
         )
         if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
             raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
@@ -224,18 +231,6 @@ def _dropped(payload: Payload, headers: Mapping[str, bytes], dropped: Dropped) -
     origin = str(payload.position).encode()
     told = [(envelope.ID, headers.get(envelope.ID) or origin), (envelope.ORIGIN, origin)]
     return Outgoing(_DROPPED, payload.key, value, told)
-
-
-class _OwnMaster(NamedTuple):
-    """Master data without the rows of other tenants, whatever key a payload may bring."""
-
-    master: MasterData
-    tenant: str
-
-    def find(self, table: str, key: str) -> Fields | None:
-        if "/" in key and tenant_of(key) != self.tenant:
-            return None
-        return self.master.find(table, key)
 
 
 def _text(headers: Mapping[str, bytes], name: str) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
-from shared.model import MasterData
+from shared.model import MasterRows
 from shared.retry_policy import WhenParked
 from stream_jobs.enrich.enrich_payload import DEAD_LETTERS, LANE, Enrich, failure
 from stream_jobs.waiting.limits import Newcomers
@@ -32,7 +32,7 @@ class EntityGate:
         self._holds_what_is_parked = when_parked == "wait"
 
     def __call__(
-        self, payload: Payload, read_at: Position, master: MasterData
+        self, payload: Payload, read_at: Position, master: MasterRows
     ) -> Sequence[Outgoing]:
         """Nothing: it was discarded, and nobody keeps it."""
         key = _key(payload)

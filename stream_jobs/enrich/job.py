@@ -25,6 +25,7 @@ from stream_jobs.enrich.enrich_payload import STAGE, Enrich, as_first_come, enri
 from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
+from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_source import read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
@@ -54,11 +55,11 @@ class EnrichTask:
     def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         if load_flow(self.flow).waits:
             enrich = EntityGate(
-                _enricher(self.flow), _gates(self), self.when_parked, _newcomers(self.caps)
+                _enricher(self), _gates(self), self.when_parked, _newcomers(self.caps)
             )
         else:  # nothing is waited for, and no job would take it from the lane
-            enrich = EntityGate(_enricher(self.flow), Gates(), "go_on")
-        master = _master_view(self)
+            enrich = EntityGate(_enricher(self), Gates(), "go_on")
+        master, states = _master_view(self), _states(self)
         fresh = _fresh_fields(self)
         topics = load_flow(self.flow).ingest_topics
         writer = self.writer()
@@ -66,6 +67,7 @@ class EnrichTask:
             for chunk in chunks:
                 check_lease(STAGE)
                 master.refresh()
+                states.refresh()
                 read = [payload_of(message) for message in chunk]
                 payloads = [as_first_come(payload, topics) for payload in read]
                 known = fresh.over(master, payloads)
@@ -77,8 +79,14 @@ class EnrichTask:
 
 
 @cache
-def _enricher(flow: str) -> Enrich:
-    return enricher(load_flow(flow))
+def _enricher(task: EnrichTask) -> Enrich:
+    return enricher(load_flow(task.flow), _states(task).find)
+
+
+@cache
+def _states(task: EnrichTask) -> StateLookUp:
+    flow = load_flow(task.flow)
+    return StateLookUp(task.kafka, flow.looked_at, at_once=any(e.states for e in flow.endpoints))
 
 
 def _gates(task: EnrichTask) -> Gates:

@@ -12,7 +12,7 @@ from clients.postgres import store
 from shared.errors import StoreAwayError
 from shared.events import envelope
 from shared.flow_table import Flow
-from shared.model import Fields, FreshField, MasterData
+from shared.model import Fields, FreshField, MasterRows
 
 
 class FreshFields:
@@ -27,7 +27,7 @@ class FreshFields:
         self._is_used = any(row.fresh for row in flow.endpoints)
         self._connection: store.Connection | None = None
 
-    def over(self, master: MasterData, payloads: Collection[Payload]) -> MasterData:
+    def over(self, master: MasterRows, payloads: Collection[Payload]) -> MasterRows:
         """`master`, with the fields that these payloads' endpoints want fresh read anew."""
         wanted: set[FreshField] = set()
         ids: set[str] = set()
@@ -74,7 +74,7 @@ class FreshFields:
 
 
 class _Overlay:
-    def __init__(self, master: MasterData, fresh: dict[tuple[str, str], Fields]) -> None:
+    def __init__(self, master: MasterRows, fresh: dict[tuple[str, str], Fields]) -> None:
         self._master = master
         self._fresh = fresh
 

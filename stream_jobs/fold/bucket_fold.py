@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from clients.kafka.records import Outgoing, outgoing_event
+from clients.kafka.records import Outgoing
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
@@ -23,6 +23,7 @@ from shared.published import ledger
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from stream_jobs.fold import clock_counts
 from stream_jobs.fold.deletion_schedule import Burials
+from stream_jobs.fold.emission_rows import EmissionRows
 from stream_jobs.fold.held_events import HeldEvents
 from stream_jobs.fold.log_order import in_log_order
 from stream_jobs.fold.published_snapshots import PublishedSnapshots
@@ -66,7 +67,10 @@ class BucketFold(Handler):
         flow = load_flow(self._flow_reference)
         types = {row.name: row for row in flow.event_types}
         return {
-            row.name: (Applier(row, self._ring_size, types), entity_fingerprint(row))
+            row.name: (
+                Applier(row, self._ring_size, types, flow.actions_of(row.name)),
+                entity_fingerprint(row),
+            )
             for row in flow.entities
         }
 
@@ -84,8 +88,8 @@ class BucketFold(Handler):
         return EventReader.of(load_flow(self._flow_reference))
 
     @cached_property
-    def _topic_by_type(self) -> dict[str, str]:
-        return {row.name: row.topic for row in load_flow(self._flow_reference).event_types}
+    def _emission_rows(self) -> EmissionRows:
+        return EmissionRows(load_flow(self._flow_reference))
 
     def handleInitialState(self, _bucket: Any, row: Any, _timers: Any) -> None:  # noqa: N802
         """A part of what this bucket has published."""
@@ -207,8 +211,8 @@ class BucketFold(Handler):
         if not after.behind:
             yield Outgoing(applier.entity.topic, entity_id.encode(), value, [])
         for record in applied.emitted:
-            if not is_within(record.origin, behind):
-                yield outgoing_event(self._topic_by_type[record.type], record)
+            if not is_within(record.origin, behind) and (row := self._emission_rows.of(record)):
+                yield row
         if after.deleted and after.ended_ms is not None:
             self._burials.add(key, after.ended_ms)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import WholeTopics
-from clients.kafka.records import Offsets, Outgoing, outgoing_event
+from clients.kafka.records import Offsets, Outgoing
 from clients.kafka.write import publish
 from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord
@@ -23,6 +23,7 @@ from shared.folding import refolding, snapshot
 from shared.folding.fingerprint import entity_fingerprint
 from shared.settings import JobSettings
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC
+from stream_jobs.fold.emission_rows import EmissionRows
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.supervision.status import Say
 
@@ -153,7 +154,5 @@ def _requests(
 def _events(flow: Flow, emissions: list[EventRecord]) -> Iterator[Outgoing]:
     """Under the ids that they have: the batch that emitted them may have been cut short between
     its snapshots and these."""
-    topics = {row.name: row.topic for row in flow.event_types}
-    for record in emissions:
-        if record.type in topics:
-            yield outgoing_event(topics[record.type], record)
+    rows = EmissionRows(flow)
+    return (row for record in emissions if (row := rows.of(record)))

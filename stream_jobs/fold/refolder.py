@@ -98,7 +98,8 @@ class Refolder:
         types = {row.name: row for row in flow.event_types}
         self._entities = {row.name: row for row in flow.entities}
         self._appliers = {
-            row.name: Applier(row, settings.id_ring_size, types) for row in flow.entities
+            row.name: Applier(row, settings.id_ring_size, types, flow.actions_of(row.name))
+            for row in flow.entities
         }
 
     def answer(self, asked: Mapping[bytes, Request]) -> None:

@@ -21,6 +21,7 @@ from shared.topic_names import dead_letter_topic, gate_topic
 from stream_jobs.enrich.enrich_payload import Enrich, enricher
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
+from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.retry.kept_payloads import KeptLetters
 from stream_jobs.retry.schedule import FOR_EVER_MS, KeptClock, Look, Looks
@@ -69,7 +70,8 @@ class Worker:
 
     def __init__(self, task: RetryTask) -> None:
         flow = load_flow(task.flow)
-        self._enrich: Enrich = enricher(flow)
+        self._states = StateLookUp(task.kafka, flow.looked_at, at_once=True)
+        self._enrich: Enrich = enricher(flow, self._states.find)
         self._master = MasterView(task.kafka, flow.master_tables, task.master_age_max_s)
         self._fresh = FreshFields(flow, task.postgres_url, task.slow_after_s)
         self._ripeness = RipenessView(task.kafka, flow)
@@ -78,6 +80,7 @@ class Worker:
         """At each batch, and again within it: what is seen only grows."""
         self._ripeness.refresh()
         self._master.catch_up()
+        self._states.catch_up()
         self._master.refresh()
 
     def is_ripe(self, place: Position) -> bool:

@@ -48,7 +48,7 @@ class Waker(Beside):
         masters = [master_topic(table) for table in flow.master_tables]
         self._master = LogFollower(settings.kafka, of_job("wake"), masters)
         self._read = LogOffsets(settings.kafka, of_job("wake"), masters)
-        self._lane = LaneView(settings)
+        self._lane = LaneView(settings, flow)
         self._trims = LaneTrim(settings, flow.ingest_retention_days * _DAY_MS)
         self._trim_at_s = 0.0
         options = {

@@ -73,7 +73,8 @@ class GateView:
 class LaneView:
     """What waits, for those who look after it: the gates tell it of each entity."""
 
-    def __init__(self, settings: JobSettings) -> None:
+    def __init__(self, settings: JobSettings, flow: Flow) -> None:
+        self._deadlines = {row.topic for row in flow.endpoints if not row.is_open}
         self._lane = LogOffsets(settings.kafka, of_job("retry"), [retry_topic("enrich")])
         self._log = LogFollower(settings.kafka, GATES, [gate_topic("enrich")])
         self._caps = Caps.of(settings)
@@ -91,18 +92,24 @@ class LaneView:
 
     def numbers(self, counts: Mapping[str, int]) -> dict[str, Any]:
         self._refresh()
-        oldest_ms = min((told.since_ms for told in self._open.values()), default=None)
+        waiting = [told for told in self._open.values() if not self._is_on_purpose(told)]
+        oldest_ms = min((told.since_ms for told in waiting), default=None)
         full = self._full()
         age_s = 0.0 if oldest_ms is None else max(0.0, time.time() - oldest_ms / 1000)
         numbers = {
-            "payloads": sum(told.payloads for told in self._open.values()),
-            "entities": len(self._open),
+            "payloads": sum(told.payloads for told in waiting),
+            "entities": len(waiting),
+            "deadlines": len(self._open) - len(waiting),
             "oldest_s": round(age_s, 1),
             "at_cap": len(full),
             "full": full[:_NAMED_MAX],
             **counts,
         }
         return {"lanes": {retry_topic("enrich"): numbers}}
+
+    def _is_on_purpose(self, told: Told) -> bool:
+        """The deadline of an action, until its time is up."""
+        return told.tries <= 1 and told.origin.split("/")[0] in self._deadlines
 
     def _full(self) -> list[str]:
         """Where a cap bites, and for whom."""

@@ -147,6 +147,24 @@ def test_the_picture_names_every_topic() -> None:
             "entity one would be changed by what it emits itself",
         ),
         (
+            {"entities": (replace(CHAIN[0], emits=("ping",), emits_on={"ping": ("ping",)}),)},
+            "entity one would be changed by what it emits itself: ping leads",
+        ),
+        (
+            {
+                "entities": (replace(CHAIN[0], emits_on={"pong": ()}),),
+                "event_types": (EventType("ping"), EventType("pong")),
+            },
+            r"entity one: emits_on\['pong'\]: an event type that it reads, and a tuple",
+        ),
+        (
+            {
+                "entities": (replace(CHAIN[0], emits_on={"ping": ("ping",)}),),
+                "event_types": (EventType("ping"), EventType("pong")),
+            },
+            r"entity one: emits_on\['ping'\]: ",
+        ),
+        (
             {"event_types": (EventType("ping", upcasters=dict),)},  # type: ignore[arg-type]
             "ping: upcasters is no tuple",
         ),
@@ -155,6 +173,15 @@ def test_the_picture_names_every_topic() -> None:
 def test_a_table_that_does_not_add_up_is_refused(changes: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         _flow(**changes)
+
+
+def test_entities_may_talk_to_each_other_where_that_comes_to_an_end() -> None:
+    one = replace(CHAIN[0], folds=("ping", "done"), emits_on={"done": ()})
+    two = replace(CHAIN[1], emits=("done",))
+    types = tuple(EventType(name) for name in ("ping", "pong", "done"))
+    _flow(entities=(one, two), event_types=types)
+    with pytest.raises(ValueError, match=r"changed by what it emits itself: .* leads to another"):
+        _flow(entities=(replace(one, emits_on={}), two), event_types=types)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,11 @@ def event(event_type: EventType) -> RecordSchema:
             "part": row_of(
                 "which event of its payload it is, from 0 on, and of how many", COUNT, COUNT
             ),
+            "saw": {
+                **map_of(COUNT),
+                "description": "versions of the states that its enrichment looked at, by "
+                "entity/id; 0: there was none",
+            },
         },
     )
     if definitions:

@@ -34,11 +34,14 @@ def payload(endpoint: Endpoint) -> RecordSchema:
     json_too = any(isinstance(form, Json) for form in endpoint.formats)
     ours = {
         envelope.TYPE: {"const": endpoint.payload_type},
-        envelope.SOURCE: {"const": f"/v1/{endpoint.name}"},
+        envelope.SOURCE: {"const": f"/v1/{endpoint.name}" if endpoint.is_open else "/fold"},
     }
+    posted = (
+        "as it was posted, byte for byte; only enrich looks into it and holds it to this schema"
+    )
     return RecordSchema(
         "payload",
-        "as it was posted, byte for byte; only enrich looks into it and holds it to this schema",
+        posted if endpoint.is_open else "until when an entity waits for the result of an action",
         ENTITY_ID,
         headers_of(INGEST_HEADERS, INGEST_HEADERS_AT_TIMES, ours),
         of_payload(endpoint),

@@ -188,3 +188,10 @@ def test_an_emission_is_written_in_the_shape_of_today() -> None:
         .emitted
     )
     assert alarm.shape == 2
+
+
+def test_what_may_not_follow_from_an_event_of_that_type_parks_it() -> None:
+    entity = replace(_deriving(ALARM), emits_on={"reading": ()})
+    applied = Applier(entity, 64, TYPES).apply("device-0001", None, [event_record(0)])
+    (parked,) = applied.parked
+    assert "e does not declare that it emits 'alarm_raised' on 'reading'" in parked.detail

@@ -14,7 +14,7 @@ from shared.events import envelope
 from shared.events.envelope import Header, Position, read_event
 from shared.flow import FLOW, load_flow
 from shared.folding.applier import Applier
-from shared.model import Fields, MasterData
+from shared.model import Fields, MasterRows
 from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.retry import job as retry
@@ -422,7 +422,7 @@ def test_what_does_not_fit_is_parked_and_the_rest_tried_in_one_batch(
 class Nothing:
     """Neither fresh fields nor what is looked up for them."""
 
-    def over(self, master: MasterData, _payloads: object) -> MasterData:
+    def over(self, master: MasterRows, _payloads: object) -> MasterRows:
         return master
 
 

@@ -12,6 +12,7 @@ from shared.settings import JobSettings
 from stream_jobs.waiting.codec import gate_value
 from stream_jobs.waiting.gate_view import GateView, LaneView, RipenessView, first_needed
 from stream_jobs.waiting.line import Told
+from tests.shared.test_actions import FLOW as CALLS
 
 pytestmark = pytest.mark.stack
 
@@ -61,7 +62,7 @@ def test_what_waits_is_told_by_the_gates_and_so_is_where_it_begins_in_the_lane(
     job_settings: JobSettings,
 ) -> None:
     ensure_topics(FLOW, job_settings)
-    view = LaneView(job_settings)
+    view = LaneView(job_settings, FLOW)
     before = view.numbers({})["lanes"][LANE]
     assert not view.somebody_waits()
     assert before["payloads"] == before["entities"] == before["oldest_s"] == 0
@@ -85,6 +86,19 @@ def test_what_waits_is_told_by_the_gates_and_so_is_where_it_begins_in_the_lane(
     assert first_needed(job_settings.kafka) == {}
 
 
+def test_a_deadline_waits_on_purpose_until_its_time_is_up(job_settings: JobSettings) -> None:
+    ensure_topics(FLOW, job_settings)
+    view = LaneView(job_settings, CALLS)
+    told = Told(1, 1_000, "ingest.call_deadline.v1/0/5", "not_yet", "", {}, False, 2_000, 1)
+    _write(job_settings, GATE, "call-1", gate_value(told))
+    lane = view.numbers({})["lanes"][LANE]
+    assert (lane["payloads"], lane["oldest_s"], lane["deadlines"]) == (0, 0, 1)
+    _write(job_settings, GATE, "call-1", gate_value(told._replace(tries=2)))
+    lane = view.numbers({})["lanes"][LANE]
+    assert (lane["payloads"], lane["deadlines"]) == (1, 0)
+    _write(job_settings, GATE, "call-1", None)
+
+
 def test_a_payload_is_ripe_when_enrich_is_behind_it_and_retry_has_read_what_came_of_it(
     job_settings: JobSettings,
 ) -> None:
@@ -106,7 +120,7 @@ def test_a_payload_is_ripe_when_enrich_is_behind_it_and_retry_has_read_what_came
 def test_the_lane_tells_whose_caps_bite(job_settings: JobSettings) -> None:
     ensure_topics(FLOW, job_settings)
     caps = {"waiting_entities_max": 2, "waiting_per_tenant_max": 12}
-    view = LaneView(job_settings.model_copy(update=caps))
+    view = LaneView(job_settings.model_copy(update=caps), FLOW)
     told = Told(3, 1_000, "ingest.telemetry.v1/0/5", "missing_device", "device-7", {"0": 17})
     _write(job_settings, GATE, "one/device-7", gate_value(told))
     assert view.numbers({})["lanes"][LANE]["full"] == []
