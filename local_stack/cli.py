@@ -27,6 +27,7 @@ from local_stack.verbs.stop import stop
 from local_stack.verbs.tail import tail
 from local_stack.verbs.test import test
 from local_stack.verbs.torture import torture
+from local_stack.verbs.try_ import try_
 from local_stack.verbs.up import up
 from local_stack.verbs.version import version
 
@@ -50,6 +51,7 @@ app = typer.Typer(
 )
 for verb in VERBS:
     app.command()(verb)
+app.command("try")(try_)
 app.command(context_settings=ANY_ARGUMENTS)(test)
 app.command(context_settings=ANY_ARGUMENTS)(torture)
 app.add_typer(devices.app, name="devices")

@@ -9,6 +9,7 @@ import orjson
 
 from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import Breach, contract_of, infinite_place, payload_contract
+from shared.errors import StaleMasterDataError
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord
 from shared.events.oversize_stub import fitted
@@ -39,7 +40,6 @@ _DROPPED = dropped_topic(STAGE)
 _TIME_DIGITS_MAX = 15
 _TOGETHER_BYTES_MAX = 4 * RECORD_BYTES_MAX
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
-
 
 # what a payload becomes, written together: its events, or the record that says why it has none
 Enrich = Callable[[Payload, MasterData], Sequence[Outgoing]]
@@ -92,6 +92,8 @@ def enricher(flow: Flow) -> Enrich:
             return [failure(LANE, payload, f"missing_{missing.table}", missing.key)]
         except NotYet as not_yet:
             return [_not_yet(endpoint, payload, not_yet)]
+        except StaleMasterDataError:
+            raise  # no payload's fault
         except Exception as error:  # an endpoint's enrichment is a user's code
             detail = told(error, endpoint.enrich)
             return [failure(DEAD_LETTERS, payload, "enrich_failed", detail)]
@@ -194,9 +196,8 @@ def _refuse_moved(now: list[str], headers: Mapping[str, bytes]) -> None:
                 f"it would become {len(now)}, or events of others",
             )
     elif len(now) > 1:
-        raise Rejected(
-            "correction_moves", f"the payload became one event; now it would become {len(now)}"
-        )
+        detail = f"the payload became one event; now it would become {len(now)}"
+        raise Rejected("correction_moves", detail)
     elif was_of not in (None, now[0]):
         raise Rejected(
             "correction_moves",

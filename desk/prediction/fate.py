@@ -1,0 +1,48 @@
+"""A payload -> what enrich would make of it now. Pure, but for what the domain's own code does."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from clients.kafka.records import Payload
+from shared.events import envelope
+from shared.events.envelope import EventRecord, Position
+from shared.events.event_reader import EventReader, NoEvent
+from shared.flow_table import Flow
+from shared.model import MasterData
+from shared.topic_names import dropped_topic, retry_topic
+from stream_jobs.enrich.enrich_payload import enricher
+
+NO_PARTITION = -1  # a place that no snapshot has passed
+
+
+class Fate(NamedTuple):
+    """`outcome`: 'event', or 'dropped', 'parked', 'waits', for which there is a cause."""
+
+    outcome: str
+    cause: str = ""
+    detail: str = ""
+    events: Sequence[EventRecord] = ()
+
+
+def fate_of(flow: Flow, payload: Payload, master: MasterData) -> Fate:
+    made = enricher(flow)(payload, master)
+    first = made[0]
+    reason = envelope.text(first.headers, envelope.REASON)
+    if reason is not None:
+        outcome = "waits" if first.topic == retry_topic("enrich") else "parked"
+        return Fate(outcome, reason, envelope.text(first.headers, envelope.DETAIL) or "")
+    if first.topic == dropped_topic("enrich"):
+        dropped = orjson.loads(first.value or b"{}")
+        return Fate("dropped", dropped["reason"], dropped["detail"])
+    read = EventReader.of(flow).read
+    try:
+        events = [
+            read(Position(one.topic, NO_PARTITION, number), one.key, one.value or b"")
+            for number, one in enumerate(made)
+            if one.topic in flow.event_topics
+        ]
+    except NoEvent as none:  # enrich would write it, and fold would park it
+        return Fate("parked", *none.args)
+    return Fate("event", events=events)
