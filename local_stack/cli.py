@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 from local_stack.terminal.errors import StackError
 from local_stack.verbs import credentials, devices, letters, spool, waiting
 from local_stack.verbs.acls import acls
+from local_stack.verbs.breaches import breaches
 from local_stack.verbs.chaos import chaos
 from local_stack.verbs.contracts import contracts
 from local_stack.verbs.demo import demo
@@ -36,6 +37,7 @@ VERBS = (
     version,
     refold,
     reenrich,
+    breaches,
     site,
 )
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}

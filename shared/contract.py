@@ -25,6 +25,7 @@ _NAME_CHARS_MAX = 64
 class Breach(NamedTuple):
     code: str
     detail: str
+    place: str = ""  # fields with dots between; empty: the whole
 
 
 class Contract:
@@ -53,7 +54,8 @@ class Contract:
         except ValidationError as error:
             return _first_breach(error)
         place = infinite_place(values)
-        return Breach("bad_value", f"{place}: not a finite number") if place else values
+        said = f"{place}: not a finite number"
+        return Breach("bad_value", said, place) if place else values
 
     def json_schema(self, definitions_at: str = "#/$defs/") -> Fields:
         return self._adapter.json_schema(ref_template=definitions_at + "{model}")
@@ -77,8 +79,8 @@ def _first_breach(error: ValidationError) -> Breach:
     # never the value itself: it may be a secret, and it may be long
     wrong = error.errors(include_url=False, include_input=False)
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    code, detail = _breach(wrong[0])
-    return Breach(code, detail + more)
+    breach = _breach(wrong[0])
+    return breach._replace(detail=breach.detail + more)
 
 
 def _breach(wrong: ErrorDetails) -> Breach:
@@ -90,7 +92,7 @@ def _breach(wrong: ErrorDetails) -> Breach:
         tag, tags = wrong["ctx"]["discriminator"].strip("'"), wrong["ctx"].get("expected_tags")
         place = f"{place}.{tag}" if place else tag
         said = f"Input should be one of {tags}" if tags else "Field required"
-    return Breach(_code(wrong["type"]), f"{place or 'the whole'}: {said}")
+    return Breach(_code(wrong["type"]), f"{place or 'the whole'}: {said}", place)
 
 
 def _kinds(schema: Any) -> set[str]:

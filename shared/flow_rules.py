@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, get_args
 
 from shared.contract import contract_of, payload_contract
 from shared.formats import refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
-from shared.model import Aggregate, Endpoint, Entity, EventType, Example
+from shared.model import Aggregate, ContractMode, Endpoint, Entity, EventType, Example
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -42,6 +42,14 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
         refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
+        if endpoint.contract_mode not in get_args(ContractMode):
+            modes = ", ".join(get_args(ContractMode))
+            raise ValueError(f"endpoint {endpoint.name}: contract_mode is one of {modes}")
+        if endpoint.contract_mode != "enforce" and endpoint.payload is None:
+            raise ValueError(
+                f"endpoint {endpoint.name} has no contract to {endpoint.contract_mode}: give its "
+                "payload's"
+            )
         if endpoint.retry and (why_not := endpoint.retry.why_not()):
             raise ValueError(f"endpoint {endpoint.name}: its retry policy cannot be: {why_not}")
     for entity in flow.entities:

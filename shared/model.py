@@ -4,12 +4,13 @@ entities add up to aggregates. A row of each kind stands in the flow (`shared/fl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from shared.formats import Format, Json
 from shared.retry_policy import RetryPolicy
 
 Fields = dict[str, Any]
+ContractMode = Literal["enforce", "warn", "observe"]
 _PAUSE_MAX_S = 366 * 86_400
 
 
@@ -152,6 +153,9 @@ class Endpoint:
     stream: str | None = None
     # its enrichment may raise NotYet, and this is how long and how often it is tried again
     retry: RetryPolicy | None = None
+    # what a payload that breaks its contract becomes: a dead letter ("enforce"), or an event all
+    # the same, counted ("observe"), and marked as well ("warn")
+    contract_mode: ContractMode = "enforce"
 
     @cached_property
     def topic(self) -> str:

@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 import orjson
 
-from clients.kafka.records import Payload
+from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow
-from shared.model import MasterData
-from shared.topic_names import dropped_topic, retry_topic
+from shared.model import Fields, MasterData
+from shared.topic_names import breach_topic, dropped_topic, retry_topic
 from stream_jobs.enrich.enrich_payload import enricher
 
+_BREACHES = breach_topic("enrich")
 NO_PARTITION = -1  # a place that no snapshot has passed
 
 
@@ -24,10 +25,16 @@ class Fate(NamedTuple):
     cause: str = ""
     detail: str = ""
     events: Sequence[EventRecord] = ()
+    breach: Fields | None = None  # of the contract, where the endpoint lets it pass
 
 
 def fate_of(flow: Flow, payload: Payload, master: MasterData) -> Fate:
     made = enricher(flow)(payload, master)
+    broken = [orjson.loads(one.value or b"{}") for one in made if one.topic == _BREACHES]
+    return _fate(flow, made)._replace(breach=broken[0] if broken else None)
+
+
+def _fate(flow: Flow, made: Sequence[Outgoing]) -> Fate:
     first = made[0]
     reason = envelope.text(first.headers, envelope.REASON)
     if reason is not None:

@@ -38,6 +38,7 @@ def answer(
         "outcome": fate.outcome,
         "cause": fate.cause,
         "detail": fate.detail,
+        "breach": fate.breach,
         "events": [_event(record) for record in fate.events],
         "derived": [_event(record) for record in after.derived] if after else [],
         "states": [state._asdict() for state in after.states] if after else None,

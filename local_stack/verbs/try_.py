@@ -65,6 +65,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
     if (known := found["decoded"]) is not None:
         lines += [f"decoded as {known['format']}:", *json_lines(known["value"])]
     lines.append(told[found["outcome"]])
+    if (breach := found["breach"]) is not None:
+        lines.append(f"though it breaks its contract: {breach['code']}: {breach['detail']}")
     if (first := found["waits_behind"]) is not None:
         lines.append(
             f"but first it would wait behind {first['payloads']} of {first['entity_id']}: "
