@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from shared.formats import Versions
 from shared.model import Endpoint, Fields
 
 _CODE_BY_KIND = {
@@ -113,5 +114,13 @@ def contract_of(shape: Any, foreign_kinds: frozenset[str] = frozenset()) -> Cont
     return Contract(shape, foreign_kinds)
 
 
-def payload_contract(endpoint: Endpoint) -> Contract | None:
-    return contract_of(endpoint.payload, endpoint.foreign_kinds) if endpoint.payload else None
+def versions_of(endpoint: Endpoint) -> Versions | None:
+    return endpoint.payload if isinstance(endpoint.payload, Versions) else None
+
+
+def payload_contract(endpoint: Endpoint, version: str | None = None) -> Contract | None:
+    """Of the newest, where its payloads have versions and none is named."""
+    shape, versions = endpoint.payload, versions_of(endpoint)
+    if versions:
+        shape = versions.shapes[version or versions.newest]
+    return contract_of(shape, endpoint.foreign_kinds) if shape else None

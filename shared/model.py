@@ -143,7 +143,7 @@ class Endpoint:
     emits: tuple[str, ...]  # event types
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
     fresh: tuple[FreshField, ...] = ()
-    payload: Any = None
+    payload: Any = None  # or its `Versions`
     example: Example | None = None
     topic_name: str | None = None
     # what payloads may be written in; of several, the content type chooses

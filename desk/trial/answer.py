@@ -1,6 +1,7 @@
 """What is answered of a payload that is tried. Pure, but for what the domain's own code does."""
 
 import time
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -12,9 +13,10 @@ from desk.prediction.states import SnapshotLookup, states_after
 from gateway.http.problems import Problem
 from gateway.ingest.batch import is_batch
 from gateway.ingest.record import Item, RequestHead, common_headers, event_id_of, record_of
+from shared.contract import versions_of
 from shared.events.envelope import CONTENT_ENCODING, CONTENT_TYPE, EventRecord, Position, find
 from shared.flow_table import Flow
-from shared.formats import UndecodableError, decoded
+from shared.formats import UndecodableError, UnknownVersionError, decoded
 from shared.ids import FULL_ID, FULL_ID_RULE, tenant_of
 from shared.model import Endpoint, Fields, MasterData
 from shared.timestamps import to_rfc3339
@@ -77,7 +79,11 @@ def _decoded(endpoint: Endpoint, payload: Payload) -> Fields | None:
         )
     except UndecodableError:
         return None
-    return {"format": type(form).__name__, "value": _shown(value)}
+    shown = {"format": type(form).__name__, "value": _shown(value)}
+    if versions := versions_of(endpoint):
+        with suppress(UnknownVersionError):
+            shown["version"] = versions.of(value, find(payload.headers, CONTENT_TYPE))
+    return shown
 
 
 def _shown(value: Any) -> Any:

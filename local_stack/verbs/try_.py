@@ -63,7 +63,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
     }
     lines = []
     if (known := found["decoded"]) is not None:
-        lines += [f"decoded as {known['format']}:", *json_lines(known["value"])]
+        version = f", version {known['version']}" if "version" in known else ""
+        lines += [f"decoded as {known['format']}{version}:", *json_lines(known["value"])]
     lines.append(told[found["outcome"]])
     if (breach := found["breach"]) is not None:
         lines.append(f"though it breaks its contract: {breach['code']}: {breach['detail']}")

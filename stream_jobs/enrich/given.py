@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 from clients.kafka.records import Payload
-from shared.contract import Breach, payload_contract
+from shared.contract import Breach, payload_contract, versions_of
 from shared.events import envelope
-from shared.formats import UndecodableError, decoded
+from shared.formats import UndecodableError, UnknownVersionError, Versions, decoded
 from shared.model import Endpoint, Rejected
+from shared.user_code import told
 
 
-class Given(NamedTuple):
-    fields: Any
-    breach: Breach | None  # of the contract, where the endpoint lets it pass
-
-
-def given(endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]) -> Given:
+def given(
+    endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]
+) -> tuple[Any, Breach | None]:
+    """And how it breaks the contract, where the endpoint lets that pass."""
     value = payload.value
     if not value:
         if stub := headers.get(envelope.STUB):
@@ -35,12 +34,43 @@ def given(endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]) ->
         )
     except UndecodableError as error:
         raise Rejected(error.code, error.detail) from error
-    contract = payload_contract(endpoint)
+    version = None
+    if versions := versions_of(endpoint):
+        try:
+            version = versions.of(fields, headers.get(envelope.CONTENT_TYPE))
+        except UnknownVersionError as error:
+            raise Rejected("unknown_version", str(error)) from error
+    contract = payload_contract(endpoint, version)
     if contract is None:
-        return Given(fields, None)
+        return fields, None
     found = contract.of_texts(fields) if form.is_text else contract.breach(fields)
-    if isinstance(found, Breach):
-        if endpoint.contract_mode == "enforce":
-            raise Rejected(found.code, found.detail)
-        return Given(fields, found)
-    return Given(found if form.is_text else fields, None)
+    breach = found if isinstance(found, Breach) else None
+    if breach and endpoint.contract_mode == "enforce":
+        raise Rejected(breach.code, breach.detail)
+    if form.is_text and not breach:
+        fields = found
+    if versions and version:
+        fields = _lifted(endpoint, versions, version, fields, breach)
+    return fields, breach
+
+
+def _lifted(
+    endpoint: Endpoint, versions: Versions, version: str, fields: Any, breach: Breach | None
+) -> Any:
+    upcasters = versions.upcasters_from(version)
+    for upcaster in upcasters:
+        try:
+            fields = upcaster(fields)
+        except Exception as error:  # an upcaster is a user's code
+            detail = f"from version {version}: {told(error, upcaster)}"
+            if breach:  # which is why, most likely
+                raise Rejected(
+                    breach.code, f"{breach.detail}; let pass, and then {detail}"
+                ) from error
+            raise Rejected("upcaster_failed", detail) from error
+    if upcasters and not breach and (contract := payload_contract(endpoint)):
+        mistake = contract.breach(fields)
+        if mistake:
+            said = f"version {version} was lifted to what breaks version {versions.newest}"
+            raise Rejected("upcaster_failed", f"{said}: {mistake.detail}")
+    return fields
