@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 from local_stack.terminal.errors import StackError
 from local_stack.verbs import credentials, devices, letters, spool, waiting
 from local_stack.verbs.acls import acls
+from local_stack.verbs.breaches import breaches
 from local_stack.verbs.chaos import chaos
 from local_stack.verbs.contracts import contracts
 from local_stack.verbs.demo import demo
@@ -27,6 +28,7 @@ from local_stack.verbs.stop import stop
 from local_stack.verbs.tail import tail
 from local_stack.verbs.test import test
 from local_stack.verbs.torture import torture
+from local_stack.verbs.try_ import try_
 from local_stack.verbs.up import up
 from local_stack.verbs.version import version
 
@@ -35,6 +37,7 @@ VERBS = (
     version,
     refold,
     reenrich,
+    breaches,
     site,
 )
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -50,6 +53,7 @@ app = typer.Typer(
 )
 for verb in VERBS:
     app.command()(verb)
+app.command("try")(try_)
 app.command(context_settings=ANY_ARGUMENTS)(test)
 app.command(context_settings=ANY_ARGUMENTS)(torture)
 app.add_typer(devices.app, name="devices")

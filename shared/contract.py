@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from shared.formats import Versions
 from shared.model import Endpoint, Fields
 
 _CODE_BY_KIND = {
@@ -25,6 +26,7 @@ _NAME_CHARS_MAX = 64
 class Breach(NamedTuple):
     code: str
     detail: str
+    place: str = ""  # fields with dots between; empty: the whole
 
 
 class Contract:
@@ -53,7 +55,8 @@ class Contract:
         except ValidationError as error:
             return _first_breach(error)
         place = infinite_place(values)
-        return Breach("bad_value", f"{place}: not a finite number") if place else values
+        said = f"{place}: not a finite number"
+        return Breach("bad_value", said, place) if place else values
 
     def json_schema(self, definitions_at: str = "#/$defs/") -> Fields:
         return self._adapter.json_schema(ref_template=definitions_at + "{model}")
@@ -77,8 +80,8 @@ def _first_breach(error: ValidationError) -> Breach:
     # never the value itself: it may be a secret, and it may be long
     wrong = error.errors(include_url=False, include_input=False)
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    code, detail = _breach(wrong[0])
-    return Breach(code, detail + more)
+    breach = _breach(wrong[0])
+    return breach._replace(detail=breach.detail + more)
 
 
 def _breach(wrong: ErrorDetails) -> Breach:
@@ -90,7 +93,7 @@ def _breach(wrong: ErrorDetails) -> Breach:
         tag, tags = wrong["ctx"]["discriminator"].strip("'"), wrong["ctx"].get("expected_tags")
         place = f"{place}.{tag}" if place else tag
         said = f"Input should be one of {tags}" if tags else "Field required"
-    return Breach(_code(wrong["type"]), f"{place or 'the whole'}: {said}")
+    return Breach(_code(wrong["type"]), f"{place or 'the whole'}: {said}", place)
 
 
 def _kinds(schema: Any) -> set[str]:
@@ -111,5 +114,13 @@ def contract_of(shape: Any, foreign_kinds: frozenset[str] = frozenset()) -> Cont
     return Contract(shape, foreign_kinds)
 
 
-def payload_contract(endpoint: Endpoint) -> Contract | None:
-    return contract_of(endpoint.payload, endpoint.foreign_kinds) if endpoint.payload else None
+def versions_of(endpoint: Endpoint) -> Versions | None:
+    return endpoint.payload if isinstance(endpoint.payload, Versions) else None
+
+
+def payload_contract(endpoint: Endpoint, version: str | None = None) -> Contract | None:
+    """Of the newest, where its payloads have versions and none is named."""
+    shape, versions = endpoint.payload, versions_of(endpoint)
+    if versions:
+        shape = versions.shapes[version or versions.newest]
+    return contract_of(shape, endpoint.foreign_kinds) if shape else None

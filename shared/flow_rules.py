@@ -1,16 +1,16 @@
 """What makes a flow's table one that does not add up, each told with what to do. Pure."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, get_args
 
 from shared.actions import Action
 from shared.actions.rules import refuse_bad_actions
-from shared.contract import contract_of, payload_contract
-from shared.formats import refuse_bad_formats
+from shared.contract import contract_of, payload_contract, versions_of
+from shared.formats import ByField, refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
-from shared.model import Aggregate, Endpoint, Entity, EventType, Example
+from shared.model import Aggregate, ContractMode, Endpoint, Entity, EventType, Example
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -48,6 +48,14 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
     for endpoint in flow.endpoints:
         refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "states", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
+        if endpoint.contract_mode not in get_args(ContractMode):
+            modes = ", ".join(get_args(ContractMode))
+            raise ValueError(f"endpoint {endpoint.name}: contract_mode is one of {modes}")
+        if endpoint.contract_mode != "enforce" and endpoint.payload is None:
+            raise ValueError(
+                f"endpoint {endpoint.name} has no contract to {endpoint.contract_mode}: give its "
+                "payload's"
+            )
         if endpoint.retry and (why_not := endpoint.retry.why_not()):
             raise ValueError(f"endpoint {endpoint.name}: its retry policy cannot be: {why_not}")
     for entity in flow.entities:
@@ -98,7 +106,9 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
                 "which is no entity of this flow"
             )
     for endpoint in flow.endpoints:
-        _refuse_bad_contract(f"endpoint {endpoint.name}", partial(payload_contract, endpoint))
+        for version in _versions(endpoint):
+            make = partial(payload_contract, endpoint, version)
+            _refuse_bad_contract(f"endpoint {endpoint.name}", make)
     for kind, contracts in (
         ("event type", [(row.name, row.data) for row in flow.event_types]),
         ("entity or aggregate", [(row.name, row.state) for row in flow.with_state]),
@@ -168,6 +178,15 @@ def _refuse_bad_contract(owner: str, make: Callable[[], object]) -> None:
         raise ValueError(f"{owner} has a contract that cannot be used: {reason}") from error
 
 
+def _versions(endpoint: Endpoint) -> Iterable[str | None]:
+    versions = versions_of(endpoint)
+    if versions is None:
+        return [None]
+    if why_not := versions.why_not():
+        raise ValueError(f"endpoint {endpoint.name}: its versions cannot be: {why_not}")
+    return versions.shapes
+
+
 def _refuse_bad_initial(entity: Entity) -> None:
     try:
         state = entity.initial(f"{entity.name}-0001")
@@ -188,7 +207,12 @@ def _refuse_bad_initial(entity: Entity) -> None:
 def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
     if not ENTITY_ID.fullmatch(example.entity_id):
         raise ValueError(f"the example of endpoint {endpoint.name}: {ENTITY_ID_RULE}")
-    contract = payload_contract(endpoint)
+    version, versions = None, versions_of(endpoint)
+    if versions and isinstance(versions.by, ByField):
+        version = versions.by.of(example.payload, "") or versions.unnamed
+        if version not in versions.shapes:
+            raise ValueError(f"the example of endpoint {endpoint.name} names no version that is")
+    contract = payload_contract(endpoint, version)
     if contract and (breach := contract.breach(example.payload)):
         raise ValueError(
             f"the example of endpoint {endpoint.name} breaks its contract: {breach.detail}"

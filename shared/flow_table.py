@@ -17,6 +17,7 @@ from shared.topic_names import (
     REFOLDED_TOPIC,
     REPEAT_TOPIC,
     again_topic,
+    breach_topic,
     dead_letter_topic,
     dropped_topic,
     gate_topic,
@@ -121,6 +122,10 @@ class Flow:
     def drops(self) -> bool:
         return any(row.drops for row in self.endpoints)
 
+    @property
+    def lets_breaches_pass(self) -> bool:
+        return any(row.contract_mode != "enforce" for row in self.endpoints)
+
     def endpoint_of(self, topic: str, kind: str | None) -> Endpoint | None:
         """Whose payload it is: `kind` is its header `ce_type`, which counts where endpoints share
         the topic. None where it is nobody's."""
@@ -191,6 +196,7 @@ class Flow:
             emits=(
                 *self._event_topics(name for row in self.endpoints for name in row.emits),
                 *([dropped_topic("enrich")] if self.drops else []),
+                *([breach_topic("enrich")] if self.lets_breaches_pass else []),
             ),
             waits_in=(retry_topic("enrich"),),
             parks_in=(dead_letter_topic("enrich"),),
@@ -285,6 +291,11 @@ class Flow:
                 else []
             ),
             *([Topic(dropped_topic("enrich"), ingest, "dropped on purpose")] if self.drops else ()),
+            *(
+                [Topic(breach_topic("enrich"), ingest, "contracts broken by what became events")]
+                if self.lets_breaches_pass
+                else ()
+            ),
             *(self._topics_of_fold(ingest) if self.entities else ()),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
             Topic(CREDENTIAL_TOPIC, _COMPACTED, "who may ask the gateway, without their secrets"),

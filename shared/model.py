@@ -4,12 +4,13 @@ entities add up to aggregates. A row of each kind stands in the flow (`shared/fl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from shared.formats import Format, Json
 from shared.retry_policy import RetryPolicy
 
 Fields = dict[str, Any]
+ContractMode = Literal["enforce", "warn", "observe"]
 _PAUSE_MAX_S = 366 * 86_400
 
 
@@ -156,7 +157,7 @@ class Endpoint:
     master: tuple[str, ...] = ()  # master-data tables that it looks things up in
     fresh: tuple[FreshField, ...] = ()
     states: tuple[str, ...] = ()  # entities and aggregates whose state it looks at
-    payload: Any = None
+    payload: Any = None  # or its `Versions`
     example: Example | None = None
     topic_name: str | None = None
     # what payloads may be written in; of several, the content type chooses
@@ -167,6 +168,9 @@ class Endpoint:
     # its enrichment may raise NotYet, and this is how long and how often it is tried again
     retry: RetryPolicy | None = None
     is_open: bool = True  # devices may post to it; the flow has others of its own
+    # what a payload that breaks its contract becomes: a dead letter ("enforce"), or an event all
+    # the same, counted ("observe"), and marked as well ("warn")
+    contract_mode: ContractMode = "enforce"
 
     @cached_property
     def topic(self) -> str:

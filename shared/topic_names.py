@@ -41,6 +41,11 @@ def dropped_topic(stage: str) -> str:
     return f"dropped.{stage}.v1"
 
 
+def breach_topic(stage: str) -> str:
+    """Which payloads broke their contract, and became events all the same."""
+    return f"breach.{stage}.v1"
+
+
 def gate_topic(stage: str) -> str:
     """Whose payloads wait. Key: the entity; null: they wait no more."""
     return f"gate.{stage}.v1"

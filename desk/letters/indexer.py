@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from clients.postgres import store
-from desk.letters.dry_run import SnapshotLookup
 from desk.letters.index_store import LetterIndex
 from desk.letters.service import snapshots_of
 from desk.letters.topics import LetterLog, letter_of
+from desk.prediction.fate import SnapshotLookup
 from gateway.view.reader import StateView
 from shared.errors import StoreAwayError
 from shared.events.envelope import Position

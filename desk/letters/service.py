@@ -1,19 +1,20 @@
 """What an operator asks for, with what it takes to answer: API, page and command line ask here."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from clients.kafka.records import Record
 from clients.postgres import store
 from desk.letters import render
-from desk.letters.dry_run import SnapshotLookup, Trial, try_again
+from desk.letters.dry_run import Trial, try_again
 from desk.letters.redrive import Redriver, Sent
 from desk.letters.redrive_routes import Rewrite
 from desk.letters.redrive_store import RedriveBook
 from desk.letters.selection import Selection
 from desk.letters.store import IndexedLetter, LetterBook, place_of
 from desk.letters.topics import LetterLog, letter_of
+from desk.prediction.fate import SnapshotLookup
 from gateway.view.reader import StateView
 from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
@@ -68,7 +69,7 @@ class Desk:
         letter, attempt = self._letter(known), known.row["attempt"] + 1
         view = StateView(self.settings.state_dir)
         try:
-            master, snapshots = _Master(self.settings), snapshots_of(view)
+            master, snapshots = KnownMaster(self.settings), snapshots_of(view)
             return try_again(self._flow, letter, attempt, change, master, snapshots)
         except StaleMasterDataError as stale:
             return Trial("waits", "stale_master_data", str(stale))
@@ -112,8 +113,8 @@ class Desk:
         return self.log.at([place]).get(place)
 
 
-class _Master:
-    """Read when it is asked for: it is read whole, and most letters fail before that."""
+class KnownMaster:
+    """Read when it is asked for: it is read whole, and many payloads fail before that."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -125,3 +126,7 @@ class _Master:
             self._view = MasterView(self._settings.kafka, tables, _MASTER_AGE_MAX_S)
             self._view.refresh()
         return self._view.find(table, key)
+
+    def as_of_ms(self) -> Mapping[str, int]:
+        """By table, up to when it is known; none where nothing was asked for."""
+        return {} if self._view is None else self._view.as_of_ms()

@@ -52,6 +52,11 @@ class Waiting:
             [_row(name, known[name]) for name in shown], shown[-1] if len(names) > limit else None
         )
 
+    def of(self, entity_id: str) -> dict[str, Any] | None:
+        """None where none of it waits."""
+        told = self._known().get(entity_id)
+        return None if told is None else _row(entity_id, told)
+
     def show(self, entity_id: str) -> dict[str, Any]:
         """With the payload that comes first, and holds up the others."""
         told = self._known().get(entity_id)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,9 +13,11 @@ from starlette.responses import Response
 from desk.letters.redrive_routes import Rewrite, always
 from desk.letters.selection import GROUPED_BY, Selection
 from desk.letters.service import Desk
+from desk.trial.payload import try_payload
 from desk.waiting.service import Waiting
 from desk.web.access import by
-from desk.web.form import selection_of
+from desk.web.form import payload, selection_of
+from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
 from stream_jobs.waiting.codec import Ordered
 
@@ -127,6 +129,14 @@ def api(open_desk: OpenDesk) -> APIRouter:
         with open_desk() as desk:
             count = desk.book.discard(meant.selection(), by(request), meant.reason)
         return _json({"discarded": count})
+
+    @router.post("/try/{endpoint}/{entity_id:path}")
+    def try_unsent(
+        request: Request, endpoint: str, entity_id: str, body: Annotated[bytes, Depends(payload)]
+    ) -> Response:
+        with open_desk() as desk:
+            headers = read_by_name(request.scope["headers"])
+            return _json(try_payload(desk, endpoint, entity_id, headers, body))
 
     @router.get("/waiting")
     def list_waiting(

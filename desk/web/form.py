@@ -1,4 +1,4 @@
-"""What a browser's form says."""
+"""What the body of a request says: a browser's form, or a payload to try."""
 
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from starlette.requests import Request
 from desk.letters.selection import STATUSES, Selection
 from desk.web.access import check_csrf
 from gateway.http.problems import Problem
+from shared.topic_names import BODY_BYTES_MOST
 
 _BYTES_MAX = 32 * 1024 * 1024  # of a letter of 8 MiB, every byte may be three here
 _SIGN_IN_BYTES_MAX = 16 * 1024  # the longest token has half of it
@@ -27,8 +28,13 @@ async def sign_in_form(request: Request) -> FormFields:
     return await _form(request, _SIGN_IN_BYTES_MAX)
 
 
-async def _form(request: Request, bytes_max: int) -> FormFields:
-    too_large = Problem(413, "too_large", f"a form has {bytes_max} bytes at most here")
+async def payload(request: Request) -> bytes:
+    """As a device would send it."""
+    return await _body(request, BODY_BYTES_MOST, "a payload")
+
+
+async def _body(request: Request, bytes_max: int, what: str) -> bytes:
+    too_large = Problem(413, "too_large", f"{what} has {bytes_max} bytes at most here")
     if int(request.headers.get("content-length", 0)) > bytes_max:
         raise too_large
     body = bytearray()
@@ -36,6 +42,11 @@ async def _form(request: Request, bytes_max: int) -> FormFields:
         body += chunk
         if len(body) > bytes_max:
             raise too_large
+    return bytes(body)
+
+
+async def _form(request: Request, bytes_max: int) -> FormFields:
+    body = await _body(request, bytes_max, "a form")
     try:
         fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except ValueError:

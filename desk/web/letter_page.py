@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from desk.letters.dry_run import StateTrial, Trial
+from desk.letters.dry_run import Trial
 from desk.letters.selection import Selection
+from desk.prediction.states import StateTrial
 from desk.web.bulk_forms import discard
 from desk.web.components import as_json, choice, facts, form, table, text
 from desk.web.html import Html, tag

@@ -44,6 +44,7 @@ CLIENT_GONE = "client_gone"
 Respond = Callable[[Answer | Problem], None]
 _PLACES_MOST = 50_000
 _PLACE_BYTES_MAX = 256
+_TRY = ":try"  # an id could end so, but who sends it wants an answer, and no entity of that name
 
 
 class Reception(NamedTuple):
@@ -127,6 +128,11 @@ class Ingest:
             raise refused(404, "unknown_endpoint", f"no such endpoint; there are: {known}")
         if slash and not ENTITY_ID.fullmatch(entity_id):
             raise refused(400, "bad_entity_id", ENTITY_ID_RULE)
+        if entity_id.endswith(_TRY):
+            at = f"/api/try/{endpoint_name}/{entity_id.removesuffix(_TRY)}"
+            raise refused(
+                400, "ask_the_desk", f"nothing is tried here: POST it to {at} of the desk"
+            )
         if len(request.target) <= _PLACE_BYTES_MAX:
             if len(self._places) >= _PLACES_MOST:
                 self._places.clear()

@@ -6,6 +6,7 @@ Further fields that may be missing break nobody.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from shared.model import Fields
@@ -14,6 +15,7 @@ GONE = "is gone"
 RETYPED = "has another type"
 NO_LONGER_SURE = "may now be missing"
 NOW_REQUIRED = "is now required"
+OTHER_KINDS = "may now also be of another kind"
 # those who write to a topic are not hurt by anything else
 HURTS_WRITERS = (RETYPED, NOW_REQUIRED)
 
@@ -31,7 +33,17 @@ class Break(NamedTuple):
 def breaks(old: Fields, new: Fields) -> list[Break]:
     plain_old = _inlined(old, old.get("$defs", {}), ())
     plain_new = _inlined(new, new.get("$defs", {}), ())
-    return list(_compare(plain_old, plain_new, ""))
+    kinds, new_kinds = _kinds(plain_old), _kinds(plain_new)
+    if len(kinds) == len(new_kinds):
+        return list(_compare(plain_old, plain_new, ""))
+    nearest = (min((list(_compare(kind, new, "")) for new in new_kinds), key=len) for kind in kinds)
+    more = [Break("", OTHER_KINDS)] if len(new_kinds) > len(kinds) else []
+    return [*chain.from_iterable(nearest), *more]
+
+
+def _kinds(schema: Fields) -> list[Fields]:
+    """What it may be, one of several or that alone."""
+    return schema.get("oneOf") or schema.get("anyOf") or [schema]
 
 
 def _inlined(schema: Any, definitions: Fields, within: tuple[str, ...]) -> Any:

@@ -29,10 +29,11 @@ def change(file: Path | None, through: str | None) -> "Rewrite | None":
         raise StackError("--file and --through both say with which bytes", "give one of them")
     if through is not None:
         return lambda value: _made_by(through, value)
-    return None if file is None else always(_bytes(file))
+    return None if file is None else always(bytes_of(file))
 
 
-def _bytes(file: Path) -> bytes:
+def bytes_of(file: Path) -> bytes:
+    """`-`: standard input's."""
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:

@@ -1,6 +1,6 @@
 """The last records of a topic, so that the reason of a dead letter can be seen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clients.kafka.messages import record_of
@@ -30,8 +30,13 @@ def last_records(bootstrap: str, topic: str, count: int) -> list[Record]:
 
 def all_records(bootstrap: str, topic: str) -> list[Record]:
     """Those of a key in their order."""
+    return list(each_record(bootstrap, topic))
+
+
+def each_record(bootstrap: str, topic: str) -> Iterator[Record]:
+    """The same, where they may be more than memory has room for."""
     with asking_kafka(bootstrap) as kafka:
-        return _read(kafka, topic, _logs(kafka, topic))
+        yield from _each(kafka, topic, _logs(kafka, topic))
 
 
 def shown(record: Record) -> str:
@@ -64,9 +69,13 @@ def _logs(kafka: KafkaAccess, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _read(kafka: KafkaAccess, topic: str, logs: Mapping[int, tuple[int, int]]) -> list[Record]:
+    return list(_each(kafka, topic, logs))
+
+
+def _each(kafka: KafkaAccess, topic: str, logs: Mapping[int, tuple[int, int]]) -> Iterator[Record]:
     its = [LogRange(topic, p, start, end) for p, (start, end) in logs.items() if start < end]
     consumer = RangeReader(kafka, OPERATOR, TIMEOUT_S)
     try:
-        return [record_of(message) for some in consumer.read(its) for message in some]
+        yield from (record_of(message) for some in consumer.read(its) for message in some)
     finally:
         consumer.close()

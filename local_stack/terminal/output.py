@@ -20,7 +20,11 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to pri
 
 
 def say_json(document: Any) -> None:
-    say(json.dumps(document, indent=2, default=str))
+    say("\n".join(json_lines(document)))
+
+
+def json_lines(document: Any) -> list[str]:
+    return json.dumps(document, indent=2, default=str).splitlines()
 
 
 def say_found(document: Any, text: str, output: Output) -> None:

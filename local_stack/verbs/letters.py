@@ -123,6 +123,7 @@ def try_(
         return
     said = {
         "event": "it would become this event:",
+        "dropped": f"it would be dropped on purpose: {trial['cause']}: {trial['detail']}",
         "row": "it would be stored:",
         "parked": f"it would be parked again: {trial['cause']}: {trial['detail']}",
         "waits": f"it would wait: {trial['cause']}: {trial['detail']}",

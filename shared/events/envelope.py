@@ -36,6 +36,7 @@ DISCARDED = "ce_discarded"  # on what an operator has discarded, for those that 
 PARTS_OF = "ce_partsof"  # on corrections of a payload of several events: whose they are, as JSON
 READ_AT = "ce_readat"  # on what waits: where its stage read it, if not at its origin
 AFTER = "ce_afterms"  # on what waits: until its next try, where its enrichment says so
+BREACH = "ce_breach"  # on an event of a payload that broke its contract: how, and where
 AWAY = "ce_away"  # on what waits: what it waits for is away
 STAGE = "ce_stage"
 REASON = "ce_reason"

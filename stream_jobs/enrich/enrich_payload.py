@@ -1,20 +1,18 @@
 """A payload -> what becomes of it: an event, a dead letter, or work that waits. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from hashlib import sha256
 from itertools import islice
 from typing import Any
 
 import orjson
 
 from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
-from shared.contract import Breach, contract_of, infinite_place, payload_contract
+from shared.contract import contract_of, infinite_place
 from shared.errors import StaleMasterDataError
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord
 from shared.events.oversize_stub import fitted
 from shared.flow_table import Flow
-from shared.formats import UndecodableError, decoded
 from shared.formats.text import holds_nul
 from shared.ids import FULL_ID, FULL_ID_RULE, full_id_within, part_id, tenant_of
 from shared.model import (
@@ -31,6 +29,8 @@ from shared.model import (
 from shared.timestamps import is_time_ms
 from shared.topic_names import RECORD_BYTES_MAX, dead_letter_topic, dropped_topic, retry_topic
 from shared.user_code import told
+from stream_jobs.enrich.breaches import noted
+from stream_jobs.enrich.given import given
 from stream_jobs.enrich.known import Known, SnapshotOf, no_snapshot
 from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 
@@ -40,7 +40,6 @@ _DROPPED = dropped_topic(STAGE)
 _TIME_DIGITS_MAX = 15
 _TOGETHER_BYTES_MAX = 4 * RECORD_BYTES_MAX
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
-
 
 # what a payload becomes, written together: its events, or the record that says why it has none
 Enrich = Callable[[Payload, MasterRows], Sequence[Outgoing]]
@@ -75,10 +74,13 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
         if endpoint is None:
             detail = f"its header {envelope.TYPE} is {kind!r}, and several endpoints have its topic"
             return [failure(DEAD_LETTERS, payload, "unknown_endpoint", detail)]
+        breach = None
         try:
-            found = _events(endpoint, payload, headers, master, snapshot_of, shapes)
+            fields, breach = given(endpoint, payload, headers)
+            found = _events(endpoint, payload, headers, fields, master, snapshot_of, shapes)
             if isinstance(found, Dropped):
-                return [_dropped(payload, headers, found)]
+                dropped = [_dropped(payload, headers, found)]
+                return noted(breach, endpoint, payload, fields, dropped) if breach else dropped
             made, size = [], 0
             for record in found:
                 made.append(_outgoing(flow.event_type(record.type), record, payload))
@@ -86,7 +88,7 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
                 if size > _TOGETHER_BYTES_MAX:
                     most = f"{_TOGETHER_BYTES_MAX} bytes may be together"
                     raise Rejected("too_large", f"its first {len(made)} events have more: {most}")
-            return made
+            return noted(breach, endpoint, payload, fields, made) if breach else made
         except Rejected as rejected:
             return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]
         except MissingMasterData as missing:
@@ -96,8 +98,10 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
         except StaleMasterDataError:
             raise  # no payload's fault
         except Exception as error:  # an endpoint's enrichment is a user's code
-            detail = told(error, endpoint.enrich)
-            return [failure(DEAD_LETTERS, payload, "enrich_failed", detail)]
+            reason, detail = "enrich_failed", told(error, endpoint.enrich)
+            if breach:  # which is why, most likely
+                reason, detail = breach.code, f"{breach.detail}; let pass, and then {detail}"
+            return [failure(DEAD_LETTERS, payload, reason, detail)]
 
     return enrich
 
@@ -123,12 +127,12 @@ def _events(
     endpoint: Endpoint,
     payload: Payload,
     headers: Mapping[str, bytes],
+    fields: Any,
     master: MasterRows,
     snapshot_of: SnapshotOf,
     shapes: Mapping[str, int],
 ) -> Sequence[EventRecord] | Dropped:
     entity_id = _entity_id(payload)
-    fields = _fields(endpoint, payload, headers)
     tenant = tenant_of(entity_id)
     arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(headers))
     known = Known(tenant, master, endpoint, snapshot_of, {})
@@ -201,9 +205,8 @@ def _refuse_moved(now: list[str], headers: Mapping[str, bytes]) -> None:
                 f"it would become {len(now)}, or events of others",
             )
     elif len(now) > 1:
-        raise Rejected(
-            "correction_moves", f"the payload became one event; now it would become {len(now)}"
-        )
+        detail = f"the payload became one event; now it would become {len(now)}"
+        raise Rejected("correction_moves", detail)
     elif was_of not in (None, now[0]):
         raise Rejected(
             "correction_moves",
@@ -254,35 +257,6 @@ def _entity_id(payload: Payload) -> str:
         return payload.key.decode()
     except UnicodeDecodeError as error:
         raise Rejected("bad_key", f"the key is not UTF-8: {error}") from error
-
-
-def _fields(endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]) -> Any:
-    """What the enrichment is given; it keeps the endpoint's contract."""
-    value = payload.value
-    if not value:
-        if stub := _text(headers, envelope.STUB):
-            raise Rejected("too_large", stub)
-        raise Rejected("empty", "the record has no value")
-    sent_sha256 = headers.get(envelope.PAYLOAD_SHA256)
-    if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
-        raise Rejected("corrupt", "the bytes are not those that the gateway took (sha256 differs)")
-    try:
-        fields, form = decoded(
-            endpoint.formats,
-            value,
-            headers.get(envelope.CONTENT_TYPE),
-            headers.get(envelope.CONTENT_ENCODING),
-            endpoint.decompressed_bytes_max,
-        )
-    except UndecodableError as error:
-        raise Rejected(error.code, error.detail) from error
-    contract = payload_contract(endpoint)
-    if contract is None:
-        return fields
-    found = contract.of_texts(fields) if form.is_text else contract.breach(fields)
-    if isinstance(found, Breach):
-        raise Rejected(*found)
-    return found if form.is_text else fields
 
 
 def failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:

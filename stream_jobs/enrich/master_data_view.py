@@ -52,6 +52,10 @@ class MasterView:
                     f"HEADRACE_MASTER_AGE_MAX_S allows {self._age_max_s:.0f}"
                 )
 
+    def as_of_ms(self) -> dict[str, int]:
+        """By table, up to when all of it is known."""
+        return {**self._as_of_ms}
+
     def catch_up(self) -> None:
         """Takes in all that was written until now: whoever waits for a row is told but once that it
         has come, and must not look at less than that."""

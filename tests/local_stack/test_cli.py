@@ -33,7 +33,10 @@ def test_verbs_within_verbs_are_looked_at_too() -> None:
 
 
 def test_every_verb_of_its_own_is_found_by_the_name_of_its_file() -> None:
-    files = {path.stem for path in (CHECKOUT / "local_stack" / "verbs").glob("[a-z]*.py")}
+    # what is a word of Python's has an underscore behind it
+    files = {
+        path.stem.rstrip("_") for path in (CHECKOUT / "local_stack" / "verbs").glob("[a-z]*.py")
+    }
     assert {verb[0] for verb in verbs(cli.app)} <= files
 
 

@@ -8,6 +8,7 @@ from shared.published.schemas.events import completion, event, of_fold, snapshot
 from shared.published.schemas.operations import credential, job_status, master_data
 from shared.published.schemas.payloads import (
     again,
+    breach,
     dropped,
     of_the_lane,
     payload,
@@ -18,6 +19,7 @@ from shared.topic_names import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
     again_topic,
+    breach_topic,
     dropped_topic,
     master_topic,
 )
@@ -39,6 +41,7 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
             for lane in (*job.waits_in, *job.parks_in)
         },
         **({dropped_topic("enrich"): [dropped()]} if flow.drops else {}),
+        **({breach_topic("enrich"): [breach()]} if flow.lets_breaches_pass else {}),
         **(of_the_lane() if flow.waits else {}),
         **(of_fold() if flow.entities else {}),
         JOB_STATUS_TOPIC: [job_status()],

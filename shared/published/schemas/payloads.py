@@ -71,6 +71,19 @@ def dropped() -> RecordSchema:
     )
 
 
+def breach() -> RecordSchema:
+    return RecordSchema(
+        "breach",
+        "a payload broke its contract, and its endpoint let it pass; its origin says which",
+        ENTITY_ID,
+        headers_of((envelope.ID, envelope.ORIGIN), (), {}),
+        object_of(
+            {"endpoint": TEXT, "mode": TEXT, "code": TEXT, "place": TEXT, "detail": TEXT},
+            {"firmware": TEXT},
+        ),
+    )
+
+
 def waiting_or_parked(job: Job) -> RecordSchema:
     of_attempts = (
         *(envelope.ARRIVED, envelope.ATTEMPT, *_AGAIN_AT_TIMES),

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from shared.contract import contract_of, payload_contract
+from shared.contract import contract_of, payload_contract, versions_of
 from shared.events import envelope
-from shared.formats import Json
+from shared.formats import ByField, Json, Versions
 from shared.ids import FULL_ID, TENANT
 from shared.model import Endpoint, Fields
 
@@ -93,9 +93,42 @@ class RecordSchema(NamedTuple):
 
 def of_payload(endpoint: Endpoint, definitions_at: str = "#/$defs/") -> Fields:
     """When it is decoded. Without a contract it is an object if its formats have nothing else."""
+    if versions := versions_of(endpoint):
+        return _one_of(endpoint, versions, definitions_at)
     if (contract := payload_contract(endpoint)) is not None:
         return _named(contract.json_schema(definitions_at), definitions_at)
     return {"type": "object"} if endpoint.formats == (Json(),) else {}
+
+
+def _one_of(endpoint: Endpoint, versions: Versions, definitions_at: str) -> Fields:
+    """Each version's definitions under its own name: two may have one of the same name."""
+    kinds: list[Fields] = []
+    definitions: Fields = {}
+    for version in versions.shapes:
+        contract = payload_contract(endpoint, version)
+        assert contract is not None
+        at = f"{definitions_at}{version}."
+        schema = _named(contract.json_schema(at), at)
+        its = schema.pop("$defs", {})
+        definitions |= {f"{version}.{name}": definition for name, definition in its.items()}
+        schema["title"] = f"version {version}"
+        if isinstance(versions.by, ByField):
+            schema = _with_version(schema, versions.by.name, version, versions.unnamed)
+        kinds.append(schema)
+    # what its content type tells apart, the bytes alone may not
+    which = "oneOf" if isinstance(versions.by, ByField) else "anyOf"
+    return {which: kinds, **({"$defs": definitions} if definitions else {})}
+
+
+def _with_version(schema: Fields, name: str, version: str, unnamed: str | None) -> Fields:
+    """A field that says it may be a text or a number."""
+    said = [version, int(version)] if version.isdecimal() else [version]
+    properties = schema.get("properties", {})
+    fields = {**properties, name: {**properties.get(name, {}), "enum": said}}
+    needed = list(dict.fromkeys([*schema.get("required", ()), name]))
+    if version == unnamed and name not in schema.get("required", ()):
+        needed.remove(name)
+    return {**schema, "properties": fields, "required": needed}
 
 
 def of_contract(shape: Any, definitions_at: str = "#/$defs/") -> Fields:

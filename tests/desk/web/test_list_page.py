@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from desk.letters.dry_run import StateTrial, Trial
+from desk.letters.dry_run import Trial
 from desk.letters.render import bytes_shown, plain
 from desk.letters.selection import Selection
+from desk.prediction.states import StateTrial
 from desk.web import letter_page, list_page
 from tests.desk.dom import Element, read
 

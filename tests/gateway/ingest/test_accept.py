@@ -107,6 +107,13 @@ def test_an_entity_id_outside_the_rule_is_refused_with_the_rule(gateway: Gateway
     assert "A-Z a-z 0-9" in answer.json()["detail"]
 
 
+def test_who_wants_a_payload_tried_is_told_where_and_makes_no_entity(gateway: Gateway) -> None:
+    answer = gateway.post("/v1/telemetry/device-0001:try")
+    _refused(gateway, answer, 400, "ask_the_desk")
+    assert "/api/try/telemetry/device-0001 " in answer.json()["detail"]
+    assert gateway.post("/v1/telemetry/device-0001:tries").status_code == 202
+
+
 def test_an_unknown_endpoint_is_told_which_there_are(gateway: Gateway) -> None:
     answer = gateway.post("/v1/telemetri/device-0001")
     _refused(gateway, answer, 404, "unknown_endpoint")

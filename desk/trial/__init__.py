@@ -1,0 +1,1 @@
+"""What would become of a payload that no device has sent yet."""

@@ -1,0 +1,76 @@
+"""A payload's bytes -> what its enrichment is given, held to the endpoint's contract. Pure."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from clients.kafka.records import Payload
+from shared.contract import Breach, payload_contract, versions_of
+from shared.events import envelope
+from shared.formats import UndecodableError, UnknownVersionError, Versions, decoded
+from shared.model import Endpoint, Rejected
+from shared.user_code import told
+
+
+def given(
+    endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]
+) -> tuple[Any, Breach | None]:
+    """And how it breaks the contract, where the endpoint lets that pass."""
+    value = payload.value
+    if not value:
+        if stub := headers.get(envelope.STUB):
+            raise Rejected("too_large", stub.decode(errors="backslashreplace"))
+        raise Rejected("empty", "the record has no value")
+    sent_sha256 = headers.get(envelope.PAYLOAD_SHA256)
+    if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
+        raise Rejected("corrupt", "the bytes are not those that the gateway took (sha256 differs)")
+    try:
+        fields, form = decoded(
+            endpoint.formats,
+            value,
+            headers.get(envelope.CONTENT_TYPE),
+            headers.get(envelope.CONTENT_ENCODING),
+            endpoint.decompressed_bytes_max,
+        )
+    except UndecodableError as error:
+        raise Rejected(error.code, error.detail) from error
+    version = None
+    if versions := versions_of(endpoint):
+        try:
+            version = versions.of(fields, headers.get(envelope.CONTENT_TYPE))
+        except UnknownVersionError as error:
+            raise Rejected("unknown_version", str(error)) from error
+    contract = payload_contract(endpoint, version)
+    if contract is None:
+        return fields, None
+    found = contract.of_texts(fields) if form.is_text else contract.breach(fields)
+    breach = found if isinstance(found, Breach) else None
+    if breach and endpoint.contract_mode == "enforce":
+        raise Rejected(breach.code, breach.detail)
+    if form.is_text and not breach:
+        fields = found
+    if versions and version:
+        fields = _lifted(endpoint, versions, version, fields, breach)
+    return fields, breach
+
+
+def _lifted(
+    endpoint: Endpoint, versions: Versions, version: str, fields: Any, breach: Breach | None
+) -> Any:
+    upcasters = versions.upcasters_from(version)
+    for upcaster in upcasters:
+        try:
+            fields = upcaster(fields)
+        except Exception as error:  # an upcaster is a user's code
+            detail = f"from version {version}: {told(error, upcaster)}"
+            if breach:  # which is why, most likely
+                raise Rejected(
+                    breach.code, f"{breach.detail}; let pass, and then {detail}"
+                ) from error
+            raise Rejected("upcaster_failed", detail) from error
+    if upcasters and not breach and (contract := payload_contract(endpoint)):
+        mistake = contract.breach(fields)
+        if mistake:
+            said = f"version {version} was lifted to what breaks version {versions.newest}"
+            raise Rejected("upcaster_failed", f"{said}: {mistake.detail}")
+    return fields
