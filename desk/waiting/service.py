@@ -1,7 +1,7 @@
 """Entities whose payloads wait, as their gates tell, and what an operator may order: that they are
 tried at once, or given up. An order goes to retry as a wake, through the outbox."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from shared.timestamps import to_rfc3339
 from shared.topic_names import gate_topic, wake_topic
 from stream_jobs.waiting.codec import Order, Ordered, gate_told, wake_value
 from stream_jobs.waiting.line import Told
+from stream_jobs.waiting.line_key import entity_of, keys_meant, payload_alone, said
 from stream_jobs.waiting.protocol import ENRICH
 
 _ORDERS_IN_A_WAKE = 500
@@ -45,40 +46,38 @@ class Waiting:
 
     def page(self, limit: int, after: str | None = None, reason: str | None = None) -> Page:
         """By their ids."""
-        known = self._known(reason)
+        known = {said(key): (key, told) for key, told in self._known(reason).items()}
         names = sorted(name for name in known if after is None or name > after)
         shown = names[:limit]
-        return Page(
-            [_row(name, known[name]) for name in shown], shown[-1] if len(names) > limit else None
-        )
+        return Page([_row(*known[name]) for name in shown], shown[-1] if names[limit:] else None)
 
     def of(self, entity_id: str) -> dict[str, Any] | None:
         """None where none of it waits."""
         told = self._known().get(entity_id)
         return None if told is None else _row(entity_id, told)
 
-    def show(self, entity_id: str) -> dict[str, Any]:
-        """With the payload that comes first, and holds up the others."""
-        told = self._known().get(entity_id)
-        if told is None:
-            raise NobodyWaitsError(f"no payload of {entity_id!r} waits")
+    def show(self, name: str) -> dict[str, Any]:
+        """With the payload that comes first, and holds up the others. `name` is that of an entity,
+        or the id of a payload that waits alone behind it."""
+        known = self._known()
+        key = min(_meant(name, known))
+        told = known[key]
         place = Position.parse(told.origin)
         record = self._log.at([place]).get(place)
         headers = [] if record is None else record.headers
         return {
-            **_row(entity_id, told),
+            **_row(key, told),
             "place": told.origin,
             "headers": [[name, plain(value)] for name, value in headers],
             "payload_bytes": None if record is None else render.bytes_shown(record.value),
         }
 
-    def order(self, what: Ordered, entity_ids: Sequence[str], reason: str | None, by: str) -> int:
+    def order(self, what: Ordered, names: Sequence[str], reason: str | None, by: str) -> int:
         """To how many entities: those that are named, or all that wait for this reason."""
         known = self._known(reason)
-        if absent := [name for name in entity_ids if name not in known]:
-            raise NobodyWaitsError(f"no payload of {absent[0]!r} waits")
-        meant = [*dict.fromkeys(entity_ids)] or sorted(known)
-        rows = [Order(what, name).row for name in meant]
+        keys = [key for name in names for key in _meant(name, known)] if names else sorted(known)
+        rows = [Order(what, key).row for key in dict.fromkeys(keys)]
+        meant = [*dict.fromkeys(map(entity_of, keys))]
         with judged_errors(), self._book.connection.transaction():
             outbox.put(
                 self._book.connection,
@@ -114,14 +113,22 @@ class Waiting:
         }
 
 
+def _meant(name: str, known: Mapping[str, Told]) -> list[str]:
+    keys = keys_meant(name, known)
+    if not keys:
+        raise NobodyWaitsError(f"no payload of {name!r} waits")
+    return keys
+
+
 def _parts(rows: Sequence[str]) -> Iterator[Sequence[str]]:
     for begin in range(0, len(rows), _ORDERS_IN_A_WAKE):
         yield rows[begin : begin + _ORDERS_IN_A_WAKE]
 
 
-def _row(entity_id: str, told: Told) -> dict[str, Any]:
+def _row(key: str, told: Told) -> dict[str, Any]:
     return {
-        "entity_id": entity_id,
+        "entity_id": entity_of(key),
+        "alone": payload_alone(key),
         "payloads": told.payloads,
         "since": to_rfc3339(told.since_ms),
         "reason": told.reason,

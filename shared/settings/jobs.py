@@ -46,7 +46,7 @@ class JobSettings(Settings):
         100,
         ge=0,
         description="Shortest time between two micro-batches, unless another job has just written "
-        "something to read; at least 500 ms for aggregate and persist, 1 s for retry",
+        "something to read; at least 500 ms for retry, aggregate and persist",
     )
     stays_s: float = Field(
         10.0,

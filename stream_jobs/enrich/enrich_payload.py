@@ -92,7 +92,10 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
         except Rejected as rejected:
             return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]
         except MissingMasterData as missing:
-            return [failure(LANE, payload, f"missing_{missing.table}", missing.key)]
+            if flow.waits:
+                return [failure(LANE, payload, f"missing_{missing.table}", missing.key)]
+            detail = f"no endpoint declares `master`: {missing}"
+            return [failure(DEAD_LETTERS, payload, "undeclared_wait", detail)]
         except NotYet as not_yet:
             return [_not_yet(endpoint, payload, not_yet)]
         except StaleMasterDataError:
@@ -216,10 +219,8 @@ def _refuse_moved(now: list[str], headers: Mapping[str, bytes]) -> None:
 
 def _not_yet(endpoint: Endpoint, payload: Payload, not_yet: NotYet) -> Outgoing:
     if endpoint.retry is None:
-        detail = (
-            f"{endpoint.name} declares no `retry`, so nothing would try it again: {not_yet.why}"
-        )
-        return failure(DEAD_LETTERS, payload, "undeclared_wait", detail)
+        nobody = f"{endpoint.name} declares no `retry`, so nothing would try it again"
+        return failure(DEAD_LETTERS, payload, "undeclared_wait", f"{nobody}: {not_yet.why}")
     outgoing = failure(LANE, payload, NOT_YET, not_yet.why)
     if not_yet.after_s is not None:
         after_ms = round(not_yet.after_s * 1000)

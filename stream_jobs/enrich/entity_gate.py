@@ -9,6 +9,7 @@ from shared.model import MasterRows
 from shared.retry_policy import WhenParked
 from stream_jobs.enrich.enrich_payload import DEAD_LETTERS, LANE, Enrich, failure
 from stream_jobs.waiting.limits import Newcomers
+from stream_jobs.waiting.line_key import KeyOf, entity_key, is_alone, said
 from stream_jobs.waiting.protocol import NOT_YET, Gates
 
 # why a payload waits that has not been tried
@@ -25,17 +26,19 @@ class EntityGate:
         gates: Gates,
         when_parked: WhenParked,
         newcomers: Newcomers | None = None,
+        key_of: KeyOf = entity_key,
     ) -> None:
         self._enrich = enrich
         self._gates = gates
         self._newcomers = newcomers
+        self._key_of = key_of
         self._holds_what_is_parked = when_parked == "wait"
 
     def __call__(
         self, payload: Payload, read_at: Position, master: MasterRows
     ) -> Sequence[Outgoing]:
         """Nothing: it was discarded, and nobody keeps it."""
-        key = _key(payload)
+        key = self._key_of(payload)
         discarded = envelope.find(payload.headers, envelope.DISCARDED) is not None
         if discarded and (key is None or not self._gates.hold(key)):
             return ()
@@ -44,20 +47,21 @@ class EntityGate:
         if self._gates.hold(key):
             if not discarded and (why_not := self._why_no_more(key)):
                 return [failure(DEAD_LETTERS, payload, *why_not)]
-            detail = f"an earlier payload of {key} waits"
-            return [_waits(failure(LANE, payload, BEHIND, detail), payload, read_at)]
+            detail = f"an earlier payload of {said(key)} waits"
+            return [_waits(failure(LANE, payload, BEHIND, detail), key, payload, read_at)]
         if (reason := self._gates.refused_for(key)) is not None:
-            detail = f"it is behind an earlier payload of {key}, which was parked for that"
+            detail = f"it is behind an earlier payload of {said(key)}, which was parked for that"
             return [failure(DEAD_LETTERS, payload, reason, detail)]
         made = self._enrich(payload, master)
-        is_parked = made[0].topic == DEAD_LETTERS and self._holds_what_is_parked
+        stays = self._holds_what_is_parked and not is_alone(key)
+        is_parked = made[0].topic == DEAD_LETTERS and stays
         if made[0].topic != LANE and not is_parked:
             return made
         if self._newcomers and (why_not := self._why_not(key, made[0])):
             self._gates.refuse(key, why_not[0])
             return made if is_parked else [failure(DEAD_LETTERS, payload, *why_not)]
         self._gates.sent_to_lane(key)
-        return [_waits(made[0], payload, read_at)]
+        return [_waits(made[0], key, payload, read_at)]
 
     def _why_not(self, key: str, outgoing: Outgoing) -> tuple[str, str] | None:
         assert self._newcomers is not None
@@ -71,16 +75,9 @@ class EntityGate:
         return self._newcomers.why_no_more(key, self._gates)
 
 
-def _key(payload: Payload) -> str | None:
-    """Whose order it keeps; None where it can have none."""
-    try:
-        return payload.key.decode() if payload.key and not payload.lacks else None
-    except UnicodeDecodeError:
-        return None
-
-
-def _waits(outgoing: Outgoing, payload: Payload, read_at: Position) -> Outgoing:
+def _waits(outgoing: Outgoing, key: str, payload: Payload, read_at: Position) -> Outgoing:
+    waits = outgoing._replace(topic=LANE, key=key.encode())
     if read_at == payload.position:
-        return outgoing._replace(topic=LANE)
+        return waits
     place = (envelope.READ_AT, str(read_at).encode())
-    return outgoing._replace(topic=LANE, headers=[*outgoing.headers, place])
+    return waits._replace(headers=[*outgoing.headers, place])

@@ -33,6 +33,7 @@ from stream_jobs.supervision.status import Say
 from stream_jobs.supervision.warm_up import in_all_workers
 from stream_jobs.waiting.gate_view import GateView
 from stream_jobs.waiting.limits import Caps, Newcomers
+from stream_jobs.waiting.line_key import KeyOf, key_of_line
 from stream_jobs.waiting.protocol import Gates
 
 # how Spark tells a task what it is part of
@@ -55,7 +56,11 @@ class EnrichTask:
     def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         if load_flow(self.flow).waits:
             enrich = EntityGate(
-                _enricher(self), _gates(self), self.when_parked, _newcomers(self.caps)
+                _enricher(self),
+                _gates(self),
+                self.when_parked,
+                _newcomers(self.caps),
+                _key_of(self.flow),
             )
         else:  # nothing is waited for, and no job would take it from the lane
             enrich = EntityGate(_enricher(self), Gates(), "go_on")
@@ -87,6 +92,11 @@ def _enricher(task: EnrichTask) -> Enrich:
 def _states(task: EnrichTask) -> StateLookUp:
     flow = load_flow(task.flow)
     return StateLookUp(task.kafka, flow.looked_at, at_once=any(e.states for e in flow.endpoints))
+
+
+@cache
+def _key_of(flow: str) -> KeyOf:
+    return key_of_line(load_flow(flow))
 
 
 def _gates(task: EnrichTask) -> Gates:

@@ -25,7 +25,7 @@ from shared.settings import JobSettings
 from shared.topic_names import retry_topic
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.retry.lines import STAGE, TOLD_DDL, BucketOfLines, RetryTask
-from stream_jobs.source.log_source import read_logs, written_by_its_work
+from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.source.writing_processor import Written
 from stream_jobs.state.buckets import bucket_of
@@ -40,8 +40,6 @@ _log = logging.getLogger(__name__)
 BUCKETS = range(16)
 # what a batch observes: how many of them have told of their next look, and the first of these
 LOOKS, LOOK_MS = "looks", "look_ms"
-# an entity that sends while it waits would have a batch follow the other
-_SELDOM_MS = 1000
 # of the jobs that have no task running Spark serves the first by name. By its own name this one, of
 # little work, would starve behind all others for as long as they have a backlog
 _POOL = "0-retry"
@@ -154,7 +152,8 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> 
         pack,
         _PACKED_DDL,
         start(settings),
-        at_most_every_ms=_SELDOM_MS,
+        # an entity that sends while it waits would have a batch follow the other
+        at_most_every_ms=SELDOM_MS,
     )
     told = transform(packed.groupBy("bucket"), settings).observe(STAGE, *_observed())
     return written_by_its_work(told, settings, STAGE)

@@ -1,6 +1,7 @@
 """What waits in a bucket of entities, and how retry serves it: see `waiting/protocol.py`."""
 
 import pickle
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
@@ -24,13 +25,14 @@ from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.retry.kept_payloads import KeptLetters
-from stream_jobs.retry.schedule import FOR_EVER_MS, KeptClock, Look, Looks
+from stream_jobs.retry.schedule import FOR_EVER_MS, KeptClock, Looks
 from stream_jobs.source.writing_processor import Handler, dead_letter
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.waiting import codec
-from stream_jobs.waiting.entry import Entry, Outcome
+from stream_jobs.waiting.entry import Entry, Missing, Outcome
 from stream_jobs.waiting.gate_view import RipenessView
 from stream_jobs.waiting.line import Batch, Close, Line, Open, Park, Send, serve
+from stream_jobs.waiting.line_key import is_alone
 from stream_jobs.waiting.protocol import ENRICH
 
 STAGE = "retry"
@@ -85,6 +87,9 @@ class Worker:
 
     def is_ripe(self, place: Position) -> bool:
         return self._ripeness.is_ripe(place)
+
+    def time_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
     def enrich(self, payload: Payload) -> Sequence[Outgoing]:
         """Never as a first attempt: payloads of others, which went on meanwhile, may have become
@@ -179,7 +184,10 @@ class BucketOfLines(Handler):
             entry.payload_type = endpoint.payload_type
         if found := codec.not_yet(record.headers):
             policy = self._task.rules.policy_of(entry.payload_type)
-            entry.has_to_wait(found, self._clock.now_ms, policy)
+            # when enrich found it, however late this is read, or how often: else a pause that has
+            # gone by would begin anew
+            found_ms = min(record.arrived_ms, self._clock.seen_ms)
+            entry.has_to_wait(found, self._clock.now_ms, found_ms, policy)
 
     def _load(self, keys: Iterable[str], lines: dict[str, Line]) -> None:
         wanted = sorted(set(keys).difference(lines))
@@ -190,21 +198,21 @@ class BucketOfLines(Handler):
     def _serve(self, now_ms: int, woken: set[str], lines: dict[str, Line]) -> Iterator[Outgoing]:
         orders: dict[str, list[str]] = defaultdict(list)
         for order in codec.orders(sorted(woken)):
-            orders[order.entity].append(order.what)
+            orders[order.key].append(order.what)
         is_due = {
             key
-            for key, (at_ms, rows) in self._looks.all().items()
+            for key, look in self._looks.all().items()
             if codec.EVERY_LINE in woken
             or key in orders
-            or (at_ms is not None and at_ms <= self._clock.now_ms)
-            or not woken.isdisjoint(rows)
+            or look.is_due(now_ms, self._clock.now_ms)
+            or not woken.isdisjoint(look.rows)
         }
         keys = [*lines, *sorted(is_due.difference(lines))]
         if keys:
             check_lease(STAGE)
             worker = _worker(self._task)
             worker.look()
-            batch = Batch(now_ms, self._clock.now_ms, woken, worker.is_ripe)
+            batch = Batch(now_ms, now_ms, self._clock.now_ms, woken, worker.is_ripe)
         for begin in range(0, len(keys), _LINES_AT_ONCE):
             some = keys[begin : begin + _LINES_AT_ONCE]
             self._load(some, lines)
@@ -215,17 +223,27 @@ class BucketOfLines(Handler):
                     line.hurry() if what == "try" else line.give_up()
                 yield from self._serve_line(key, line, batch, worker)
             self._keep(served)
-        due = [look.at_ms for look in self._looks.all().values() if look.at_ms is not None]
-        self._next_look_ms = self._clocks.told(min(due, default=None), self._clock)
+        looks = self._looks.all().values()
+        old_ms = min((one.old_ms for one in looks if one.old_ms is not None), default=None)
+        times = [self._clocks.time_of_day(old_ms, self._clock), *(one.due_ms for one in looks)]
+        self._next_look_ms = min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def _serve_line(self, key: str, line: Line, batch: Batch, worker: Worker) -> Iterator[Outgoing]:
         made: dict[tuple[Position, int], Sequence[Outgoing]] = {}
 
         def attempt(entry: Entry) -> Outcome:
             made[entry.ident] = worker.enrich(self._letters.payload(key, entry))
-            return codec.outcome_of(made[entry.ident][0])
+            outcome = codec.outcome_of(made[entry.ident][0])
+            if isinstance(outcome, Missing) and outcome.after_ms is not None:
+                # it says so now, and the batch began before: it must not be tried too early
+                late_ms = max(0, worker.time_ms() - batch.time_ms)
+                outcome = outcome._replace(after_ms=outcome.after_ms + late_ms)
+            return outcome
 
-        for step in serve(line, batch, attempt, self._task.rules):
+        rules = self._task.rules
+        if is_alone(key):  # when it is parked, nobody is behind it
+            rules = rules._replace(when_parked="go_on")
+        for step in serve(line, batch, attempt, rules):
             match step:
                 case Send(entry):
                     self._letters.remove(key, entry)
@@ -246,7 +264,7 @@ class BucketOfLines(Handler):
         kept = {key: line for key, line in served.items() if not line.closed}
         self._states.put({_line(key): codec.encode(line) for key, line in kept.items()})
         for key, line in kept.items():
-            self._looks.put(key, Look(line.next_look(self._task.rules), line.rows()))
+            self._looks.put(key, line.next_look(self._task.rules))
 
     def _dead_letter(self, key: str, entry: Entry) -> Outgoing:
         payload = self._letters.payload(key, entry)

@@ -1,25 +1,19 @@
 """When each line of a bucket is to be looked at again, and with which rows: in a few parts. All are
 read in each batch, and to ask Spark for one after the other takes far longer than to read them."""
 
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Callable
 from zlib import crc32
 
 import orjson
 
 from stream_jobs.state.bulk_map_state import Key, ManyStates
-from stream_jobs.waiting.entry import AT_ONCE
 from stream_jobs.waiting.lane_clock import LaneClock
+from stream_jobs.waiting.line import Look
 
 FOR_EVER_MS = 2**52
 _CLOCK: Key = ("clock", "", "")
 # where one changes its part is written
 _PARTS = 8
-
-
-class Look(NamedTuple):
-    at_ms: int | None
-    rows: Collection[str]
 
 
 class Looks:
@@ -57,7 +51,11 @@ class Looks:
     def _read(self) -> list[dict[str, Look]]:
         if not self._parts:
             self._parts = [
-                {key: Look(at_ms, rows) for key, at_ms, rows in orjson.loads(raw or b"[]")}
+                {
+                    key: Look(due_ms[0] if due_ms else None, old_ms, rows)
+                    # earlier versions wrote no time of day
+                    for key, old_ms, rows, *due_ms in orjson.loads(raw or b"[]")
+                }
                 for raw in self._asked()
             ]
         return self._parts
@@ -82,12 +80,12 @@ class KeptClock:
         known = LaneClock(*orjson.loads(raw)) if raw else LaneClock(now_ms, as_of_ms or now_ms)
         return known.at(now_ms, as_of_ms, self._holds_ms)
 
-    def told(self, look_ms: int | None, clock: LaneClock) -> int | None:
-        """A look that is due by that clock, as time of day. None: while it stands none comes
-        due, and a wake will tell when it runs again."""
-        if look_ms is None or look_ms == AT_ONCE:
-            return look_ms
-        return None if clock.stands(self._holds_ms) else look_ms + clock.stood_ms
+    def time_of_day(self, at_ms: int | None, clock: LaneClock) -> int | None:
+        """Of a time by that clock. None: while it stands none comes, and a wake will tell when it
+        runs again."""
+        if at_ms is None or clock.stands(self._holds_ms):
+            return None
+        return at_ms + clock.stood_ms
 
     def keep(self, clock: LaneClock | None) -> None:
         if clock is not None:
@@ -101,4 +99,6 @@ def _name(part: int) -> Key:
 
 
 def _written(looks: dict[str, Look]) -> bytes:
-    return orjson.dumps([(key, look.at_ms, sorted(look.rows)) for key, look in looks.items()])
+    return orjson.dumps(
+        [(key, look.old_ms, sorted(look.rows), look.due_ms) for key, look in looks.items()]
+    )

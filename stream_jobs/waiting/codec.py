@@ -14,6 +14,7 @@ from shared.timestamps import is_time_ms
 from shared.topic_names import dead_letter_topic, retry_topic
 from stream_jobs.waiting.entry import Entry, Missing, Outcome, Passed, Refused
 from stream_jobs.waiting.line import Line, Told
+from stream_jobs.waiting.line_key import entity_of
 from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 
 _HEADERS_BYTES = struct.Struct("!i")
@@ -69,7 +70,7 @@ def payload_of(key: str, entry: Entry, letter: bytes) -> Payload:
     headers = [(name, value.encode("latin-1")) for name, value in told]
     return Payload(
         entry.place,
-        key.encode(),
+        entity_of(key).encode(),
         letter[begin + size :],
         headers,
         entry.arrived_ms,
@@ -179,21 +180,21 @@ Ordered = Literal["try", "give_up"]
 
 
 class Order(NamedTuple):
-    """What an operator asks for an entity whose payloads wait; it comes as a wake."""
+    """What an operator asks for a line of payloads that wait; it comes as a wake."""
 
     what: Ordered
-    entity: str
+    key: str
 
     @property
     def row(self) -> str:
-        return f"{self.what}:{self.entity}"  # the name of no table has a colon
+        return f"{self.what}:{self.key}"  # the name of no table has a colon
 
 
 def orders(rows: Iterable[str]) -> list[Order]:
     found = []
-    for what, colon, entity in (row.partition(":") for row in rows):
+    for what, colon, key in (row.partition(":") for row in rows):
         if colon and what in get_args(Ordered):
-            found.append(Order(cast("Ordered", what), entity))
+            found.append(Order(cast("Ordered", what), key))
     return found
 
 

@@ -48,7 +48,7 @@ class Entry:
     reason: str = ""  # of the last try
     detail: str = ""
     row: str | None = None  # what it waits for
-    due_ms: int = AT_ONCE
+    due_ms: int = AT_ONCE  # by the time of day, while all ages are by the lane's clock
     given_up_in: int | None = None  # the batch
     parked: bool = False  # and those behind it wait
     taken_ms: int | None = None  # by the lane's clock; earlier versions wrote none
@@ -71,8 +71,10 @@ class Entry:
     def is_tried_when_due(self) -> bool:
         return self.row is None
 
-    def has_to_wait(self, missing: Missing, now_ms: int, policy: RetryPolicy) -> None:
-        """A try has found that."""
+    def has_to_wait(
+        self, missing: Missing, now_ms: int, found_ms: int, policy: RetryPolicy
+    ) -> None:
+        """A try has found that, at `found_ms` by the time of day."""
         if self.away_since_ms is not None:
             self.away_ms += max(0, now_ms - self.away_since_ms)
         self.away_since_ms = now_ms if missing.away else None
@@ -81,8 +83,10 @@ class Entry:
         self.reason, self.detail, self.row = missing.reason, missing.detail, missing.row
         pause_ms = missing.after_ms
         if pause_ms is None:
-            pause_ms = policy.pause_ms(self.event_id, self.tries)
-        self.due_ms = now_ms + pause_ms
+            # when what was away is back, pauses begin anew: its tries did not count
+            counted = self.tries if missing.away else self.tries - self.away_tries
+            pause_ms = policy.pause_ms(self.event_id, counted)
+        self.due_ms = found_ms + pause_ms
 
     def is_over(self, now_ms: int, policy: RetryPolicy) -> bool:
         if self.away_since_ms is not None:

@@ -13,13 +13,13 @@ from clients.kafka.offsets import LogOffsets
 from shared.consumer_groups import GATES, of_job
 from shared.events.envelope import Position
 from shared.flow_table import Flow
-from shared.ids import tenant_of
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topic_names import gate_topic, retry_topic
 from stream_jobs.waiting.codec import gate_told
 from stream_jobs.waiting.limits import Caps
 from stream_jobs.waiting.line import Told
+from stream_jobs.waiting.line_key import entity_of, said, tenant_of_line
 from stream_jobs.waiting.protocol import Gates, Look, Ripeness
 
 _ANSWER_S = 3.0
@@ -92,13 +92,13 @@ class LaneView:
 
     def numbers(self, counts: Mapping[str, int]) -> dict[str, Any]:
         self._refresh()
-        waiting = [told for told in self._open.values() if not self._is_on_purpose(told)]
-        oldest_ms = min((told.since_ms for told in waiting), default=None)
+        waiting = {key: told for key, told in self._open.items() if not self._is_on_purpose(told)}
+        oldest_ms = min((told.since_ms for told in waiting.values()), default=None)
         full = self._full()
         age_s = 0.0 if oldest_ms is None else max(0.0, time.time() - oldest_ms / 1000)
         numbers = {
-            "payloads": sum(told.payloads for told in waiting),
-            "entities": len(waiting),
+            "payloads": sum(told.payloads for told in waiting.values()),
+            "entities": len({entity_of(key.decode(errors="replace")) for key in waiting}),
             "deadlines": len(self._open) - len(waiting),
             "oldest_s": round(age_s, 1),
             "at_cap": len(full),
@@ -120,12 +120,12 @@ class LaneView:
         full: list[str] = []
         for key, told in self._open.items():
             name = key.decode(errors="replace")
-            tenant = tenant_of(name)
+            tenant = tenant_of_line(name)
             entities[tenant] += told.is_for_a_row
             payloads[tenant] += told.payloads
             new[tenant] += told.is_for_a_row and told.since_ms > now_ms - _MINUTE_MS
             if told.full:
-                full.append(f"{name}: as many payloads as one entity may have wait")
+                full.append(f"{said(name)}: as many payloads as one entity may have wait")
         for number, most, what in (
             (entities, self._caps.entities, "entities wait for master data"),
             (payloads, self._caps.payloads, "payloads wait"),

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
-from shared.ids import tenant_of
 from shared.settings import JobSettings
+from stream_jobs.waiting.line_key import entity_of, tenant_of_line
 from stream_jobs.waiting.protocol import LINE_FULL, Gates
 
 TOO_MANY_UNKNOWN, TOO_MANY_WAITING = "too_many_unknown", "too_many_waiting"
@@ -43,12 +43,12 @@ class Newcomers:
         """For whom something waits already."""
         if gates.is_full(key):
             return LINE_FULL, "as many of its payloads wait as may"
-        return self._why_not_of(tenant_of(key), gates, is_new=False)
+        return self._why_not_of(tenant_of_line(key), gates, is_new=False)
 
     def why_not(self, key: str, gates: Gates, *, is_unknown: bool) -> tuple[str, str] | None:
         """For whom nothing waits yet. `is_unknown`: it waits for a row of master data, as anybody's
         random id does. Who was let in stays so for the minute: a batch may run again."""
-        tenant = tenant_of(key)
+        tenant, entity = tenant_of_line(key), entity_of(key)
         if why_not := self._why_not_of(tenant, gates, is_new=is_unknown):
             return why_not
         if not is_unknown:
@@ -56,11 +56,11 @@ class Newcomers:
         if self._clock_s() - self._since_s >= _MINUTE_S:
             self._since_s, self._of_tenants = self._clock_s(), {}
         new = self._of_tenants.setdefault(tenant, set())
-        if key not in new and len(new) >= self._caps.new_a_minute:
+        if entity not in new and len(new) >= self._caps.new_a_minute:
             return TOO_MANY_UNKNOWN, (
                 f"of tenant {tenant!r} {len(new)} ids began to wait within a minute, no more may"
             )
-        new.add(key)
+        new.add(entity)
         return None
 
     def _why_not_of(self, tenant: str, gates: Gates, *, is_new: bool) -> tuple[str, str] | None:

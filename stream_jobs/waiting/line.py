@@ -1,7 +1,7 @@
 """The payloads of an entity that wait, and what a batch of retry does for them, by the rules of
 `protocol.py`. Pure."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Told(NamedTuple):
     detail: str
     needs: Mapping[str, int]  # of each partition of the lane nothing before that
     full: bool = False  # what comes beyond is parked
-    due_ms: int | None = None  # its next try; None: when a row has come
+    due_ms: int | None = None  # its next try, by the time of day; None: when a row has come
     tries: int = 0
 
     @property
@@ -33,6 +33,18 @@ class Told(NamedTuple):
         if before is None or self._replace(payloads=before.payloads) != before:
             return True
         return abs(self.payloads - before.payloads) * 16 > before.payloads
+
+
+class Look(NamedTuple):
+    """When a line is to be served again, if nothing comes for it before."""
+
+    due_ms: int | None  # by the time of day
+    old_ms: int | None  # by the lane's clock: then its first payload is too old
+    rows: Collection[str]  # or when one of these has come
+
+    def is_due(self, time_ms: int, now_ms: int) -> bool:
+        is_due = self.due_ms is not None and self.due_ms <= time_ms
+        return is_due or (self.old_ms is not None and self.old_ms <= now_ms)
 
 
 @dataclass(slots=True)
@@ -89,34 +101,34 @@ class Line:
 
     def hurry(self) -> None:
         """An operator says that what they wait for is there."""
-        for entry in self.entries.values():
-            if not entry.parked:
-                entry.row, entry.due_ms = None, AT_ONCE
+        for entry in self._not_parked():
+            entry.row, entry.due_ms = None, AT_ONCE
 
     def give_up(self) -> None:
         """An operator does, all that wait now."""
-        for entry in self.entries.values():
-            entry.unwanted = not entry.parked
+        for entry in self._not_parked():
+            entry.unwanted = True
 
-    def next_look(self, rules: LineRules) -> int | None:
-        """When it is to be served again at the latest, by the lane's clock; None: not before
-        something comes."""
-        head = next(iter(self.in_order()), None)
+    def next_look(self, rules: LineRules) -> Look:
+        head, rows = next(iter(self.in_order()), None), self.rows()
         if head is None or self._has_to_park(rules) or not (head.parked or head.tries):
-            return AT_ONCE
+            return Look(AT_ONCE, None, rows)
         if head.parked:
-            return None
-        if head.unwanted:
-            return AT_ONCE
-        if head.away_since_ms is not None:
-            return head.due_ms
+            return Look(None, None, rows)
         age_max_s = rules.policy_of(head.payload_type).age_max_s
-        too_old_ms = head.counts_from_ms + int(age_max_s * 1000)
-        return min(head.due_ms, too_old_ms) if head.is_tried_when_due else too_old_ms
+        old_ms = head.counts_from_ms + int(age_max_s * 1000)
+        return Look(
+            head.due_ms if head.is_tried_when_due else None,
+            old_ms if head.away_since_ms is None else None,
+            rows,
+        )
 
     def _has_to_park(self, rules: LineRules) -> bool:
-        is_noted = any(one.given_up_in is not None and not one.parked for one in self.in_order())
-        return is_noted or bool(self.too_many(rules.payloads_max))
+        gone = (one.unwanted or one.given_up_in is not None for one in self._not_parked())
+        return any(gone) or bool(self.too_many(rules.payloads_max))
+
+    def _not_parked(self) -> Iterator[Entry]:
+        return (entry for entry in self.entries.values() if not entry.parked)
 
     def needs(self) -> dict[str, int]:
         needs: dict[str, int] = {}
@@ -170,6 +182,7 @@ class Batch(NamedTuple):
     """A micro-batch of retry."""
 
     token: int  # another one in each, the same where it runs again
+    time_ms: int  # of day
     now_ms: int  # by the lane's clock
     woken: Container[str]  # rows that have come
     is_ripe: Callable[[Position], bool]
@@ -183,6 +196,7 @@ def serve(
     _wake(line, batch)
     yield from _park(line, batch, rules)
     _give_up_what_is_too_much(line, batch, rules)
+    _give_up_what_is_unwanted(line, batch)
     yield from _go_through(line, batch, attempt, rules)
     if line.entries:
         line.emptied_in = None
@@ -224,6 +238,15 @@ def _give_up_what_is_too_much(line: Line, batch: Batch, rules: LineRules) -> Non
             entry.detail = f"{rules.payloads_max} of its payloads wait already, no more may"
 
 
+def _give_up_what_is_unwanted(line: Line, batch: Batch) -> None:
+    """Whatever those ahead wait for, and whether or not they hold up others."""
+    for entry in line.in_order():
+        if entry.unwanted and entry.given_up_in is None and batch.is_ripe(entry.read_at):
+            entry.given_up_in = batch.token
+            entry.reason = GIVEN_UP
+            entry.detail = f"by hand, while it waited: {entry.detail}".removesuffix(": ")
+
+
 def _go_through(
     line: Line, batch: Batch, attempt: Callable[[Entry], Outcome], rules: LineRules
 ) -> Iterator[Step]:
@@ -254,12 +277,10 @@ def _try(
     entry: Entry, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
 ) -> Outcome:
     """Refused: it is given up."""
-    if entry.unwanted:
-        outcome: Outcome = Refused(GIVEN_UP, f"by hand, while it waited: {entry.detail}")
-    elif not entry.tries or (entry.is_tried_when_due and batch.now_ms >= entry.due_ms):
+    if not entry.tries or (entry.is_tried_when_due and batch.time_ms >= entry.due_ms):
         outcome = attempt(entry)
         if isinstance(outcome, Missing):
-            entry.has_to_wait(outcome, batch.now_ms, policy)
+            entry.has_to_wait(outcome, batch.now_ms, batch.time_ms, policy)
         elif isinstance(outcome, Refused):
             entry.tries += 1
     else:

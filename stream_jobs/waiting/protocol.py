@@ -3,7 +3,8 @@
 All rules stand here, for they are one proof; below is what enrich goes by, and in `line.py` what
 retry does.
 
-Words. A payload's *key* is its entity. The *lane* (`retry.enrich.v1`) has what enrich could not
+Words. A payload's *key* is its entity or, where its endpoint keeps no order, that and its own id
+(`line_key`): then nobody else has it. The *lane* (`retry.enrich.v1`) has what enrich could not
 do. The *gates* (`gate.enrich.v1`, compacted) have a record for each key whose payloads wait; retry
 alone writes it, a null removes it. A *line* is what retry keeps of a key: its payloads, by arrival,
 and within a partition of the ingest log by their place there. *Passed* is how far retry has done
@@ -38,7 +39,8 @@ R5 A gate also says from where on its line needs the lane, and only later that i
    that: then nothing is ripe before all is read again.
 R6 Of a line that is longer than it may be, the last ones are given up as any other: once they are
    ripe (else enrich could still send one past a line that has emptied meanwhile), and noted first.
-   Whoever looks at the line has them parked, whatever those ahead wait for.
+   Whoever looks at the line has them parked, whatever those ahead wait for. So are those that an
+   operator gives up.
 
 Invariants, for each key and ingest partition:
 I1 Who is not held has nothing waiting, and all its earlier payloads are in their topics: a lane
@@ -59,8 +61,8 @@ whatever the policy. Where they may (`go_on`), it also parks what would join a l
 tells to be full: who is held stays so until the gates are read anew, so nothing behind it has gone
 ahead by itself.
 
-A payload is due, or too old, by the lane's clock, which stands while master data is stale
-(`lane_clock`).
+A payload is too old by the lane's clock, which stands while master data is stale (`lane_clock`). It
+is due by the time of day: what it waits for then is no master data.
 
 The price: a key that sends faster than retry's batches follow each other stays held until it rests.
 """
@@ -69,7 +71,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shared.events.envelope import Position
-from shared.ids import tenant_of
+from stream_jobs.waiting.line_key import tenant_of_line
 
 Partition = tuple[str, int]
 ENRICH = "enrich"  # the stage whose payloads wait
@@ -116,7 +118,7 @@ class Gates:
     ) -> None:
         """None: it was closed."""
         (self._full.add if full else self._full.discard)(key)
-        tenant = tenant_of(key)
+        tenant = tenant_of_line(key)
         of_tenant = self._of_tenants.get(tenant, _NOBODY).less(self._open.pop(key, _NOBODY))
         if payloads is not None:
             self._open[key] = Waiting(int(unknown), payloads)

@@ -60,6 +60,7 @@ def test_entities_are_listed_with_why_they_wait_and_until_when(
     assert rows.keys() & {*names} == {names[0], names[2]}
     assert rows[names[0]] == {
         "entity_id": names[0],
+        "alone": None,
         "payloads": 3,
         "since": "2023-11-14T22:13:20.000Z",
         "reason": "not_yet",
@@ -86,6 +87,25 @@ def test_an_order_goes_to_retry_as_a_wake_with_its_audit(room: Room, names: list
     assert _wakes(room) == [[f"try:{names[0]}", f"try:{names[1]}"]]
     (noted,) = room.book.audit(10)
     assert (noted["by"], noted["what"], noted["letters"]) == ("ann", "try what waits", 2)
+
+
+def test_what_waits_without_order_is_named_by_its_entity_or_by_itself(
+    room: Room, names: list[str]
+) -> None:
+    late, later = f"{names[3]}\nevent/1", f"{names[3]}\nevent 2"
+    for key in (late, later):
+        _gate(room, key, _told("not_yet", tries=1))
+    waiting = Waiting(room.desk)
+    after = waiting.page(1, names[3])
+    assert (after.entities[0]["entity_id"], after.entities[0]["alone"]) == (names[3], "event 2")
+    assert after.next == f"{names[3]} event 2"
+    assert waiting.page(1, after.next).entities[0]["alone"] == "event/1"
+    assert waiting.show(f"{names[3]} event/1")["alone"] == "event/1"
+    assert waiting.order("try", [f"{names[3]} event/1"], None, "ann") == 1
+    assert waiting.order("give_up", [names[3]], None, "ann") == 1
+    assert _wakes(room) == [[f"try:{late}"], [f"give_up:{later}", f"give_up:{late}"]]
+    for key in (late, later):
+        _gate(room, key, None)
 
 
 def test_who_does_not_wait_is_told_and_nothing_is_ordered(room: Room, names: list[str]) -> None:

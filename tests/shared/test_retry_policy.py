@@ -48,6 +48,9 @@ def test_what_no_row_differs_in_ends() -> None:
         RetryPolicy(attempts_max=0),
         RetryPolicy(age_max_s=0),
         RetryPolicy(first_pause_s=float("nan")),
+        RetryPolicy(factor=float("inf")),
+        RetryPolicy(pause_max_s=float("inf")),
+        RetryPolicy(age_max_s=float("inf")),
     ],
 )
 def test_what_cannot_be_a_policy_is_told(policy: RetryPolicy) -> None:

@@ -15,6 +15,7 @@ from shared.retry_policy import LineRules, RetryPolicy
 from stream_jobs.waiting.entry import GIVEN_UP, Entry, Missing, Outcome, Passed, Refused
 from stream_jobs.waiting.lane_clock import LaneClock
 from stream_jobs.waiting.line import Batch, Close, Line, Open, Park, Send, Step, serve
+from stream_jobs.waiting.line_key import entity_of
 from stream_jobs.waiting.protocol import LINE_FULL, Gates, Look, Ripeness
 
 Plan = dict[tuple[str, int], int]  # ingest partition -> up to where
@@ -42,6 +43,11 @@ class Letter(NamedTuple):
     attempt: int = 0
     discards: bool = False
     read_at: Position | None = None  # by enrich, where it came again
+    alone: bool = False  # no order is kept with others
+
+    @property
+    def line(self) -> str:
+        return f"{self.key}\n{self.place}" if self.alone else self.key
 
 
 class Event(NamedTuple):
@@ -82,8 +88,9 @@ def hear_gate(gates: Gates, key: str, value: bytes | None) -> None:
     gates.hear_gate(key, None if value is None else 1, full=full)
 
 
-def lane_of(key: str) -> int:
-    return KEYS.index(key) % LANES
+def lane_of(line: str) -> int:
+    entity, _, place = line.partition("\n")
+    return (KEYS.index(entity) + int(place[-1:] or 0)) % LANES
 
 
 class Simulation:
@@ -101,7 +108,7 @@ class Simulation:
         self._outages: list[list[int]] = []  # of the relay: from, to
         self._is_away = False
         self._clock = LaneClock(1000, 1000)
-        self.full = self.refused = self.stood_ms = 0
+        self.full = self.refused = self.stood_ms = self.alone = 0
         self._enrich_done: dict[tuple[str, int], int] = defaultdict(int)
         self._enrich_plan: Plan | None = None
         self._retry_done: dict[Any, int] = defaultdict(int)
@@ -157,6 +164,10 @@ class Simulation:
             elif draw < 0.8:
                 ready_ms = self.now_ms + self.random.choice((100, 1000))
                 letter = letter._replace(ready_ms=ready_ms, away=self.random.random() < 0.5)
+            # behind a parked one of those that wait alone there is nobody
+            is_alone = self.rules.when_parked == "go_on" and self.random.random() < 0.2
+            letter = letter._replace(alone=is_alone)
+            self.alone += is_alone
         self.log.ingest[at].append(letter)
 
     def _happen(self) -> None:
@@ -343,21 +354,21 @@ class Simulation:
     def read_lane(self, gates: Gates) -> None:
         for partition, log in enumerate(self.log.lane):
             for offset, letter in enumerate(log):
-                gates.hear_lane(partition, offset, letter.key)
+                gates.hear_lane(partition, offset, letter.line)
 
     def enrich_task(self, letters: list[Letter], gates: Gates) -> Iterator[tuple[str, Any]]:
         # any worker's view, which may lag
         rows = self._rows(int(len(self.log.master) * self.random.random() ** 0.5 + 0.5))
         for letter in letters:
-            if self.must_wait(gates, letter.key):
-                if self.may_park_held() and gates.is_full(letter.key) and not letter.discards:
+            if self.must_wait(gates, letter.line):
+                if self.may_park_held() and gates.is_full(letter.line) and not letter.discards:
                     self.full += 1
                     yield "parked", Parked(letter, 1, TOO_MANY)
                 else:
                     yield "lane", letter
             elif letter.discards:
                 continue
-            elif self.is_refused(gates, letter.key):
+            elif self.is_refused(gates, letter.line):
                 yield "parked", Parked(letter, 1, TOO_MANY)
             else:
                 outcome = self._outcome(letter, rows)
@@ -367,10 +378,10 @@ class Simulation:
                     yield "parked", Parked(letter, 1)
                 elif self.random.random() < self.refuses:
                     self.refused += 1
-                    gates.refuse(letter.key, TOO_MANY)
+                    gates.refuse(letter.line, TOO_MANY)
                     yield "parked", Parked(letter, 1, TOO_MANY)
                 else:
-                    gates.sent_to_lane(letter.key)
+                    gates.sent_to_lane(letter.line)
                     yield "lane", letter
 
     def may_park_held(self) -> bool:
@@ -401,6 +412,8 @@ class Simulation:
         queues: dict[Any, list[tuple[str, Any]]] = defaultdict(list)
         for topic, record in records:
             key = record[0].key if topic == "parked" else record[0]
+            if topic == "lane":
+                key = record.line
             queues[topic, lane_of(key)].append((topic, record))
         return list(queues.values())
 
@@ -409,7 +422,7 @@ class Simulation:
             queue = self.random.choice(queues)
             topic, record = queue.pop(0)
             if topic == "lane":
-                self.log.lane[lane_of(record.key)].append(record)
+                self.log.lane[lane_of(record.line)].append(record)
             elif topic == "parked":
                 self.log.parked.append(record._replace(after=len(self.log.events)))
             else:
@@ -458,12 +471,13 @@ class Simulation:
             yield
 
     def _has_work(self) -> bool:
+        now_ms = self._clock_at().now_ms
         looks = (line.next_look(self.rules) for line in self._lines.values())
         return (
             any(self._retry_done[lane] < len(log) for lane, log in enumerate(self.log.lane))
             or self._retry_done["master"] < len(self.log.master)
             or self._retry_done["orders"] < len(self.log.orders)
-            or any(at_ms is not None and at_ms <= self._clock_at().now_ms for at_ms in looks)
+            or any(look.is_due(self.now_ms, now_ms) for look in looks)
             or (bool(self._lines) and self.now_ms >= self._clock.seen_ms + WAKES_EVERY_MS)
         )
 
@@ -501,27 +515,27 @@ class Simulation:
         for lane, log in enumerate(self.log.lane):
             first = self._retry_done[lane]
             for offset, letter in enumerate(log[first : ends[lane]], first):
-                line = lines.setdefault(letter.key, Line())
-                touched.add(letter.key)
+                line = lines.setdefault(letter.line, Line())
+                touched.add(letter.line)
                 if letter.discards:
                     for entry in line.discard(letter.place, letter.attempt):
-                        del letters[letter.key, entry.place]
+                        del letters[letter.line, entry.place]
                 elif line.take(self._entry(letter, lane, offset, clock)):
-                    letters[letter.key, letter.place] = letter
+                    letters[letter.line, letter.place] = letter
         orders = self.log.orders[self._retry_done["orders"] : ends["orders"]]
         ordered = {key for key, _ in orders}
         woken = {row for row, _ in self.log.master[self._retry_done["master"] : ends["master"]]}
-        batch = Batch(token, clock.now_ms, woken, lambda place: self.is_ripe(ripeness, place))
+        times = clock.seen_ms, clock.now_ms
+        batch = Batch(token, *times, woken, lambda place: self.is_ripe(ripeness, place))
         seen = self.retry_sees(ends["master"])
         rows = self._rows(seen)
         records: list[tuple[str, Any]] = []
         self.serving = lines
         for key, line in sorted(lines.items()):
-            at_ms = line.next_look(self.rules)
-            due = at_ms is not None and at_ms <= clock.now_ms
-            if not (due or line.rows() & woken or key in touched | ordered):
+            is_due = line.next_look(self.rules).is_due(*times)
+            if not (is_due or line.rows() & woken or key in touched or entity_of(key) in ordered):
                 continue
-            for what in [what for whose, what in orders if whose == key]:
+            for what in [what for whose, what in orders if whose == entity_of(key)]:
                 line.hurry() if what == "try" else line.give_up()
 
             def attempt(entry: Entry, key: str = key) -> Outcome:
@@ -594,7 +608,7 @@ class Simulation:
     ) -> Iterator[tuple[str, Any]]:
         match step:
             case Send(entry):
-                yield "events", Event(key, entry.place, entry.attempt)
+                yield "events", Event(entity_of(key), entry.place, entry.attempt)
                 del letters[key, entry.place]
             case Park(entry):
                 letter = letters[key, entry.place]
@@ -648,8 +662,12 @@ class Simulation:
         marks: dict[tuple[str, str], int] = {}
         latest: dict[tuple[str, str], int] = {}
         refused = {one.letter.place for one in self.log.parked if one.reason == TOO_MANY}
+        letters = (letter for log in self.log.ingest.values() for letter in log)
+        alone = {letter.place for letter in letters if letter.alone}
         for event in self.log.events:
             log = event.key, event.place.topic
+            if event.place in alone:
+                continue
             if event.attempt == 0:
                 if event.place.offset <= marks.get(log, -1):
                     if event.place not in seen:

@@ -3,6 +3,7 @@
 from shared.events import envelope
 from shared.flow_table import Job
 from shared.formats import Json
+from shared.ids import FULL_ID
 from shared.model import Endpoint
 from shared.published.schemas.shapes import (
     COUNT,
@@ -106,8 +107,10 @@ def of_the_lane() -> dict[str, list[RecordSchema]]:
 def _gate() -> RecordSchema:
     return RecordSchema(
         "gate",
-        "an entity whose payloads wait, how many, and what the first waits for; null: none does",
-        ENTITY_ID,
+        "an entity whose payloads wait, how many, and what the first waits for; null: none does. A "
+        "payload that waits without order has a record of its own, by its entity's id, a line "
+        "break, and its own id",
+        {"type": "string", "pattern": f"^{FULL_ID.pattern}(\\n(.|\\n)+)?$"},
         object_of({}),
         {
             "oneOf": [
@@ -150,8 +153,8 @@ def _wake() -> RecordSchema:
             "items": {
                 **TEXT,
                 "description": "table/key of a row that has come; *: look at all; @ and epoch "
-                "milliseconds: master data is complete up to then; try: or give_up: and an entity: "
-                "an operator's order",
+                "milliseconds: master data is complete up to then; try: or give_up: and the key of "
+                "a gate: an operator's order",
             },
         },
     )

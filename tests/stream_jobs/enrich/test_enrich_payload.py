@@ -245,7 +245,8 @@ def test_whatever_an_enrichment_raises_stops_nobody_else(raised: Exception, topi
     def careless(_payload: Fields, _arrival: Arrival, _master: MasterData) -> Draft:
         raise raised
 
-    flow = Flow((Endpoint("telemetry", careless, emits=("reading",)),), (EventType("reading"),), ())
+    endpoint = Endpoint("telemetry", careless, emits=("reading",), master=("device",))
+    flow = Flow((endpoint,), (EventType("reading"),), ())
     place = Position("ingest.telemetry.v1", 0, 0)
     out = enriches(flow)(Payload(place, b"device-0001", b"{}", [], 0), Master())
     assert (out.topic, out.value) == (topic, b"{}")

@@ -23,6 +23,7 @@ from stream_jobs.retry.lines import BucketOfLines, RetryTask
 from stream_jobs.state.buckets import bucket_of
 from stream_jobs.state.bulk_map_state import States
 from stream_jobs.waiting import codec
+from stream_jobs.waiting.line_key import key_of_line
 from stream_jobs.waiting.protocol import Gates
 from tests.stream_jobs.messages import Message
 
@@ -68,6 +69,7 @@ class World:
         self.master, self.ripe = Master(), True
         self.look_ms: int | None = None  # as the last batch told it
         self.relay_is_away = False
+        self.batch_lasts_ms = 0
         flow = load_flow(settings.get("flow", "shared.flow:FLOW"))
         self._enrich = enricher(flow)
         self.now_ms = self.as_of_ms = 1_790_000_000_000
@@ -87,7 +89,10 @@ class World:
         )
         self.handle = Handle()
         monkeypatch.setattr(lines, "_worker", lambda _task: self)
-        self.in_turn = EntityGate(enricher(flow), Gates(), self.task.when_parked)
+        self.gates = Gates()
+        self.in_turn = EntityGate(
+            enricher(flow), self.gates, self.task.when_parked, key_of=key_of_line(flow)
+        )
 
     def look(self) -> None:
         pass
@@ -97,6 +102,15 @@ class World:
 
     def enrich(self, payload: Payload) -> Sequence[Outgoing]:
         return self._enrich(payload, self.master)
+
+    def time_ms(self) -> int:
+        """Of a try."""
+        return self.now_ms + self.batch_lasts_ms
+
+    def runs(self, flow: str) -> None:
+        """From now on by this flow."""
+        self.task = self.task._replace(flow=flow)
+        self._enrich = enricher(load_flow(flow))
 
     def lane(self, *offsets: int, value: bytes = b'{"value": 1}') -> list[Outgoing]:
         """What enrich sends there, of a device that is not known."""
@@ -118,7 +132,7 @@ class World:
     def again(self, offset: int) -> list[Outgoing]:
         """Redriven, as it goes to the lane while its device is held."""
         value = b'{"value": 1}'
-        place = Position("ingest.telemetry.v1", 0, offset)
+        place = Position(self.topic, 0, offset)
         payload = Payload(place, b"device-7", value, headers(offset, value), self.now_ms, attempt=1)
         return [*self.in_turn(payload, Position("again.enrich.v1", 0, offset), self.master)]
 
@@ -130,9 +144,10 @@ class World:
         orders: tuple[codec.Order, ...] = (),
         starts: bool = False,
         after_s: float = 1,
+        sent_ago_s: float = 0,
     ) -> list[Outgoing]:
         """A micro-batch, woken where rows have come, the last one has told so, or for long none
-        was."""
+        was. `sent_ago_s`: so long what comes of the lane stands there."""
         self.now_ms += int(after_s * 1000)
         if not self.relay_is_away:
             self.as_of_ms = self.now_ms
@@ -143,7 +158,7 @@ class World:
         rows_come += [order.row for order in orders]
         is_woken = rows_come or is_due or after_s >= 60
         wakes = [codec.wake_value(rows_come, self.as_of_ms)] if is_woken else []
-        packed = packed_rows(lane, wakes, self.now_ms)
+        packed = packed_rows(lane, wakes, self.now_ms - int(sent_ago_s * 1000))
         if not packed:
             return []
         *made, told = processor.handleInputRows((0,), iter(packed), Times(self.now_ms))
