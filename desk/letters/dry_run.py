@@ -95,9 +95,10 @@ def _payload(
     trials = [
         _event(flow, Position(one.topic, _NO_PARTITION, 0), one.key, one.value or b"", snapshots)
         for one in made
+        if one.topic in flow.event_topics
     ]
     states = tuple(state for trial in trials for state in trial.states)
-    detail = f"and {len(made) - 1} more events" if len(made) > 1 else trials[0].detail
+    detail = f"and {len(trials) - 1} more events" if len(trials) > 1 else trials[0].detail
     return trials[0]._replace(detail=detail, states=states)
 
 

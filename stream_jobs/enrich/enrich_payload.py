@@ -40,7 +40,6 @@ _TIME_DIGITS_MAX = 15
 _TOGETHER_BYTES_MAX = 4 * RECORD_BYTES_MAX
 _EVENT_BYTES_MAX = RECORD_BYTES_MAX - 64 * 1024  # key and headers need room, too
 
-
 # what a payload becomes, written together: its events, or the record that says why it has none
 Enrich = Callable[[Payload, MasterData], Sequence[Outgoing]]
 
@@ -85,6 +84,10 @@ def enricher(flow: Flow) -> Enrich:
                 if size > _TOGETHER_BYTES_MAX:
                     most = f"{_TOGETHER_BYTES_MAX} bytes may be together"
                     raise Rejected("too_large", f"its first {len(made)} events have more: {most}")
+            if flow.all_events:
+                for record, event in zip(found, [*made], strict=True):
+                    further = flow.topics_by_type[record.type][1:]
+                    made += [event._replace(topic=topic) for topic in further]
             return made
         except Rejected as rejected:
             return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]
@@ -194,9 +197,8 @@ def _refuse_moved(now: list[str], headers: Mapping[str, bytes]) -> None:
                 f"it would become {len(now)}, or events of others",
             )
     elif len(now) > 1:
-        raise Rejected(
-            "correction_moves", f"the payload became one event; now it would become {len(now)}"
-        )
+        detail = f"the payload became one event; now it would become {len(now)}"
+        raise Rejected("correction_moves", detail)
     elif was_of not in (None, now[0]):
         raise Rejected(
             "correction_moves",

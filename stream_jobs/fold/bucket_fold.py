@@ -84,8 +84,8 @@ class BucketFold(Handler):
         return EventReader.of(load_flow(self._flow_reference))
 
     @cached_property
-    def _topic_by_type(self) -> dict[str, str]:
-        return {row.name: row.topic for row in load_flow(self._flow_reference).event_types}
+    def _topics_by_type(self) -> Mapping[str, tuple[str, ...]]:
+        return load_flow(self._flow_reference).topics_by_type
 
     def handleInitialState(self, _bucket: Any, row: Any, _timers: Any) -> None:  # noqa: N802
         """A part of what this bucket has published."""
@@ -207,7 +207,7 @@ class BucketFold(Handler):
             yield _row(applier.entity.topic, entity_id.encode(), value)
         for record in applied.emitted:
             if not is_within(record.origin, behind):
-                yield self._event_row(record)
+                yield from self._event_rows(record)
         if after.deleted and after.ended_ms is not None:
             self._burials.add(key, after.ended_ms)
 
@@ -252,13 +252,11 @@ class BucketFold(Handler):
             self._save()
         self._burials.write()
 
-    def _event_row(self, record: EventRecord) -> Outgoing:
-        return _row(
-            self._topic_by_type[record.type],
-            record.entity_id.encode(),
-            envelope.event_value(record),
-            envelope.event_headers(record),
-        )
+    def _event_rows(self, record: EventRecord) -> Iterator[Outgoing]:
+        key, value = record.entity_id.encode(), envelope.event_value(record)
+        headers = envelope.event_headers(record)
+        for topic in self._topics_by_type[record.type]:
+            yield _row(topic, key, value, headers)
 
 
 def _row(

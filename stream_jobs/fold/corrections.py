@@ -7,7 +7,7 @@ entity, and a refold counts each id once.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import orjson
 
@@ -15,8 +15,8 @@ from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection, judged_errors
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
+from shared.flow_table import Flow
 from shared.ids import tenant_of
-from shared.model import EventType
 from shared.published.ledger import PAGE_PLACES, Verdict
 
 _AT_ONCE = 5_000
@@ -80,17 +80,19 @@ _SEND = """
 class Recounts:
     """Every method raises StoreAwayError where PostgreSQL does not answer."""
 
-    def __init__(self, connection: Connection, types: Mapping[str, EventType]) -> None:
+    def __init__(self, connection: Connection, flow: Flow) -> None:
         self._connection = connection
-        self._types = types
+        self._topics = flow.topics_by_type
+        # persist stores what it read in today's shape
+        self._shapes = {row.name: row.shape for row in flow.event_types}
 
     def send(self) -> int:
         """How many entities are folded anew. In one transaction: none is forgotten."""
         with judged_errors(), self._connection.transaction():
             late = self._connection.execute(_LATE.encode()).fetchall()
-            known = [found for found in late if found[1] in self._types]
+            known = [found for found in late if found[1] in self._topics]
             if known:
-                rows = [self._row(*found) for found in known]
+                rows = [row for found in known for row in self._rows(*found)]
                 self._connection.execute(_SEND.encode(), _columns(rows))
                 noted = [(found[0], found[-1]) for found in known]
                 self._connection.execute(_NOTE.encode(), _columns(noted))
@@ -103,7 +105,7 @@ class Recounts:
             found = self._connection.execute(b"SELECT count(*) FROM headrace.recount").fetchone()
         return int(found[0]) if found else 0
 
-    def _row(
+    def _rows(
         self,
         event_id: str,
         event_type: str,
@@ -114,8 +116,7 @@ class Recounts:
         payload_sha256: str | None,
         data: str,
         revision: int,
-    ) -> tuple[str, bytes, bytes, str]:
-        row = self._types[event_type]
+    ) -> list[tuple[str, bytes, bytes, str]]:
         record = EventRecord(
             position=Position("", 0, 0),
             entity_id=entity_id,
@@ -127,7 +128,7 @@ class Recounts:
             attempt=1,
             data=orjson.loads(data),
             revision=revision,
-            shape=row.shape,  # persist stores what it read in today's shape
+            shape=self._shapes[event_type],
         )
         own: list[Header] = []
         if payload_sha256 is not None:
@@ -135,7 +136,8 @@ class Recounts:
         if tenant := tenant_of(entity_id):
             own.append((envelope.TENANT, tenant.encode()))
         headers = json.dumps(header_rows(envelope.event_headers(record, own)))
-        return row.topic, entity_id.encode(), envelope.event_value(record), headers
+        written = entity_id.encode(), envelope.event_value(record), headers
+        return [(topic, *written) for topic in self._topics[event_type]]
 
 
 def _columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
