@@ -1,7 +1,7 @@
 """What makes a flow's table one that does not add up, each told with what to do. Pure."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Protocol, get_args
 
@@ -10,7 +10,15 @@ from shared.actions.rules import refuse_bad_actions
 from shared.contract import contract_of, payload_contract, versions_of
 from shared.formats import ByField, refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
-from shared.model import Aggregate, ContractMode, Endpoint, Entity, EventType, Example
+from shared.model import (
+    Aggregate,
+    AllEvents,
+    ContractMode,
+    Endpoint,
+    Entity,
+    EventType,
+    Example,
+)
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -32,6 +40,8 @@ class Table(Protocol):
     def entities(self) -> tuple[Entity, ...]: ...
     @property
     def aggregates(self) -> tuple[Aggregate, ...]: ...
+    @property
+    def all_events(self) -> tuple[AllEvents, ...]: ...
     @property
     def with_state(self) -> tuple[Entity | Aggregate, ...]: ...
     @property
@@ -105,6 +115,7 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
                 f"aggregate {aggregate.name} has {aggregate.members!r} as members, "
                 "which is no entity of this flow"
             )
+    _refuse_bad_all_events(flow.all_events, entities)
     for endpoint in flow.endpoints:
         for version in _versions(endpoint):
             make = partial(payload_contract, endpoint, version)
@@ -219,8 +230,19 @@ def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
         )
 
 
-def _with_topic(flow: Table) -> tuple[Endpoint | EventType | Entity | Aggregate, ...]:
-    return (*flow.endpoints, *flow.event_types, *flow.with_state)
+def _refuse_bad_all_events(rows: Sequence[AllEvents], entities: Collection[str]) -> None:
+    for row in rows:
+        if row.of is not None and row.of not in entities:
+            raise ValueError(f"AllEvents is of {row.of!r}, which is no entity of this flow")
+        if row.retention_days is not None and row.retention_days < 1:
+            raise ValueError(
+                f"{row.topic} is kept for {row.retention_days} days: name 1 or more, or leave "
+                "retention_days out to keep it for ever"
+            )
+
+
+def _with_topic(flow: Table) -> tuple[Endpoint | EventType | AllEvents | Entity | Aggregate, ...]:
+    return (*flow.endpoints, *flow.event_types, *flow.all_events, *flow.with_state)
 
 
 def _refuse_bad_names(kind: str, names: list[str]) -> None:

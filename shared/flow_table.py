@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shared.actions import Action, deadline_endpoint
 from shared.flow_rules import refuse_what_does_not_add_up, refuse_what_is_no_tuple
-from shared.model import Aggregate, Endpoint, Entity, EventType
+from shared.model import Aggregate, AllEvents, Endpoint, Entity, EventType
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
@@ -29,7 +29,6 @@ from shared.topic_names import (
 # what the schema has and publishes, whatever a flow looks up (`headrace devices`)
 _TABLES_OF_THE_SCHEMA = ("device", "device_model")
 
-_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _LOG_TIME = {
     "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": str(RECORD_BYTES_MAX),
@@ -67,6 +66,7 @@ class Flow:
     entities: tuple[Entity, ...]
     aggregates: tuple[Aggregate, ...] = ()
     actions: tuple[Action, ...] = ()
+    all_events: tuple[AllEvents, ...] = ()
     ingest_retention_days: int = 30
     _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
     _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
@@ -75,7 +75,7 @@ class Flow:
     )
 
     def __post_init__(self) -> None:
-        rows = "endpoints", "event_types", "entities", "aggregates", "actions"
+        rows = "endpoints", "event_types", "entities", "aggregates", "actions", "all_events"
         refuse_what_is_no_tuple(self, *rows)
         deadlines = (deadline_endpoint(row) for row in self.actions if row.within_s and row.entity)
         object.__setattr__(self, "endpoints", (*self.open_endpoints, *deadlines))
@@ -172,9 +172,26 @@ class Flow:
     def fold_reads(self) -> tuple[str, ...]:
         return (*self.folded_topics, REFOLDED_TOPIC)
 
+    def types_in(self, row: AllEvents) -> tuple[EventType, ...]:
+        if row.of is None:
+            return self.event_types
+        of = next(entity for entity in self.entities if entity.name == row.of)
+        return tuple(kind for kind in self.event_types if kind.name in (*of.reads, *of.emits))
+
+    @cached_property
+    def topics_by_type(self) -> Mapping[str, tuple[str, ...]]:
+        """Where events of a type are written: first the type's own topic."""
+        found = {row.name: [row.topic] for row in self.event_types}
+        for row in self.all_events:
+            for event_type in self.types_in(row):
+                found[event_type.name].append(row.topic)
+        return {name: tuple(topics) for name, topics in found.items()}
+
     def _event_topics(self, names: Iterable[str]) -> tuple[str, ...]:
         made = set(names)
-        return _once(row.topic for row in self.event_types if row.name in made)
+        own = [row for row in self.event_types if row.name in made]
+        further = (self.topics_by_type[row.name][1:] for row in own)
+        return _once((*(row.topic for row in own), *chain.from_iterable(further)))
 
     @property
     def member_topics(self) -> tuple[str, ...]:
@@ -256,12 +273,8 @@ class Flow:
         return frozenset(t.completion_topic for t in self.event_types if t.completed_at_most_once)
 
     def topics(self) -> tuple[Topic, ...]:
-        for_ever = {**_LOG_TIME, **_FOR_EVER}
-        ingest = {
-            **_LOG_TIME,
-            "retention.ms": str(self.ingest_retention_days * _DAYS_MS),
-            "retention.bytes": "-1",
-        }
+        for_ever = _kept(None)
+        ingest = _kept(self.ingest_retention_days)
         waiting = _once(lane for job in self.jobs() for lane in job.waits_in)
         # by a time Kafka would remove what still waits, too: retry removes what is done
         waits = f"work that waits; {self.ingest_retention_days} days after it is done it goes"
@@ -269,6 +282,10 @@ class Flow:
             *(Topic(topic, ingest, "payloads as they came") for topic in self.ingest_topics),
             Topic(again_topic("enrich"), ingest, "payloads that come again"),
             *(Topic(topic, for_ever, "events, kept for ever") for topic in self.event_topics),
+            *(
+                Topic(row.topic, _kept(row.retention_days), "events once more, all on one topic")
+                for row in self.all_events
+            ),
             *(
                 Topic(row.topic, _COMPACTED, "the latest snapshot of each")
                 for row in self.with_state
@@ -305,6 +322,12 @@ class Flow:
         yield Topic(REPEAT_TOPIC, passing, "payloads that fold knew")
         yield Topic(REFOLD_TOPIC, _COMPACTED, "entities that are to be folded anew")
         yield Topic(REFOLDED_TOPIC, passing, "entities that were folded anew")
+
+
+def _kept(days: int | None) -> Mapping[str, str]:
+    """None: for ever."""
+    ms = -1 if days is None else days * _DAYS_MS
+    return {**_LOG_TIME, "retention.ms": str(ms), "retention.bytes": "-1"}
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

@@ -228,6 +228,20 @@ class EventType:
 
 
 @dataclass(frozen=True)
+class AllEvents:
+    """One topic with every event, or with all that an entity folds and emits, beside the topics of
+    their types. Key, value and headers are the same ones there."""
+
+    of: str | None = None  # entity
+    topic_name: str | None = None
+    retention_days: int | None = None  # None: for ever
+
+    @property
+    def topic(self) -> str:
+        return self.topic_name or f"events.{self.of or 'all'}.v1"
+
+
+@dataclass(frozen=True)
 class Entity:
     """A thing with state: the fold of its events."""
 

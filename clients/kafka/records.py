@@ -1,7 +1,7 @@
 """Records of Kafka, as they are read and written, and their places. Pure."""
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shared.events.envelope import EventRecord, Header, Position, event_headers, event_value
@@ -41,11 +41,13 @@ class Outgoing(NamedTuple):
     headers: list[Header]
 
 
-def outgoing_event(
-    topic: str, record: EventRecord, ingest_headers: Sequence[Header] = ()
-) -> Outgoing:
+def outgoing_events(
+    topics: Iterable[str], record: EventRecord, ingest_headers: Sequence[Header] = ()
+) -> list[Outgoing]:
+    """The same in each of these topics."""
+    key, value = record.entity_id.encode(), event_value(record)
     headers = event_headers(record, ingest_headers)
-    return Outgoing(topic, record.entity_id.encode(), event_value(record), headers)
+    return [Outgoing(topic, key, value, headers) for topic in topics]
 
 
 class Range(NamedTuple):

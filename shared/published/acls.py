@@ -103,8 +103,10 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
 def _relay(flow: Flow) -> Iterable[Acl]:
     persist = next(job for job in flow.jobs() if job.name == "persist")
     masters = [master_topic(table) for table in flow.published_tables]
-    # what an operator sends on again leaves through the outbox, too: to enrich and to fold
+    # what an operator sends on again leaves through the outbox, too: to enrich and to fold. So do
+    # events that are corrected since a repeat of them counted twice
     again = [again_topic("enrich"), *flow.folded_topics]
+    again += [row.topic for row in flow.all_events]
     if flow.waits:
         again.append(wake_topic("enrich"))
     written = (*persist.emits, *persist.parks_in, *masters, *again, JOB_STATUS_TOPIC)

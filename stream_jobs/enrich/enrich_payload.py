@@ -88,6 +88,10 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
                 if size > _TOGETHER_BYTES_MAX:
                     most = f"{_TOGETHER_BYTES_MAX} bytes may be together"
                     raise Rejected("too_large", f"its first {len(made)} events have more: {most}")
+            if flow.all_events:
+                for record, event in zip(found, [*made], strict=True):
+                    further = flow.topics_by_type[record.type][1:]
+                    made += [event._replace(topic=topic) for topic in further]
             return noted(breach, endpoint, payload, fields, made) if breach else made
         except Rejected as rejected:
             return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]

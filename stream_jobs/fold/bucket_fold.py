@@ -211,8 +211,8 @@ class BucketFold(Handler):
         if not after.behind:
             yield Outgoing(applier.entity.topic, entity_id.encode(), value, [])
         for record in applied.emitted:
-            if not is_within(record.origin, behind) and (row := self._emission_rows.of(record)):
-                yield row
+            if not is_within(record.origin, behind):
+                yield from self._emission_rows.of(record)
         if after.deleted and after.ended_ms is not None:
             self._burials.add(key, after.ended_ms)
 

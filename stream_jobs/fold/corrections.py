@@ -6,17 +6,15 @@ duplicate; then the event is sent as a correction of itself, so that fold asks f
 entity, and a refold counts each id once.
 """
 
-from collections.abc import Mapping
-
 import orjson
 
-from clients.kafka.records import Outgoing, outgoing_event
+from clients.kafka.records import Outgoing, outgoing_events
 from clients.postgres import outbox
 from clients.postgres.store import Connection, judged_errors, save
 from shared.events import envelope
 from shared.events.envelope import EventRecord, Header, Position
+from shared.flow_table import Flow
 from shared.ids import tenant_of
-from shared.model import EventType
 from shared.published.ledger import PAGE_PLACES, Verdict
 
 _AT_ONCE = 5_000
@@ -74,16 +72,18 @@ _DONE = """
 class Recounts:
     """Every method raises StoreAwayError where PostgreSQL does not answer."""
 
-    def __init__(self, connection: Connection, types: Mapping[str, EventType]) -> None:
+    def __init__(self, connection: Connection, flow: Flow) -> None:
         self._connection = connection
-        self._types = types
+        self._topics = flow.topics_by_type
+        # persist stores what it read in today's shape
+        self._shapes = {row.name: row.shape for row in flow.event_types}
 
     def send(self) -> int:
         """How many entities are folded anew. In one transaction: none is forgotten."""
         with judged_errors(), self._connection.transaction():
             late = self._connection.execute(_LATE.encode()).fetchall()
-            known = [found for found in late if found[1] in self._types]
-            outbox.put(self._connection, [self._correction(*found) for found in known])
+            known = [found for found in late if found[1] in self._topics]
+            outbox.put(self._connection, [row for found in known for row in self._rows(*found)])
             save(self._connection, _NOTE, [(found[0], found[-1]) for found in known])
         return len(known)
 
@@ -94,7 +94,7 @@ class Recounts:
             found = self._connection.execute(b"SELECT count(*) FROM headrace.recount").fetchone()
         return int(found[0]) if found else 0
 
-    def _correction(
+    def _rows(
         self,
         event_id: str,
         event_type: str,
@@ -105,8 +105,7 @@ class Recounts:
         payload_sha256: str | None,
         data: str,
         revision: int,
-    ) -> Outgoing:
-        row = self._types[event_type]
+    ) -> list[Outgoing]:
         record = EventRecord(
             position=Position("", 0, 0),
             entity_id=entity_id,
@@ -118,11 +117,11 @@ class Recounts:
             attempt=1,
             data=orjson.loads(data),
             revision=revision,
-            shape=row.shape,  # persist stores what it read in today's shape
+            shape=self._shapes[event_type],
         )
         own: list[Header] = []
         if payload_sha256 is not None:
             own.append((envelope.PAYLOAD_SHA256, payload_sha256.encode()))
         if tenant := tenant_of(entity_id):
             own.append((envelope.TENANT, tenant.encode()))
-        return outgoing_event(row.topic, record, own)
+        return outgoing_events(self._topics[event_type], record, own)

@@ -155,4 +155,4 @@ def _events(flow: Flow, emissions: list[EventRecord]) -> Iterator[Outgoing]:
     """Under the ids that they have: the batch that emitted them may have been cut short between
     its snapshots and these."""
     rows = EmissionRows(flow)
-    return (row for record in emissions if (row := rows.of(record)))
+    return (row for record in emissions for row in rows.of(record))

@@ -67,7 +67,6 @@ class LedgerKeeper:
         self._log = LedgerLog(settings, self._flow)
         self._jobs = ("persist", "fold") if self._flow.entities else ("persist",)
         self._folded = _wholly_folded(self._flow)
-        self._types = {row.name: row for row in self._flow.event_types}
         self._cuts: dict[str, Cut] = {}
         self._last: dict[str, object] | None = None
         self._is_idle = False
@@ -80,7 +79,7 @@ class LedgerKeeper:
                 if self._stop.wait(_EVERY_S):
                     return
             self.go_on(book)
-            recounts = Recounts(connection, self._types)
+            recounts = Recounts(connection, self._flow)
             while not self._stop.is_set():
                 with store.answered_within(connection, _STUCK_AFTER_S):
                     is_behind = self.keep(book)

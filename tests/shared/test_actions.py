@@ -103,8 +103,8 @@ def test_it_is_in_the_picture_and_in_the_contracts() -> None:
 def test_a_deadline_is_a_payload_that_keeps_its_contract() -> None:
     applied = _applied(_asked(entity="acme/l-1", number=7))
     (record,) = applied.emitted
-    row = EmissionRows(FLOW).of(record)
-    assert row is not None and row.topic == "ingest.call_deadline.v1"
+    (row,) = EmissionRows(FLOW).of(record)
+    assert row.topic == "ingest.call_deadline.v1"
     assert row.key == record.entity_id.encode() == f"acme/{record.id}".encode()
     value = orjson.loads(row.value or b"")
     endpoint = FLOW.endpoints[-1]

@@ -140,8 +140,8 @@ class World:
                 continue
             folded[key] = snapshot.encode(applied.snapshot, "f")
             writes.append(lambda key=key: self.states.update({key: folded[key]}))  # type: ignore[misc]
-            rows = [self.rows.of(record) for record in applied.emitted]
-            writes += [lambda row=row: self._write([row]) for row in rows if row]  # type: ignore[misc]
+            rows = [row for record in applied.emitted for row in self.rows.of(record)]
+            writes += [lambda row=row: self._write([row]) for row in rows]  # type: ignore[misc]
         dies = self._dies()
         self.chance.shuffle(writes)  # topics have no order among each other
         for write in writes[: self.chance.randint(0, len(writes)) if dies else None]:

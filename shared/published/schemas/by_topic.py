@@ -31,6 +31,10 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
         **_shared((row, payload(row)) for row in flow.endpoints),
         again_topic("enrich"): [again()],
         **_shared((row, event(row)) for row in flow.event_types),
+        **{
+            row.topic: [event(one)._replace(name=one.name) for one in flow.types_in(row)]
+            for row in flow.all_events
+        },
         **{row.topic: [snapshot(row)] for row in flow.with_state},
         **{row.completion_topic: [completion(row)] for row in flow.event_types},
         **{master_topic(table): master_data(table) for table in flow.published_tables},

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.folding.snapshot import Snapshot
+from shared.model import AllEvents
 from shared.published.dead_letters import Letter, read
 from tests.builders import Master, enriches, event_record
 
@@ -75,6 +77,12 @@ def test_the_event_is_that_which_enrich_would_write() -> None:
     payload = Payload(ORIGIN, b"device-0001", FITS, [(envelope.ID, b"event-17")], ARRIVED_MS, 1)
     written = enriches(FLOW)(payload, Master())
     assert trial.event == orjson.loads(written.value or b"")
+
+
+def test_a_trial_counts_an_event_once_that_goes_to_the_topic_of_all_events_too() -> None:
+    flow = replace(FLOW, all_events=(AllEvents(),))
+    trial = try_again(flow, _letter(b"{"), 1, always(FITS), Master(), lambda *_: None)
+    assert trial == _try(_letter(b"{"), FITS)
 
 
 def test_a_trial_says_why_it_would_be_parked_again_or_wait() -> None:

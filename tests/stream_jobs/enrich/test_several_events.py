@@ -1,6 +1,7 @@
 """One payload, several events, or none on purpose."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from shared.events.envelope import PARTS_MAX, Position, read_event
 from shared.flow_table import Flow
 from shared.formats import Json
 from shared.model import (
+    AllEvents,
     Arrival,
     Draft,
     Dropped,
@@ -94,6 +96,20 @@ def test_each_draft_becomes_an_event_with_an_id_of_its_own() -> None:
     assert {e.origin for e in events} == {Position("ingest.all.v1", 2, 7)}
     assert [one.key for one in made] == [b"d-1", b"d-2", b"d-1"]
     assert [dict(one.headers)[envelope.ID] for one in made] == [b"p-1", b"p-1#1", b"p-1#2"]
+
+
+def test_each_event_goes_to_the_topic_of_all_events_as_it_is() -> None:
+    also = enricher(replace(FLOW, all_events=(AllEvents(),)))(
+        _payload(["a", "b:d-2", "a"]), Master()
+    )
+    own = _enrich(["a", "b:d-2", "a"])
+    assert [*also] == [*own, *(one._replace(topic="events.all.v1") for one in own)]
+
+
+def test_what_is_no_event_does_not_go_there() -> None:
+    enrich = enricher(replace(FLOW, all_events=(AllEvents(),)))
+    for what in (["a", "refuse"], ["a", "wait"], "drop"):
+        assert [*enrich(_payload(what), Master())] == _enrich(what)
 
 
 def test_again_they_are_the_same() -> None:

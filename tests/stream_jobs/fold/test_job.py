@@ -70,14 +70,18 @@ class Handle:
         return self._states
 
 
-def _fold(states: Kept, *batches: list[tuple[bytes | None, bytes, EventRecord]]) -> list[Outgoing]:
+def _fold(
+    states: Kept,
+    *batches: list[tuple[bytes | None, bytes, EventRecord]],
+    flow: str = "shared.flow:FLOW",
+) -> list[Outgoing]:
     """Each batch is a list of (key, value, where it stands)."""
     packed = []
     for batch in batches:
         records = [(*place.position, key, value) for key, value, place in batch]
         frame = packed_rows({BUCKET: records})
         packed += [Row(**row) for row in frame.to_pylist()]
-    processor = BucketFold("shared.flow:FLOW", ring_size=64, deleted_kept_s=3600)
+    processor = BucketFold(flow, ring_size=64, deleted_kept_s=3600)
     processor.init(States(Handle(states)))  # type: ignore[arg-type]
     return list(processor.handleInputRows(BUCKET, iter(packed), None))
 
@@ -100,6 +104,13 @@ def test_records_are_folded_in_log_order_however_they_come() -> None:
     assert (row.topic, row.key) == ("state.device.v1", b"device-0001")
     assert (state["count"], state["value"], state["status_changes"]) == (4, 85.0, 3)
     assert states.snapshots == {"device-0001": row.value}
+
+
+def test_an_alarm_goes_to_the_topic_of_all_events_as_it_is() -> None:
+    hot = [_written(event_record(0, value=90.0))]
+    _, own, copy = _fold(Kept(), hot, flow="tests.every_event:FLOW")
+    assert own.topic == "event.alarm_raised.v1"
+    assert copy == own._replace(topic="events.all.v1")
 
 
 def test_what_a_clock_made_of_the_events_is_told_to_spark() -> None:
