@@ -1,4 +1,5 @@
-"""The flow's table, and what is derived from it: topics, jobs, and the picture of both."""
+"""The flow's table, and what is derived from it: topics and jobs. In one file because all of it reads
+the same rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
