@@ -13,6 +13,7 @@ _OF_A_LANE = (
     (GaugeMetricFamily, "waiting", "payloads", "Payloads that wait in it"),
     (GaugeMetricFamily, "waiting_entities", "entities", "Entities of which payloads wait in it"),
     (GaugeMetricFamily, "oldest_seconds", "oldest_s", "How long the oldest of them has waited"),
+    (GaugeMetricFamily, "deadlines", "deadlines", "Deadlines of actions, which wait on purpose"),
     (GaugeMetricFamily, "at_cap", "at_cap", "Entities and tenants of which no more may wait"),
     (CounterMetricFamily, "woken", "woken", "Payloads that went on, by the job's process"),
     (CounterMetricFamily, "parked", "parked", "Payloads that were given up, by the job's process"),

@@ -8,7 +8,7 @@ import orjson
 # they speak every two seconds
 SILENT_MAX_MS = 5_000
 _STATES = ("closed", "half-open", "open")
-_LANE_NUMBERS = ("payloads", "entities", "oldest_s", "woken", "parked", "at_cap")
+_LANE_NUMBERS = ("payloads", "entities", "oldest_s", "deadlines", "woken", "parked", "at_cap")
 
 
 class SaidBreaker(NamedTuple):

@@ -231,8 +231,7 @@ def _waiting(told: Mapping[str, float], full: Sequence[str]) -> Check:
     named = [*full, *([f"{others} others"] if others > 0 else [])]
     output = f"what comes beyond is parked: {'; '.join(named)}" if full else ""
     check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", output)
-    more = ("entities", "oldest_s", "deadlines")
-    return {**check, **{name: told[name] for name in more if name in told}}
+    return {**check, **{name: told[name] for name in ("entities", "oldest_s", "deadlines")}}
 
 
 def _lane(lane: str, kafka: KafkaSeen, desk: JobStatus | None) -> Check:

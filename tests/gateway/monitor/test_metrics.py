@@ -150,6 +150,7 @@ def test_jobs_tell_their_lag_and_their_breakers(gateway: Gateway, node: Node) ->
 
 def test_the_job_that_empties_a_lane_tells_what_waits_in_it() -> None:
     told = {"payloads": 7, "entities": 2, "oldest_s": 61.5, "woken": 3, "at_cap": 1, "odd": "?"}
+    told["deadlines"] = 4
     retry = JobStatus({"lanes": {"retry.enrich.v1": told, "odd": []}}, silent_ms=500)
     samples = [sample for metric in job_metrics({"retry": retry}) for sample in metric.samples]
     found = {sample.name: sample.value for sample in samples if "lane" in sample.labels}
@@ -157,6 +158,7 @@ def test_the_job_that_empties_a_lane_tells_what_waits_in_it() -> None:
         "headrace_lane_waiting": 7,
         "headrace_lane_waiting_entities": 2,
         "headrace_lane_oldest_seconds": 61.5,
+        "headrace_lane_deadlines": 4,
         "headrace_lane_at_cap": 1,
         "headrace_lane_woken_total": 3,
         "headrace_lane_parked_total": 0,

@@ -148,12 +148,12 @@ def test_a_desk_that_says_nothing_is_a_warning(desk: Any, output: str) -> None:
 
 @pytest.mark.parametrize(("payloads", "expected"), [(0, "pass"), (7, "warn")])
 def test_of_a_lane_that_a_job_empties_only_what_waits_counts(payloads: int, expected: str) -> None:
-    told = {"payloads": payloads, "entities": 2, "oldest_s": 61.5}
+    told = {"payloads": payloads, "entities": 2, "oldest_s": 61.5, "deadlines": 30}
     said = {"state": "running", "lanes": {"retry.enrich.v1": told}}
     seen = KafkaSeen(UP, (), {"retry.enrich.v1": 900, "dlq.enrich.v1": 0})
     (check,) = _report(enrich=said, kafka=seen)["checks"]["lane:retry.enrich.v1"]
     assert (check["status"], check["observedValue"]) == (expected, payloads)
-    assert (check["entities"], check["oldest_s"]) == (2, 61.5)
+    assert (check["entities"], check["oldest_s"], check["deadlines"]) == (2, 61.5, 30)
 
 
 def test_a_lane_tells_whose_caps_bite() -> None:
