@@ -236,6 +236,7 @@ class Entity:
     derive: Callable[[Fields, Fields, Event], Iterable[Draft]] | None = None
     emits: tuple[str, ...] = ()  # event types that `derive` makes
     deleted_by: tuple[str, ...] = ()  # event types that end it; the next event starts it anew
+    completions: bool = False  # one for each version that becomes a row: see `completion_topic`
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -245,6 +246,10 @@ class Entity:
     @property
     def topic(self) -> str:
         return self.topic_name or f"state.{self.name}.v1"
+
+    @property
+    def completion_topic(self) -> str:
+        return f"completion.state.{self.name}.v1"
 
 
 @dataclass(frozen=True)
@@ -261,7 +266,12 @@ class Aggregate:
     total: Callable[[str, Fields | None], Fields]
     state: Any = None
     topic_name: str | None = None
+    completions: bool = False
 
     @property
     def topic(self) -> str:
         return self.topic_name or f"state.{self.name}.v1"
+
+    @property
+    def completion_topic(self) -> str:
+        return f"completion.state.{self.name}.v1"
