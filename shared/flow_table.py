@@ -255,7 +255,7 @@ class Flow:
         persist = Job(
             "persist",
             ignited_by=self.event_topics + tuple(row.topic for row in self.with_state),
-            emits=tuple(t.completion_topic for t in self.event_types),
+            emits=self.completion_topics,
             parks_in=(dead_letter_topic("persist"),),
             does="writes rows and their completions in one transaction; relay publishes them",
         )
@@ -267,6 +267,11 @@ class Flow:
             aggregate if self.aggregates else None,
         )
         return (*(job for job in needed if job), persist)
+
+    @property
+    def completion_topics(self) -> tuple[str, ...]:
+        states = (row.completion_topic for row in self.with_state if row.completions)
+        return (*(row.completion_topic for row in self.event_types), *states)
 
     @property
     def at_most_once_topics(self) -> frozenset[str]:
@@ -292,8 +297,8 @@ class Flow:
                 for row in self.with_state
             ),
             *(
-                Topic(t.completion_topic, for_ever, "events that are durable, kept for ever")
-                for t in self.event_types
+                Topic(topic, for_ever, "rows that are durable, kept for ever")
+                for topic in self.completion_topics
             ),
             *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.published_tables),
             *(

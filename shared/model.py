@@ -257,6 +257,7 @@ class Entity:
     # event type that it reads -> which of `emits` may follow from that; of those not named, all
     emits_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     deleted_by: tuple[str, ...] = ()  # event types that end it; the next event starts it anew
+    completions: bool = False  # one for each version that becomes a row: see `completion_topic`
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -270,6 +271,10 @@ class Entity:
     @property
     def topic(self) -> str:
         return self.topic_name or f"state.{self.name}.v1"
+
+    @property
+    def completion_topic(self) -> str:
+        return f"completion.state.{self.name}.v1"
 
 
 @dataclass(frozen=True)
@@ -286,7 +291,12 @@ class Aggregate:
     total: Callable[[str, Fields | None], Fields]
     state: Any = None
     topic_name: str | None = None
+    completions: bool = False
 
     @property
     def topic(self) -> str:
         return self.topic_name or f"state.{self.name}.v1"
+
+    @property
+    def completion_topic(self) -> str:
+        return f"completion.state.{self.name}.v1"

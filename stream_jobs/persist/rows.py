@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -54,6 +54,14 @@ class StateRow(NamedTuple):
     event_time_ms: int | None
     state: str
     deleted: bool = False
+    completion_topic: str | None = None  # None: it has no completion
+
+    @property
+    def completion_headers(self) -> list[Header]:
+        """But for its time. An entity that was forgotten begins again with version 1, so the place
+        of the snapshot is part of the id."""
+        of = ("completion", "state", str(self.record.position), str(self.version))
+        return _told_of_row(derived_event_id(*of), f"state.{self.entity}", self.id)
 
 
 class GoneRow(NamedTuple):
@@ -92,6 +100,7 @@ class RowMaker:
     completion_by_type: Mapping[str, str]
     entity_by_topic: Mapping[str, str]
     ingest_topics: frozenset[str] = frozenset()
+    state_completions: Mapping[str, str] = field(default_factory=dict)  # by entity
 
     @classmethod
     def of(cls, flow: Flow) -> "RowMaker":
@@ -100,13 +109,17 @@ class RowMaker:
             completion_by_type={t.name: t.completion_topic for t in flow.event_types},
             entity_by_topic={e.topic: e.name for e in flow.with_state},
             ingest_topics=frozenset(flow.ingest_topics),
+            state_completions={
+                row.name: row.completion_topic for row in flow.with_state if row.completions
+            },
         )
 
     def make(self, record: Record) -> Row:
         topic = record.position.topic
         try:
             if topic in self.entity_by_topic:
-                return _state_row(record, self.entity_by_topic[topic])
+                entity = self.entity_by_topic[topic]
+                return _state_row(record, entity, self.state_completions.get(entity))
             return self._event_row(record)
         except (_UnfitError, NoEvent) as unfit:
             reason, detail = unfit.args
@@ -160,7 +173,7 @@ def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLett
     return DeadLetter(row.record, "key_reuse", detail, known_by)
 
 
-def _state_row(record: Record, entity: str) -> StateRow | GoneRow:
+def _state_row(record: Record, entity: str, completion_topic: str | None) -> StateRow | GoneRow:
     key = _key(record)
     try:
         entity_id = key.decode()
@@ -179,9 +192,8 @@ def _state_row(record: Record, entity: str) -> StateRow | GoneRow:
         raise _UnfitError("no_snapshot", str(error)) from error
     if abs(facts.version) >= _BIGINT_END:
         raise _UnfitError("no_snapshot", "the version is too large a number")
-    return StateRow(
-        record, entity, entity_id, facts.version, facts.event_time_ms, state, facts.deleted
-    )
+    known = facts.version, facts.event_time_ms, state, facts.deleted
+    return StateRow(record, entity, entity_id, *known, completion_topic)
 
 
 def _key(record: Record) -> bytes:
@@ -235,12 +247,18 @@ def _completion_headers(event: envelope.EventRecord, headers: list[Header]) -> l
     revision = str(event.revision) if event.revision else ""
     of = ("completion", event.id, revision) if revision else ("completion", event.id)
     return [
-        (envelope.SPEC_VERSION, b"1.0"),
-        (envelope.ID, derived_event_id(*of).encode()),
-        (envelope.TYPE, f"completion.{event.type}".encode()),
-        (envelope.SOURCE, b"/persist"),
-        (envelope.SUBJECT, event.entity_id.encode()),
-        (envelope.CONTENT_TYPE, b"application/json"),
+        *_told_of_row(derived_event_id(*of), event.type, event.entity_id),
         *([(envelope.REVISION, revision.encode())] if revision else []),
         *([(envelope.TRACE_PARENT, trace_parent)] if trace_parent else []),
+    ]
+
+
+def _told_of_row(id_: str, what: str, entity_id: str) -> list[Header]:
+    return [
+        (envelope.SPEC_VERSION, b"1.0"),
+        (envelope.ID, id_.encode()),
+        (envelope.TYPE, f"completion.{what}".encode()),
+        (envelope.SOURCE, b"/persist"),
+        (envelope.SUBJECT, entity_id.encode()),
+        (envelope.CONTENT_TYPE, b"application/json"),
     ]

@@ -62,19 +62,37 @@ REMEMBER_REPEATS = """
     SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[], %b::boolean[])
     ON CONFLICT DO NOTHING
 """
-UPSERT_STATES = """
+_UPSERT = """
     INSERT INTO headrace.entity_state AS stored
         (entity, id, version, event_time, state, deleted, position)
     SELECT entity, id, version, 'epoch'::timestamptz + time_ms * interval '1 millisecond',
            state::jsonb, deleted, position
-    FROM unnest(
-        %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::boolean[], %b::text[]
-    ) AS given (entity, id, version, time_ms, state, deleted, position)
+    FROM {given}
     ORDER BY entity, id
     ON CONFLICT (entity, id) DO UPDATE SET
         version = excluded.version, event_time = excluded.event_time, state = excluded.state,
         deleted = excluded.deleted, position = excluded.position, updated_at = now()
     WHERE excluded.version > stored.version
+"""
+UPSERT_STATES = _UPSERT.format(
+    given="""unnest(
+        %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::boolean[], %b::text[]
+    ) AS given (entity, id, version, time_ms, state, deleted, position)"""
+)
+# where a row of the flow asks for it, with a completion for each that became a row
+UPSERT_AND_COMPLETE_STATES = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(
+            %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::boolean[],
+            %b::text[], %b::text[], %b::text[], %b::text[]
+        ) AS given (entity, id, version, time_ms, state, deleted, position, topic, told, headers)
+    ), written AS (
+        {_UPSERT.format(given="given")} RETURNING stored.entity, stored.id
+    ), moment AS MATERIALIZED (SELECT headrace.rfc3339(now()) AS at)
+    INSERT INTO headrace.outbox (topic, key, value, headers)
+    SELECT topic, convert_to(given.id, 'UTF8'), convert_to(told || at || '"}}', 'UTF8'),
+           (left(headers, -1) || ', ["{TIME}", "' || at || '"]]')::jsonb
+    FROM written JOIN given USING (entity, id) CROSS JOIN moment ORDER BY entity, id
 """
 # What stood before a null is over, whatever its version: by its place in their common partition.
 FORGET_STATES = """

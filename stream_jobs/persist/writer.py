@@ -213,19 +213,18 @@ class EventStore:
         self._execute(statements.JOURNAL, list(ledger.entries(told)))
 
     def _upsert_states(self, rows: Iterable[StateRow]) -> int:
-        columns = [
-            (
-                row.entity,
-                row.id,
-                row.version,
-                row.event_time_ms,
-                row.state,
-                row.deleted,
-                str(row.record.position),
-            )
-            for row in rows
-        ]
-        return self._execute(statements.UPSERT_STATES, columns)
+        silent: list[tuple[object, ...]] = []
+        told: list[tuple[object, ...]] = []
+        for row in rows:
+            place = str(row.record.position)
+            own = row.entity, row.id, row.version, row.event_time_ms, row.state, row.deleted, place
+            if row.completion_topic is None:
+                silent.append(own)
+            else:
+                headers = json.dumps(header_rows(row.completion_headers))
+                told.append((*own, row.completion_topic, _told_of_state(row), headers))
+        completed = self._execute(statements.UPSERT_AND_COMPLETE_STATES, told)
+        return completed + self._execute(statements.UPSERT_STATES, silent)
 
     def _forget_states(self, rows: Iterable[GoneRow]) -> None:
         places = [(row, row.record.position) for row in rows]
@@ -263,6 +262,13 @@ def _told(row: EventRow) -> str:
     if row.revision:
         known["revision"] = row.revision
     return f', {json.dumps(known, separators=(", ", " : "))[1:-1]}, "stored_at" : "'
+
+
+def _told_of_state(row: StateRow) -> str:
+    known: Fields = {"entity": row.entity, "entity_id": row.id, "version": row.version}
+    if row.deleted:
+        known["deleted"] = True
+    return f'{json.dumps(known, separators=(", ", " : "))[:-1]}, "stored_at" : "'
 
 
 def _keep_highest(corrections: dict[str, EventRow], row: EventRow) -> None:

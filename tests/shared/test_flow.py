@@ -9,6 +9,7 @@ from local_stack.verbs.flow import picture
 from shared.flow import FLOW, load_flow
 from shared.flow_table import Flow
 from shared.model import Endpoint, Entity, EventType, Example
+from shared.published.acls import acls
 from shared.settings import GatewaySettings
 
 PINGS = Endpoint(
@@ -73,6 +74,18 @@ def test_what_the_schema_publishes_has_its_topics_whatever_a_flow_looks_up() -> 
     made = {topic.name for topic in _flow().topics()}
     assert {"master.device.v1", "master.device_model.v1"} <= made
     assert all(not job.looks_up for job in _flow().jobs())
+
+
+def test_states_are_completed_where_a_row_asks_for_it() -> None:
+    entities = (replace(FLOW.entities[0], completions=True),)
+    aggregates = (replace(FLOW.aggregates[0], completions=True),)
+    flow = replace(FLOW, entities=entities, aggregates=aggregates)
+    further = {topic.name for topic in flow.topics()} - {topic.name for topic in FLOW.topics()}
+    assert further == {"completion.state.device.v1", "completion.state.area.v1"}
+    (persist,) = (job for job in flow.jobs() if job.name == "persist")
+    assert further <= {*persist.emits}
+    writers = {acl.name for acl in acls(flow) if acl[:3] == ("relay", "WRITE", "topic")}
+    assert further <= writers
 
 
 def test_the_picture_names_every_topic() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from shared.flow_table import Flow
 from shared.model import Endpoint, EventType
-from shared.published.schemas.events import completion, event, of_fold, snapshot
+from shared.published.schemas.events import completion, event, of_fold, snapshot, state_completion
 from shared.published.schemas.operations import credential, job_status, master_data
 from shared.published.schemas.payloads import (
     again,
@@ -37,6 +37,11 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
         },
         **{row.topic: [snapshot(row)] for row in flow.with_state},
         **{row.completion_topic: [completion(row)] for row in flow.event_types},
+        **{
+            row.completion_topic: [state_completion(row.name)]
+            for row in flow.with_state
+            if row.completions
+        },
         **{master_topic(table): master_data(table) for table in flow.published_tables},
         **{
             lane: [waiting_or_parked(job)]

@@ -161,6 +161,30 @@ def completion(event_type: EventType) -> RecordSchema:
     )
 
 
+def state_completion(name: str) -> RecordSchema:
+    ours = {
+        envelope.TYPE: {"const": f"completion.state.{name}"},
+        envelope.SOURCE: {"const": "/persist"},
+        envelope.CONTENT_TYPE: {"const": "application/json"},
+    }
+    return RecordSchema(
+        "completion",
+        "this version of the state is a row now; at least once, under the same ce_id. Of versions "
+        "that come together only the highest becomes a row, and has a completion",
+        ENTITY_ID,
+        headers_of(COMPLETION_HEADERS, (), ours),
+        object_of(
+            {
+                "entity": {"const": name},
+                "entity_id": ENTITY_ID,
+                "version": {**COUNT, "description": "that of the snapshot; versions are left out"},
+                "stored_at": RFC3339,
+            },
+            at_times={"deleted": {"const": True}},
+        ),
+    )
+
+
 def of_fold() -> dict[str, list[RecordSchema]]:
     whose = {"entity": TEXT, "id": ENTITY_ID}
     counts = map_of(COUNT)

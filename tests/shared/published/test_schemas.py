@@ -1,5 +1,6 @@
 """What is published of a topic is what the code writes there."""
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NotRequired
 
@@ -22,7 +23,8 @@ from shared.ids import fresh_event_id, full_id
 from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema, of_contract
-from stream_jobs.persist.rows import EventRow, RowMaker
+from stream_jobs.persist.rows import EventRow, RowMaker, StateRow
+from stream_jobs.persist.writer import _told_of_state
 from tests.builders import Master, enriches
 
 KNOWN = messages(FLOW)
@@ -63,6 +65,21 @@ def enriched(body: bytes = b'{"value": 21.5, "room": "lab"}', tenant: str = "") 
 
 def test_every_topic_of_the_flow_is_described() -> None:
     assert KNOWN.keys() == {topic.name for topic in FLOW.topics()}
+
+
+def test_the_completion_of_a_state() -> None:
+    flow = replace(FLOW, entities=(replace(FLOW.entities[0], completions=True),))
+    (message,) = messages(flow)["completion.state.device.v1"]
+    known = snapshot.encode(snapshot.Snapshot({"count": 2}, version=2), "f")
+    record = Record(Position("state.device.v1", 0, 5), b"device-0001", known, [])
+    row = RowMaker.of(flow).make(record)
+    assert isinstance(row, StateRow)
+    at = "2023-11-14T22:13:20.000Z"
+    assert keeps_headers(message, [*row.completion_headers, ("ce_time", at.encode())])
+    for deleted in (False, True):
+        told = orjson.loads(f'{_told_of_state(row._replace(deleted=deleted))}{at}"}}')
+        assert keeps(message.value, told)
+        assert ("deleted" in told) == deleted
 
 
 def test_the_headers_of_a_payload() -> None:

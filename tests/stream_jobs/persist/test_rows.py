@@ -116,6 +116,26 @@ def test_a_deleted_snapshot_says_so_and_a_null_that_it_is_over() -> None:
     assert (gone.entity, gone.id) == ("device", "device-0001")
 
 
+def test_a_snapshot_has_a_completion_where_its_row_in_the_flow_asks_for_it() -> None:
+    completed = replace(FLOW.entities[0], completions=True)
+    maker = RowMaker.of(replace(FLOW, entities=(completed,)))
+    record = _state(snapshot.encode(Snapshot({"count": 2}, version=2), "f"))
+    silent, row = _MAKER.make(record), maker.make(record)
+    assert isinstance(silent, StateRow)
+    assert isinstance(row, StateRow)
+    assert silent.completion_topic is None
+    assert row.completion_topic == "completion.state.device.v1"
+    headers = dict(row.completion_headers)
+    assert headers["ce_type"] == b"completion.state.device"
+    assert headers["ce_subject"] == b"device-0001"
+    # an entity that was forgotten has another version 2
+    later = record._replace(position=record.position._replace(offset=6))
+    again = maker.make(later)
+    assert isinstance(again, StateRow)
+    assert dict(again.completion_headers)["ce_id"] != headers["ce_id"]
+    assert maker.make(record) == row
+
+
 def test_a_row_has_the_shape_of_today() -> None:
     def celsius(data: Fields) -> Fields:
         return {"value": (data["fahrenheit"] - 32) / 1.8}

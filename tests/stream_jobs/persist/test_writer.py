@@ -300,6 +300,48 @@ def test_only_rows_that_were_there_cost_a_statement_more(
     assert len(statements) == 2 + 3
 
 
+def _told_state(version: int, entity_id: str = "d", *, deleted: bool = False) -> StateRow:
+    row = _state(version, entity_id)
+    return row._replace(completion_topic="completion.state.device.v1", deleted=deleted)
+
+
+@pytest.mark.stack
+def test_the_version_of_a_state_that_becomes_a_row_is_completed_once(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    rows: list[Row] = [_told_state(1), _told_state(3), _told_state(2), _told_state(1, "other")]
+    silent = _state(9)._replace(entity="area")
+    assert writer.write([*rows, silent]) == Written(states=3)
+    assert writer.write([*rows, silent]) == Written()
+    assert writer.write([_told_state(4, deleted=True)]) == Written(states=1)
+    sent = Outbox(connection).pending(100)
+    assert {row.topic for row in sent} == {"completion.state.device.v1"}
+    told = [json.loads(row.value or b"") for row in sent]
+    at = [one.pop("stored_at") for one in told]
+    assert told == [
+        {"entity": "device", "entity_id": "d", "version": 3},
+        {"entity": "device", "entity_id": "other", "version": 1},
+        {"entity": "device", "entity_id": "d", "version": 4, "deleted": True},
+    ]
+    assert [row.key for row in sent] == [b"d", b"other", b"d"]
+    headers = [dict(row.headers) for row in sent]
+    assert [one["ce_time"].decode() for one in headers] == at
+    assert {one["ce_type"] for one in headers} == {b"completion.state.device"}
+    assert len({one["ce_id"] for one in headers}) == 3
+    stored = "SELECT headrace.rfc3339(updated_at) FROM headrace.entity_state WHERE version = 4"
+    assert _one(connection, stored) == at[2]
+
+
+@pytest.mark.stack
+def test_a_state_that_is_not_stored_is_not_completed(
+    writer: EventStore, connection: store.Connection
+) -> None:
+    refused = _told_state(1)._replace(state='{"n": 1e200000}')
+    assert writer.write([refused, _told_state(1, "other")]) == Written(states=1, parked=1)
+    topics = [row.topic for row in Outbox(connection).pending(100)]
+    assert sorted(topics) == ["completion.state.device.v1", "dlq.persist.v1"]
+
+
 @pytest.mark.stack
 def test_an_older_state_never_takes_the_place_of_a_newer(
     writer: EventStore, connection: store.Connection
