@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from clients.kafka.connect import admin
 from clients.kafka.create_topics import other_configs
-from clients.postgres.store import connect
+from clients.postgres.store import connect, one_line
 from local_stack.doctor.findings import Finding, green, red, yellow
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.settings_check import chosen_flow, kafka_at, settings
@@ -183,8 +183,7 @@ def _postgres(url: str, fix: str) -> list[Finding]:
     except StoreAwayError as error:
         return [red("PostgreSQL", str(error), fix)]
     except psycopg.Error as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return [red("PostgreSQL", reason, fix)]
+        return [red("PostgreSQL", one_line(error), fix)]
     newest = ScriptDirectory(
         str(CHECKOUT / "clients" / "postgres" / "migrations")
     ).get_current_head()
