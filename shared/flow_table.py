@@ -1,5 +1,5 @@
-"""The flow's table, and what is derived from it: topics and jobs. In one file because all of it reads
-the same rows."""
+"""The flow's table, and what is derived from it: topics and jobs. In one file because all of it is
+read from the same rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

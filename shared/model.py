@@ -1,5 +1,6 @@
 """The words that a domain is written in: payloads become events, events fold into entities, and
-entities add up to aggregates. A row of each kind stands in the flow (`shared/flow.py`)."""
+entities add up to aggregates. A row of each kind stands in the flow (`shared/flow.py`).
+In one file because whoever writes a domain finds all its words there."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
