@@ -42,11 +42,11 @@ class Outgoing(NamedTuple):
 
 
 def outgoing_events(
-    topics: Iterable[str], record: EventRecord, ingest_headers: Sequence[Header] = ()
+    topics: Iterable[str], record: EventRecord, kept: Sequence[Header] = ()
 ) -> list[Outgoing]:
     """The same in each of these topics."""
     key, value = record.entity_id.encode(), event_value(record)
-    headers = event_headers(record, ingest_headers)
+    headers = event_headers(record, kept)
     return [Outgoing(topic, key, value, headers) for topic in topics]
 
 

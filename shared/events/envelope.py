@@ -185,7 +185,17 @@ def _is_part(part: object, parts: object) -> bool:
     return type(part) is type(parts) is int and 0 <= part < parts <= PARTS_MAX
 
 
-def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) -> list[Header]:
+def kept_headers(ingest_headers: Sequence[Header]) -> list[Header]:
+    """What the events of a payload have of its own headers; whoever wrote these may have written
+    anything."""
+    return [
+        header
+        for header in ingest_headers
+        if header[0] in _KEPT and len(header[1]) <= _KEPT_BYTES_MAX
+    ]
+
+
+def event_headers(record: EventRecord, kept: Sequence[Header] = ()) -> list[Header]:
     """For whoever routes or dedupes without reading values."""
     headers = [
         _SPEC_VERSION,
@@ -199,13 +209,7 @@ def event_headers(record: EventRecord, ingest_headers: Sequence[Header] = ()) ->
     ]
     if record.revision:
         headers.append((REVISION, str(record.revision).encode()))
-    if ingest_headers:
-        # whoever wrote them may have written anything
-        headers += [
-            header
-            for header in ingest_headers
-            if header[0] in _KEPT and len(header[1]) <= _KEPT_BYTES_MAX
-        ]
+    headers += kept
     return headers
 
 

@@ -10,7 +10,7 @@ from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import contract_of, infinite_place
 from shared.errors import StaleMasterDataError
 from shared.events import envelope, redelivery
-from shared.events.envelope import EventRecord
+from shared.events.envelope import EventRecord, Header
 from shared.events.oversize_stub import fitted
 from shared.flow_table import Flow
 from shared.formats.text import holds_nul
@@ -81,9 +81,10 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
             if isinstance(found, Dropped):
                 dropped = [_dropped(payload, headers, found)]
                 return noted(breach, endpoint, payload, fields, dropped) if breach else dropped
+            kept = envelope.kept_headers(payload.headers)
             made, size = [], 0
             for record in found:
-                made.append(_outgoing(flow.event_type(record.type), record, payload))
+                made.append(_outgoing(endpoint, flow.event_type(record.type), record, kept))
                 size += len(made[-1].value or b"")
                 if size > _TOGETHER_BYTES_MAX:
                     most = f"{_TOGETHER_BYTES_MAX} bytes may be together"
@@ -113,20 +114,26 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
     return enrich
 
 
-def _outgoing(event_type: EventType, record: EventRecord, payload: Payload) -> Outgoing:
-    if event_type.data and (breach := contract_of(event_type.data).breach(record.data)):
-        # the mistake is the enrichment's: whoever reads this topic relies on its contract
-        raise Rejected("off_contract", f"{record.type}: {breach.code}: {breach.detail}")
+def _outgoing(
+    endpoint: Endpoint, event_type: EventType, record: EventRecord, kept: Sequence[Header]
+) -> Outgoing:
     try:
         value = envelope.event_value(record)
     except TypeError as error:
         raise Rejected("not_writable", f"the event cannot be written as JSON: {error}") from error
+    # JSON has null for a number that is not finite, and of a large event it takes long to look at
+    # each of its values
+    if endpoint.has_other_than_json and b"null" in value and (place := infinite_place(record.data)):
+        raise Rejected("not_writable", f"{record.type}: {place}: not a finite number")
+    if event_type.data and (breach := contract_of(event_type.data).breach(record.data)):
+        # the mistake is the enrichment's: whoever reads this topic relies on its contract
+        raise Rejected("off_contract", f"{record.type}: {breach.code}: {breach.detail}")
     if len(value) + 4 * len(record.id) > _EVENT_BYTES_MAX:  # its id is in a header, too
         # the topic would refuse it, and with it the batch, again and again
         raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
     if holds_nul(value):
         raise Rejected("nul_in_text", r"\u0000 can be stored nowhere as text")
-    headers = envelope.event_headers(record, payload.headers)
+    headers = envelope.event_headers(record, kept)
     return Outgoing(event_type.topic, record.entity_id.encode(), value, headers)
 
 
@@ -153,7 +160,8 @@ def _events(
     drafts = [found] if isinstance(found, Draft) else _several(endpoint, found)
     event_id = _text(headers, envelope.ID) or str(payload.position)
     saw = known.saw or None  # by now: an enrichment may look while it yields
-    records = []
+    records: list[EventRecord] = []
+    checked_id = None
     for part, draft in enumerate(drafts):
         if not isinstance(draft, Draft):
             raise TypeError(
@@ -161,8 +169,6 @@ def _events(
             )
         if draft.type not in endpoint.emits:
             raise Rejected("undeclared_type", f"{endpoint.name} does not declare {draft.type!r}")
-        if endpoint.has_other_than_json and (place := infinite_place(draft.data)):
-            raise Rejected("not_writable", f"{draft.type}: {place}: not a finite number")
         record = EventRecord(
             payload.position,
             full_id_within(tenant, draft.entity_id) if draft.entity_id else entity_id,
@@ -180,8 +186,10 @@ def _events(
             len(drafts),
             saw,
         )
-        if not FULL_ID.fullmatch(record.entity_id) or tenant_of(record.entity_id) != tenant:
-            raise Rejected("bad_entity_id", f"{record.entity_id[:200]!r}: {FULL_ID_RULE}")
+        if record.entity_id != checked_id:
+            checked_id = record.entity_id
+            if not FULL_ID.fullmatch(checked_id) or tenant_of(checked_id) != tenant:
+                raise Rejected("bad_entity_id", f"{checked_id[:200]!r}: {FULL_ID_RULE}")
         records.append(record)
     if payload.revision:
         _refuse_moved([record.entity_id for record in records], headers)
