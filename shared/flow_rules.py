@@ -8,7 +8,15 @@ from typing import Protocol
 from shared.contract import contract_of, payload_contract
 from shared.formats import refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
-from shared.model import Aggregate, Endpoint, Entity, EventType, Example
+from shared.model import (
+    TABLES_OF_THE_SCHEMA,
+    Aggregate,
+    Endpoint,
+    Entity,
+    EventType,
+    Example,
+    Table,
+)
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -19,7 +27,7 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-class Table(Protocol):
+class FlowTable(Protocol):
     """What the rules look at. `shared.flow_table.Flow` is one, and imports these rules."""
 
     @property
@@ -33,12 +41,12 @@ class Table(Protocol):
     @property
     def with_state(self) -> tuple[Entity | Aggregate, ...]: ...
     @property
-    def master_tables(self) -> tuple[str, ...]: ...
+    def tables(self) -> tuple[Table, ...]: ...
 
     def topics(self) -> Sequence[_Named]: ...
 
 
-def refuse_what_does_not_add_up(flow: Table) -> None:
+def refuse_what_does_not_add_up(flow: FlowTable) -> None:
     for endpoint in flow.endpoints:
         refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
@@ -52,7 +60,7 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
         ("endpoint", [row.name for row in flow.endpoints]),
         ("event type", [row.name for row in flow.event_types]),
         ("entity or aggregate", [row.name for row in flow.with_state]),
-        ("master-data table", list(flow.master_tables)),
+        ("table", [row.name for row in flow.tables]),
     ):
         _refuse_bad_names(kind, names)
     for rows in (flow.endpoints, flow.event_types):
@@ -80,11 +88,13 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
                 f"aggregate {aggregate.name} has {aggregate.members!r} as members, "
                 "which is no entity of this flow"
             )
+    _refuse_bad_tables(flow)
     for endpoint in flow.endpoints:
         _refuse_bad_contract(f"endpoint {endpoint.name}", partial(payload_contract, endpoint))
     for kind, contracts in (
         ("event type", [(row.name, row.data) for row in flow.event_types]),
         ("entity or aggregate", [(row.name, row.state) for row in flow.with_state]),
+        ("table", [(row.name, row.row) for row in flow.tables]),
     ):
         for name, shape in contracts:
             if shape is not None:
@@ -94,6 +104,8 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
             _refuse_bad_example(endpoint, endpoint.example)
     for entity in flow.entities:
         _refuse_bad_initial(entity)
+    for table in flow.tables:
+        _refuse_bad_key(table)
     names = [topic.name for topic in flow.topics()]
     for name in names:
         if names.count(name) > 1:
@@ -106,6 +118,38 @@ def refuse_what_is_no_tuple(owner: object, *fields: str) -> None:
         if not isinstance(value, tuple):
             row = getattr(owner, "name", "the flow")
             raise ValueError(f"{row}: {name} is no tuple: one alone needs a comma, too, (one,)")
+
+
+def _refuse_bad_tables(flow: FlowTable) -> None:
+    for table in flow.tables:
+        if table.name in TABLES_OF_THE_SCHEMA:
+            raise ValueError(
+                f"table {table.name!r} is there already (./headrace devices): choose another name"
+            )
+    known = {*TABLES_OF_THE_SCHEMA, *(table.name for table in flow.tables)}
+    in_sql = {*TABLES_OF_THE_SCHEMA, *(table.name for table in flow.tables if table.in_sql)}
+    for endpoint in flow.endpoints:
+        for name in endpoint.master:
+            if name not in known:
+                raise ValueError(
+                    f"endpoint {endpoint.name} looks up {name!r}, which no table declares: add "
+                    f"Table({name!r}) to the flow's tables"
+                )
+        for fresh in endpoint.fresh:
+            if fresh.table not in in_sql:
+                raise ValueError(
+                    f"endpoint {endpoint.name} wants {fresh.name!r} of {fresh.table!r} fresh: only "
+                    "tables of PostgreSQL of their own can be asked at each use"
+                )
+
+
+def _refuse_bad_key(table: Table) -> None:
+    fields = contract_of(table.row).json_schema().get("properties") if table.row else None
+    if fields is not None and fields.get(table.key, {}).get("type") != "string":
+        raise ValueError(
+            f"table {table.name}: its rows have no text {table.key!r}, which is to hold their key: "
+            "name the field that does, Table(…, key=…)"
+        )
 
 
 def _refuse_bad_emissions(entity: Entity) -> None:
@@ -166,7 +210,7 @@ def _refuse_bad_example(endpoint: Endpoint, example: Example) -> None:
         )
 
 
-def _with_topic(flow: Table) -> tuple[Endpoint | EventType | Entity | Aggregate, ...]:
+def _with_topic(flow: FlowTable) -> tuple[Endpoint | EventType | Entity | Aggregate, ...]:
     return (*flow.endpoints, *flow.event_types, *flow.with_state)
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from shared.flow_rules import refuse_what_does_not_add_up, refuse_what_is_no_tuple
-from shared.model import Aggregate, Endpoint, Entity, EventType
+from shared.model import TABLES_OF_THE_SCHEMA, Aggregate, Endpoint, Entity, EventType, Table
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
@@ -23,9 +23,6 @@ from shared.topic_names import (
     retry_topic,
     wake_topic,
 )
-
-# what the schema has and publishes, whatever a flow looks up (`headrace devices`)
-_TABLES_OF_THE_SCHEMA = ("device", "device_model")
 
 _FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _LOG_TIME = {
@@ -64,6 +61,7 @@ class Flow:
     event_types: tuple[EventType, ...]
     entities: tuple[Entity, ...]
     aggregates: tuple[Aggregate, ...] = ()
+    tables: tuple[Table, ...] = ()
     ingest_retention_days: int = 30
     _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
     _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
@@ -72,7 +70,8 @@ class Flow:
     )
 
     def __post_init__(self) -> None:
-        refuse_what_is_no_tuple(self, "endpoints", "event_types", "entities", "aggregates")
+        rows = ("endpoints", "event_types", "entities", "aggregates", "tables")
+        refuse_what_is_no_tuple(self, *rows)
         object.__setattr__(self, "_endpoint_by_name", {row.name: row for row in self.endpoints})
         object.__setattr__(self, "_type_by_name", {row.name: row for row in self.event_types})
         object.__setattr__(self, "_with_state_by_name", {row.name: row for row in self.with_state})
@@ -127,8 +126,8 @@ class Flow:
         return bool(self.master_tables) or any(row.retry for row in self.endpoints)
 
     @property
-    def published_tables(self) -> tuple[str, ...]:
-        return _once((*_TABLES_OF_THE_SCHEMA, *self.master_tables))
+    def published_tables(self) -> tuple[Table, ...]:
+        return (*map(Table, TABLES_OF_THE_SCHEMA), *self.tables)
 
     @property
     def folded_topics(self) -> tuple[str, ...]:
@@ -241,7 +240,7 @@ class Flow:
                 Topic(t.completion_topic, for_ever, "events that are durable, kept for ever")
                 for t in self.event_types
             ),
-            *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.published_tables),
+            *(Topic(table.topic, _COMPACTED, "master data") for table in self.published_tables),
             *(
                 Topic(lane, for_ever, waits if lane in waiting else "work parked, kept for ever")
                 for lane in self.lanes

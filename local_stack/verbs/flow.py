@@ -40,6 +40,7 @@ def document(flow: "Flow") -> dict[str, Any]:
         "aggregates": [
             {"name": a.name, "topic": a.topic, "members": a.members} for a in flow.aggregates
         ],
+        "tables": [{"name": t.name, "topic": t.topic, "key": t.key} for t in flow.tables],
         "jobs": [job._asdict() for job in flow.jobs()],
         "topics": [topic._asdict() for topic in flow.topics()],
     }

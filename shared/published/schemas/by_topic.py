@@ -19,7 +19,6 @@ from shared.topic_names import (
     JOB_STATUS_TOPIC,
     again_topic,
     dropped_topic,
-    master_topic,
 )
 
 
@@ -31,7 +30,7 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
         **_shared((row, event(row)) for row in flow.event_types),
         **{row.topic: [snapshot(row)] for row in flow.with_state},
         **{row.completion_topic: [completion(row)] for row in flow.event_types},
-        **{master_topic(table): master_data(table) for table in flow.published_tables},
+        **{table.topic: master_data(table) for table in flow.published_tables},
         **{
             lane: [waiting_or_parked(job)]
             for job in flow.jobs()
