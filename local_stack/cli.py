@@ -8,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from local_stack.terminal.errors import StackError
-from local_stack.verbs import credentials, devices, letters, spool, waiting
+from local_stack.verbs import credentials, devices, letters, master, spool, waiting
 from local_stack.verbs.acls import acls
 from local_stack.verbs.breaches import breaches
 from local_stack.verbs.chaos import chaos
@@ -57,6 +57,7 @@ app.command("try")(try_)
 app.command(context_settings=ANY_ARGUMENTS)(test)
 app.command(context_settings=ANY_ARGUMENTS)(torture)
 app.add_typer(devices.app, name="devices")
+app.add_typer(master.app, name="master")
 app.add_typer(credentials.app, name="credentials")
 app.add_typer(letters.app, name="letters")
 app.add_typer(waiting.app, name="waiting")

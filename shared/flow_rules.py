@@ -1,4 +1,5 @@
-"""What makes a flow's table one that does not add up, each told with what to do. Pure."""
+"""What makes a flow's table one that does not add up, each told with what to do. Pure. In one file
+because every rule is one of the same table."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -11,6 +12,7 @@ from shared.contract import contract_of, payload_contract, versions_of
 from shared.formats import ByField, refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
 from shared.model import (
+    TABLES_OF_THE_SCHEMA,
     Aggregate,
     AllEvents,
     ContractMode,
@@ -18,6 +20,7 @@ from shared.model import (
     Entity,
     EventType,
     Example,
+    Table,
 )
 
 _NAME = re.compile("[a-z0-9_]+")
@@ -29,7 +32,7 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-class Table(Protocol):
+class FlowTable(Protocol):
     """What the rules look at. `shared.flow_table.Flow` is one, and imports these rules."""
 
     @property
@@ -45,16 +48,16 @@ class Table(Protocol):
     @property
     def with_state(self) -> tuple[Entity | Aggregate, ...]: ...
     @property
-    def master_tables(self) -> tuple[str, ...]: ...
-    @property
     def actions(self) -> tuple[Action, ...]: ...
     @property
     def open_endpoints(self) -> tuple[Endpoint, ...]: ...
+    @property
+    def tables(self) -> tuple[Table, ...]: ...
 
     def topics(self) -> Sequence[_Named]: ...
 
 
-def refuse_what_does_not_add_up(flow: Table) -> None:
+def refuse_what_does_not_add_up(flow: FlowTable) -> None:
     for endpoint in flow.endpoints:
         refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "states", "formats", "drops")
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
@@ -76,7 +79,7 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
         ("endpoint", [row.name for row in flow.endpoints]),
         ("event type", [row.name for row in flow.event_types]),
         ("entity or aggregate", [row.name for row in flow.with_state]),
-        ("master-data table", list(flow.master_tables)),
+        ("table", [row.name for row in flow.tables]),
         ("action", [row.name for row in flow.actions]),
     ):
         _refuse_bad_names(kind, names)
@@ -116,6 +119,7 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
                 "which is no entity of this flow"
             )
     _refuse_bad_all_events(flow.all_events, entities)
+    _refuse_bad_tables(flow)
     for endpoint in flow.endpoints:
         for version in _versions(endpoint):
             make = partial(payload_contract, endpoint, version)
@@ -123,6 +127,7 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
     for kind, contracts in (
         ("event type", [(row.name, row.data) for row in flow.event_types]),
         ("entity or aggregate", [(row.name, row.state) for row in flow.with_state]),
+        ("table", [(row.name, row.row) for row in flow.tables]),
     ):
         for name, shape in contracts:
             if shape is not None:
@@ -132,6 +137,8 @@ def refuse_what_does_not_add_up(flow: Table) -> None:
             _refuse_bad_example(endpoint, endpoint.example)
     for entity in flow.entities:
         _refuse_bad_initial(entity)
+    for table in flow.tables:
+        _refuse_bad_key(table)
     names = [topic.name for topic in flow.topics()]
     for name in names:
         if names.count(name) > 1:
@@ -144,6 +151,38 @@ def refuse_what_is_no_tuple(owner: object, *fields: str) -> None:
         if not isinstance(value, tuple):
             row = getattr(owner, "name", "the flow")
             raise ValueError(f"{row}: {name} is no tuple: one alone needs a comma, too, (one,)")
+
+
+def _refuse_bad_tables(flow: FlowTable) -> None:
+    for table in flow.tables:
+        if table.name in TABLES_OF_THE_SCHEMA:
+            raise ValueError(
+                f"table {table.name!r} is there already (./headrace devices): choose another name"
+            )
+    known = {*TABLES_OF_THE_SCHEMA, *(table.name for table in flow.tables)}
+    in_sql = {*TABLES_OF_THE_SCHEMA, *(table.name for table in flow.tables if table.in_sql)}
+    for endpoint in flow.endpoints:
+        for name in endpoint.master:
+            if name not in known:
+                raise ValueError(
+                    f"endpoint {endpoint.name} looks up {name!r}, which no table declares: add "
+                    f"Table({name!r}) to the flow's tables"
+                )
+        for fresh in endpoint.fresh:
+            if fresh.table not in in_sql:
+                raise ValueError(
+                    f"endpoint {endpoint.name} wants {fresh.name!r} of {fresh.table!r} fresh: only "
+                    "tables of PostgreSQL of their own can be asked at each use"
+                )
+
+
+def _refuse_bad_key(table: Table) -> None:
+    fields = contract_of(table.row).json_schema().get("properties") if table.row else None
+    if fields is not None and fields.get(table.key, {}).get("type") != "string":
+        raise ValueError(
+            f"table {table.name}: its rows have no text {table.key!r}, which is to hold their key: "
+            "name the field that does, Table(…, key=…)"
+        )
 
 
 def _refuse_bad_emissions(entity: Entity) -> None:
@@ -241,7 +280,9 @@ def _refuse_bad_all_events(rows: Sequence[AllEvents], entities: Collection[str])
             )
 
 
-def _with_topic(flow: Table) -> tuple[Endpoint | EventType | AllEvents | Entity | Aggregate, ...]:
+def _with_topic(
+    flow: FlowTable,
+) -> tuple[Endpoint | EventType | AllEvents | Entity | Aggregate, ...]:
     return (*flow.endpoints, *flow.event_types, *flow.all_events, *flow.with_state)
 
 

@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 from shared.actions import Action, deadline_endpoint
 from shared.flow_rules import refuse_what_does_not_add_up, refuse_what_is_no_tuple
-from shared.model import Aggregate, AllEvents, Endpoint, Entity, EventType
+from shared.model import (
+    TABLES_OF_THE_SCHEMA,
+    Aggregate,
+    AllEvents,
+    Endpoint,
+    Entity,
+    EventType,
+    Table,
+)
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
@@ -26,9 +34,6 @@ from shared.topic_names import (
     retry_topic,
     wake_topic,
 )
-
-# what the schema has and publishes, whatever a flow looks up (`headrace devices`)
-_TABLES_OF_THE_SCHEMA = ("device", "device_model")
 
 _LOG_TIME = {
     "message.timestamp.type": "LogAppendTime",
@@ -68,6 +73,7 @@ class Flow:
     aggregates: tuple[Aggregate, ...] = ()
     actions: tuple[Action, ...] = ()
     all_events: tuple[AllEvents, ...] = ()
+    tables: tuple[Table, ...] = ()
     ingest_retention_days: int = 30
     _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
     _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
@@ -76,8 +82,8 @@ class Flow:
     )
 
     def __post_init__(self) -> None:
-        rows = "endpoints", "event_types", "entities", "aggregates", "actions", "all_events"
-        refuse_what_is_no_tuple(self, *rows)
+        rows = "endpoints", "event_types", "entities", "aggregates", "tables"
+        refuse_what_is_no_tuple(self, *rows, "actions", "all_events")
         deadlines = (deadline_endpoint(row) for row in self.actions if row.within_s and row.entity)
         object.__setattr__(self, "endpoints", (*self.open_endpoints, *deadlines))
         object.__setattr__(self, "_endpoint_by_name", {e.name: e for e in self.open_endpoints})
@@ -161,8 +167,8 @@ class Flow:
         return bool(self.master_tables) or any(row.retry for row in self.endpoints)
 
     @property
-    def published_tables(self) -> tuple[str, ...]:
-        return _once((*_TABLES_OF_THE_SCHEMA, *self.master_tables))
+    def published_tables(self) -> tuple[Table, ...]:
+        return (*map(Table, TABLES_OF_THE_SCHEMA), *self.tables)
 
     @property
     def folded_topics(self) -> tuple[str, ...]:
@@ -300,7 +306,7 @@ class Flow:
                 Topic(topic, for_ever, "rows that are durable, kept for ever")
                 for topic in self.completion_topics
             ),
-            *(Topic(master_topic(t), _COMPACTED, "master data") for t in self.published_tables),
+            *(Topic(table.topic, _COMPACTED, "master data") for table in self.published_tables),
             *(
                 Topic(lane, for_ever, waits if lane in waiting else "work parked, kept for ever")
                 for lane in self.lanes

@@ -9,10 +9,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from shared.formats import Format, Json
 from shared.retry_policy import RetryPolicy
+from shared.topic_names import master_topic
 
 Fields = dict[str, Any]
 ContractMode = Literal["enforce", "warn", "observe"]
 _PAUSE_MAX_S = 366 * 86_400
+# what the schema has and publishes, whatever a flow looks up (`headrace devices`)
+TABLES_OF_THE_SCHEMA = ("device", "device_model")
 
 
 class Rejected(Exception):  # noqa: N818 - it is what happened to the payload
@@ -155,7 +158,7 @@ class Endpoint:
     # several (a list, or what yields them), or none
     enrich: Callable[[Any, Arrival, MasterData], Draft | Iterable[Draft] | Dropped]
     emits: tuple[str, ...]  # event types
-    master: tuple[str, ...] = ()  # master-data tables that it looks things up in
+    master: tuple[str, ...] = ()  # tables of master data that it looks things up in
     fresh: tuple[FreshField, ...] = ()
     states: tuple[str, ...] = ()  # entities and aggregates whose state it looks at
     payload: Any = None  # or its `Versions`
@@ -301,3 +304,20 @@ class Aggregate:
     @property
     def completion_topic(self) -> str:
         return f"completion.state.{self.name}.v1"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Master data of the domain's own: rows that enrichments find by `master.find(name, key)`. They
+    are kept in PostgreSQL, written by `./headrace master` or the desk, and published on the table's
+    topic."""
+
+    name: str
+    row: Any = None
+    key: str = "id"  # the field of a row that holds its key
+    # its rows stand in a table of your own, which `headrace.publish_table` publishes
+    in_sql: bool = False
+
+    @property
+    def topic(self) -> str:
+        return master_topic(self.name)

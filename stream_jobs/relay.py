@@ -20,7 +20,7 @@ from clients.postgres.outbox import Outbox, OutboxRow
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
 from shared.settings import JobSettings
-from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic
+from shared.topic_names import RELAY_HEARTBEAT_KEY
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.supervision.status import StatusReporter
 
@@ -81,7 +81,7 @@ class Relay:
         self._stop = stop
         self._status = status
         flow = load_flow(settings.flow)
-        self._master_topics = [master_topic(table) for table in flow.published_tables]
+        self._master_topics = [table.topic for table in flow.published_tables]
         self._at_most_once = flow.at_most_once_topics
         self._as_of_ms: int | None = None
         self.leads = False

@@ -49,6 +49,7 @@ _DESK = {
     "letter_count": _QUEUE,
     "redrive": _CHANGE,
     "letter_audit": _ADD,
+    "master_row": _ALL_ROWS,
 }
 # of whatever else is there, master data among it, the jobs read what is asked for on demand
 _NOT_FOR_JOBS = {*_DESK, "seed", "alembic_version"} - _JOBS.keys()

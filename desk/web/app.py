@@ -8,10 +8,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from desk.letters.service import NoLetterError, desk
+from desk.master.rows import BadRowError
+from desk.master.service import ChangedMeanwhileError, NoRowError, NoTableError
 from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import Door, csrf_of, is_page
 from desk.web.api import api
+from desk.web.master_api import master_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
 from gateway.auth.setup import known_callers
@@ -36,6 +39,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         handlers={**HANDLERS, **dict.fromkeys((Problem, *_TROUBLE), _on_trouble)},
     )
     app.include_router(api(open_desk))
+    app.include_router(master_api(settings))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")
@@ -48,7 +52,15 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     return app
 
 
-_TROUBLE = (StoreAwayError, KafkaAwayError, NoLetterError, NobodyWaitsError, RowRefusedError)
+_REFUSALS: dict[type[Exception], tuple[int, str]] = {
+    NoLetterError: (404, "no_letter"),
+    NobodyWaitsError: (404, "nobody_waits"),
+    NoTableError: (404, "no_table"),
+    NoRowError: (404, "no_row"),
+    ChangedMeanwhileError: (412, "changed_meanwhile"),
+    BadRowError: (422, "bad_row"),
+}
+_TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
 
 
 async def _on_trouble(request: Request, error: Exception) -> Response:
@@ -60,10 +72,8 @@ async def _on_trouble(request: Request, error: Exception) -> Response:
 
 
 def _problem(error: Exception) -> Problem:
-    if isinstance(error, NoLetterError):
-        return Problem(404, "no_letter", str(error))
-    if isinstance(error, NobodyWaitsError):
-        return Problem(404, "nobody_waits", str(error))
+    if refusal := _REFUSALS.get(type(error)):
+        return Problem(*refusal, str(error))
     if isinstance(error, RowRefusedError):
         return Problem(400, "bad_filter", f"PostgreSQL cannot look for that: {error.detail}")
     store = "PostgreSQL: " if isinstance(error, StoreAwayError) else ""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from shared.flow_table import Flow, Topic
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema
-from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, again_topic, master_topic
+from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, again_topic
 
 _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
@@ -108,7 +108,7 @@ def operations(flow: Flow) -> Iterator[Operation]:
         assert answers
         how = f"tells the result by POST to /v1/{answers.name}/{{id}}"
         yield from _each(action.name, "send", [answers.topic], how)
-    tables = map(master_topic, flow.published_tables)
+    tables = [table.topic for table in flow.published_tables]
     yield from _each("relay", "send", tables, "publishes what was committed")
     again = [again_topic("enrich")]
     yield from _each("relay", "send", again, "brings back what is to be tried or corrected")

@@ -9,7 +9,6 @@ from shared.flow_table import Flow
 from shared.model import Fields
 from shared.published.schemas.by_topic import messages
 from shared.settings import GatewaySettings
-from shared.topic_names import master_topic
 
 ASYNCAPI = "asyncapi.json"
 OPENAPI = "openapi.json"
@@ -29,8 +28,8 @@ def documents(flow_reference: str) -> dict[str, Fields]:
 
 
 def value_schemas(flow: Flow) -> dict[str, Fields]:
-    """By file. Rows of master data have no contract, and lanes hold records of other topics."""
-    master = set(map(master_topic, flow.published_tables))
+    """By file. Tables without a contract have none, and lanes hold records of other topics."""
+    any_row = {table.topic for table in flow.published_tables if table.row is None}
     return {
         asyncapi.file_of(topic, message, known): {
             "$schema": _DIALECT,
@@ -40,7 +39,7 @@ def value_schemas(flow: Flow) -> dict[str, Fields]:
             "title": topic,
         }
         for topic, known in messages(flow).items()
-        if topic not in master
+        if topic not in any_row
         for message in known
         if (value := message.value) is not None
     }

@@ -59,6 +59,7 @@ def document(flow: "Flow") -> dict[str, Any]:
             }
             for a in flow.actions
         ],
+        "tables": [{"name": t.name, "topic": t.topic, "key": t.key} for t in flow.tables],
         "jobs": [job._asdict() for job in flow.jobs()],
         "topics": [topic._asdict() for topic in flow.topics()],
     }

@@ -102,7 +102,7 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
 
 def _relay(flow: Flow) -> Iterable[Acl]:
     persist = next(job for job in flow.jobs() if job.name == "persist")
-    masters = [master_topic(table) for table in flow.published_tables]
+    masters = [table.topic for table in flow.published_tables]
     # what an operator sends on again leaves through the outbox, too: to enrich and to fold. So do
     # events that are corrected since a repeat of them counted twice
     again = [again_topic("enrich"), *flow.folded_topics]

@@ -21,7 +21,6 @@ from shared.topic_names import (
     again_topic,
     breach_topic,
     dropped_topic,
-    master_topic,
 )
 
 
@@ -42,7 +41,7 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
             for row in flow.with_state
             if row.completions
         },
-        **{master_topic(table): master_data(table) for table in flow.published_tables},
+        **{table.topic: master_data(table) for table in flow.published_tables},
         **{
             lane: [waiting_or_parked(job)]
             for job in flow.jobs()

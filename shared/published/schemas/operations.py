@@ -2,6 +2,7 @@
 
 from shared.events import envelope
 from shared.ids import TENANT
+from shared.model import Table
 from shared.published.schemas.shapes import (
     COMPLETION_HEADERS,
     TEXT,
@@ -9,15 +10,16 @@ from shared.published.schemas.shapes import (
     RecordSchema,
     headers_of,
     object_of,
+    of_contract,
 )
 from shared.topic_names import RELAY_HEARTBEAT_KEY
 
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
 
 
-def master_data(table: str) -> list[RecordSchema]:
+def master_data(table: Table) -> list[RecordSchema]:
     headers = {
-        envelope.TYPE: {"const": f"master.{table}"},
+        envelope.TYPE: {"const": f"master.{table.name}"},
         envelope.SOURCE: {"const": "/postgres"},
         envelope.SUBJECT: TEXT,
         envelope.CONTENT_TYPE: {"const": "application/json"},
@@ -25,10 +27,10 @@ def master_data(table: str) -> list[RecordSchema]:
     return [
         RecordSchema(
             "row",
-            f"the row of {table} as it is now; null: it was deleted",
+            f"the row of {table.name} as it is now; null: it was deleted",
             {**TEXT, "not": {"const": RELAY_HEARTBEAT_KEY}},
             headers_of(COMPLETION_HEADERS, (), headers),
-            {"type": ["object", "null"]},
+            {**of_contract(table.row), "type": ["object", "null"]},
         ),
         RecordSchema(
             "heartbeat",

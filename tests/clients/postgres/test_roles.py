@@ -33,6 +33,7 @@ TABLES = {
     "letter_audit": ("", "SI"),
     "letter_count": ("", "SID"),
     "letter_place": ("", "SIU"),
+    "master_row": ("", "SIUD"),
     "outbox": ("SID", "SI"),
     "parked": ("SI", "SI"),
     "redrive": ("", "SIU"),
