@@ -106,6 +106,8 @@ def test_no_stock_is_lost_and_no_money_is_kept_for_nothing_whoever_dies(world: W
             steps = [world.step_enrich, world.step_retry, world.step_fold, payments.step]
             chance.choice(steps)()
             world.now_ms += chance.randint(0, 300)
+        if chance.random() < 0.1:
+            world.lose_checkpoint()
         sku = chance.choice(SKUS)
         placing = {"customer": "c", "sku": sku, "quantity": chance.randint(1, 4)}
         for _ in range(chance.choice([1, 1, 1, 2])):  # some are sent twice

@@ -17,6 +17,7 @@ from shared.folding import snapshot
 from shared.folding.applier import Applier
 from stream_jobs.enrich.enrich_payload import LANE, enricher
 from stream_jobs.fold.emission_rows import EmissionRows
+from stream_jobs.fold.rebuild import _events
 from tests.builders import Master
 
 FLOW = shop.FLOW
@@ -149,6 +150,15 @@ class World:
         if not dies:
             self.folded |= folded
             self.next["fold", topic] += len(taken)
+
+    def lose_checkpoint(self) -> None:
+        """fold begins with what it has published, and writes again what that has emitted last: the
+        batch may have been cut short between the two."""
+        self.folded = dict(self.states)
+        for raw in self.states.values():
+            self._write(_events(FLOW, snapshot.decode(raw).emissions))
+        for topic in FLOW.folded_topics:
+            self.next["fold", topic] = 0  # what the snapshots contain is passed over
 
     # what has come of it
 
