@@ -33,13 +33,15 @@ def answer(
     event: Event[Any],
     result: Mapping[str, Any],
     *,
+    named: str = "asked",
     entity_id: str | None = None,
     token: str | None = None,
     within_s: float = 60.0,
     client: httpx.Client | None = None,
 ) -> str:
-    """Posts `result`, with the event's id as `correlation_id`, to an endpoint, for the event's
-    entity or another one. Returns the id of the receipt.
+    """Posts `result`, with the event's id in the field that is `named`, to an endpoint, for the
+    event's entity or another one. Returns the id of the receipt. Of a completion, the id is that of
+    the event that it completes.
 
     What the gateway cannot do now is tried again for `within_s`. All tries, also those of a handler
     that is given the same event again, have one Idempotency-Key, so they have one effect: also
@@ -52,7 +54,7 @@ def answer(
     headers = {"Idempotency-Key": _key(endpoint, event)}
     if token:
         headers["authorization"] = f"Bearer {token}"
-    body = {**result, "correlation_id": event.id}
+    body = {**result, named: event.about or event.id}
     http = client or httpx.Client(timeout=_TIMEOUT_S)
     try:
         return _post(http, url, body, headers, within_s)

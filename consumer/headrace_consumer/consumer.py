@@ -28,7 +28,7 @@ from .retry import Refused, Retry
 AT_LEAST_ONCE: Literal["at_least_once"] = "at_least_once"
 AT_MOST_ONCE: Literal["at_most_once"] = "at_most_once"
 
-_log = logging.getLogger("headrace_consumer")
+_log = logging.getLogger(__package__)
 _POLL_S = 0.2
 _COMMITTED_EVERY_S = 1.0
 _RECORDS_AT_ONCE = 100
@@ -110,6 +110,8 @@ class Consumer:
         )
         with told_by_signals(self._stop):
             try:
+                if self._letters is not None:
+                    self._letters.begin(self._stop.is_set)
                 self._client.subscribe(
                     self._topics, on_revoke=self._on_revoke, on_lost=self._on_lost
                 )
@@ -172,14 +174,15 @@ class Consumer:
         began_s = time.monotonic()
         for partition, line in [*self._lines.unfinished()]:
             while line.records and line.due_s <= time.monotonic():
-                is_late = time.monotonic() - began_s > _SERVED_FOR_S
-                if is_late or (self._stop.is_set() and not self._commits_first):
+                if self._stop.is_set() and not self._commits_first:
                     return
                 record = line.records[0]
                 if not self._settle(record, line):
                     break
                 line.done()
                 self._done[partition] = record.position.offset + 1
+                if time.monotonic() - began_s > _SERVED_FOR_S:
+                    return
 
     def _settle(self, record: Record, line: Line) -> bool:
         """False: it is to be tried again."""
@@ -228,13 +231,17 @@ class Consumer:
             raise ConsumerError(
                 f"{told}. It is not passed over, but {self._letters.topic} refuses it: {error}"
             ) from error
-        self.counts["dead_letters"] += sent
-        _log.warning("to %s: %s", self._letters.topic, told)
+        if sent:
+            self.counts["dead_letters"] += 1
+            _log.warning("to %s: %s", self._letters.topic, told)
         return sent
 
     def _pause(self) -> None:
-        """Of what is not done yet no more is read, so that it stays little and in order."""
+        """Of what is not done yet no more is read, so that it stays little and in order. Nor is
+        anything that would be committed, and lost with a kill."""
         held = {partition for partition, _ in self._lines.unfinished()}
+        if held and self._commits_first:
+            held = {(one.topic, one.partition) for one in self._client.assignment()}
         if new := held - self._paused:
             self._client.pause([TopicPartition(*partition) for partition in new])
         if over := self._paused - held:

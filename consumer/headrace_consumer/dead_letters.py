@@ -1,5 +1,6 @@
 """What could not be handled: its bytes and headers as they came, with the reason and its place."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,9 @@ from .events import Record
 REASON, DETAIL, ORIGIN = "dead_reason", "dead_detail", "dead_origin"
 GROUP, ATTEMPTS = "dead_group", "dead_attempts"
 
-_ANSWER_S = 20.0
+_log = logging.getLogger(__package__)
+_ANSWER_S = 2.0
+_MADE_WITHIN_S = 20.0
 _POLL_S = 0.2
 _DETAIL_CHARACTERS_MAX = 2_000
 # the largest record of Headrace has 8 MiB, and a letter has some headers more
@@ -26,6 +29,7 @@ class DeadLetters:
     def __init__(self, topic: str, group: str, kafka: Mapping[str, Any]) -> None:
         self.topic = topic
         self._group = group
+        self._kafka = kafka
         self._refused: KafkaError | None = None
         self._producer = Producer(
             {
@@ -37,8 +41,18 @@ class DeadLetters:
                 "message.timeout.ms": 0,  # as long as it takes
             }
         )
-        if topic not in self._producer.list_topics(timeout=_ANSWER_S).topics:
-            _make(topic, kafka)
+
+    def begin(self, is_over: Callable[[], bool]) -> None:
+        """Returns once the topic is there, or it `is_over`."""
+        while not is_over():
+            try:
+                known = self._producer.list_topics(timeout=_ANSWER_S).topics
+            except KafkaException as error:
+                _log.warning("Kafka does not answer yet: %s", error.args[0].str())
+                continue
+            if self.topic not in known:
+                _make(self.topic, self._kafka)
+            return
 
     def send(
         self,
@@ -79,7 +93,7 @@ def _make(topic: str, kafka: Mapping[str, Any]) -> None:
     admin = AdminClient(dict(kafka))  # what it is asked ends with it
     made = admin.create_topics([NewTopic(topic, 1, config=config)])[topic]
     try:
-        made.result(_ANSWER_S)
+        made.result(_MADE_WITHIN_S)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise ConsumerError(

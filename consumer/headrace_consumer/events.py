@@ -56,6 +56,7 @@ class Event(Generic[Data]):
     revision: int  # 0, or the number of the correction
     position: Position
     headers: Mapping[str, bytes]
+    about: str = ""  # of an event's completion, the id of that event
 
     @property
     def has_id(self) -> bool:
@@ -100,6 +101,7 @@ class Reader:
             int(revision) if is_number else 0,
             record.position,
             headers,
+            str(value.get("event_id", "")) if _is_completion(value, kind) else "",
         )
 
 
@@ -116,6 +118,10 @@ def _is_event(value: Any, kind: str) -> bool:
     if not isinstance(value, dict) or value.get("type") != kind:
         return False
     return "data" in value and "time_ms" in value
+
+
+def _is_completion(value: Any, kind: str) -> bool:
+    return isinstance(value, dict) and kind.startswith("completion.")
 
 
 def _typed(adapter: TypeAdapter[Any], data: Any) -> Any:

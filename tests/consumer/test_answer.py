@@ -66,7 +66,7 @@ def test_the_result_goes_to_the_event_s_entity_with_its_id(pauses: list[float]) 
     assert _answer(gateway, token="secret") == "receipt-1"
     (request,) = gateway.asked
     assert str(request.url) == "http://gateway/v1/shipped/order-7"
-    assert json.loads(request.content) == {"ok": True, "correlation_id": "event-1#2"}
+    assert json.loads(request.content) == {"ok": True, "asked": "event-1#2"}
     assert request.headers["idempotency-key"] == "answer:shipped:0:event-1%232"
     assert request.headers["authorization"] == "Bearer secret"
     assert not pauses
@@ -103,6 +103,17 @@ def test_it_gives_up_in_time_and_says_why(pauses: list[float]) -> None:
         _answer(Gateway(_refuses(503, "spool_full")), within_s=5)
     assert not error.value.is_final
     assert sum(pauses) <= 5
+
+
+def test_of_a_completion_the_event_is_named_in_the_field_that_the_endpoint_wants(
+    pauses: list[float],
+) -> None:
+    gateway = Gateway(_accepted)
+    completion = replace(EVENT, id="completion-1", type="completion.paid", about="event-1")
+    with httpx.Client(transport=httpx.MockTransport(gateway)) as client:
+        answer("http://gateway", "shipped", completion, {}, named="order", client=client)
+    assert json.loads(gateway.asked[0].content) == {"order": "event-1"}
+    assert not pauses
 
 
 def test_a_correction_and_an_event_of_a_long_id_have_keys_of_their_own(

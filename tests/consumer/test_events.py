@@ -87,6 +87,7 @@ def test_a_completion_s_data_is_its_whole_value() -> None:
     event = Reader({"completion.reading": dict}).read(record)
     assert event is not None
     assert (event.id, event.data, event.time_ms) == ("c-1", value, None)
+    assert event.about == "event-3"
 
 
 @pytest.mark.parametrize("state", [{"count": 3, "_meta": {"version": 3}}, None])

@@ -1,5 +1,7 @@
 """What a consumer remembers, and how it waits: without Kafka."""
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +124,15 @@ def test_what_cannot_be_asked_for_is_refused(wrong: dict[str, Any], says: str) -
     asked = {"topics": ["event.reading.v1"], "group": "g", "bootstrap": "127.0.0.1:1", **wrong}
     with pytest.raises(ValueError, match=says):
         Consumer(print, **asked)
+
+
+def test_it_waits_for_a_kafka_that_is_away_and_ends_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    quiet = {"log_level": 0}
+    consumer = Consumer(print, topics=["t"], group="g", bootstrap="127.0.0.1:1", kafka=quiet)
+    threading.Timer(0.3, consumer.stop).start()
+    began_s = time.monotonic()
+    consumer.run()
+    assert time.monotonic() - began_s < 5
+    assert "Kafka does not answer yet" in caplog.text

@@ -12,11 +12,13 @@ from shared.flow import FLOW
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applier
 from shared.folding.fingerprint import entity_fingerprint
+from stream_jobs.fold import rebuild
 from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.persist.rows import EventRow, RowMaker
 from stream_jobs.state import paged_states
 from stream_jobs.state.buckets import packed_rows
 from stream_jobs.state.bulk_map_state import States
+from tests import every_event
 from tests.builders import event_record
 
 BUCKET = 7
@@ -111,6 +113,12 @@ def test_an_alarm_goes_to_the_topic_of_all_events_as_it_is() -> None:
     _, own, copy = _fold(Kept(), hot, flow="tests.every_event:FLOW")
     assert own.topic == "event.alarm_raised.v1"
     assert copy == own._replace(topic="events.all.v1")
+
+
+def test_what_a_rebuild_emits_again_goes_there_too() -> None:
+    alarm = event_record(0)._replace(type="alarm_raised")
+    own, copy = rebuild._events(every_event.FLOW, [alarm, alarm._replace(type="gone")])
+    assert (own.topic, copy) == ("event.alarm_raised.v1", own._replace(topic="events.all.v1"))
 
 
 def test_what_a_clock_made_of_the_events_is_told_to_spark() -> None:
