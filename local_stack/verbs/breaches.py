@@ -44,7 +44,7 @@ def breaches(
 def counted(
     records: Iterable["Record"], endpoint: str | None = None, by_device: bool = False
 ) -> list[dict[str, Any]]:
-    """The most frequent first. What enrich has written twice counts once."""
+    """The most frequent first. A payload that comes or is written twice counts once."""
     import orjson
 
     from shared.events import envelope
@@ -54,10 +54,10 @@ def counted(
     devices: dict[tuple[str | None, ...], set[bytes]] = {}
     for record in records:
         told = orjson.loads(record.value or b"{}")
-        origin, device = envelope.find(record.headers, envelope.ORIGIN), record.key or b""
-        if origin is None or origin in known or endpoint not in (None, told["endpoint"]):
+        payload_id, device = envelope.find(record.headers, envelope.ID), record.key or b""
+        if payload_id is None or payload_id in known or endpoint not in (None, told["endpoint"]):
             continue
-        known.add(origin)
+        known.add(payload_id)
         told["place"] = _INDEX.sub("*", told["place"]) or "the whole"
         of = {name: told.get(name) for name in _COUNTED_BY}
         if by_device:

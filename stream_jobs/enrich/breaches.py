@@ -2,7 +2,7 @@
 what `enforce` would have refused. Pure."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,14 +18,25 @@ _FIRMWARE = "firmware"  # the field of a payload that says it, if any does
 _TOLD_CHARS_MAX = 1000
 
 
+class LetPass(NamedTuple):
+    breach: Breach
+    firmware: str | None  # that the payload names
+
+
+def let_pass(breach: Breach, sent: Any) -> LetPass:
+    firmware = sent.get(_FIRMWARE) if isinstance(sent, dict) else None
+    return LetPass(breach, _text(firmware) if isinstance(firmware, str | int) else None)
+
+
 def noted(
-    breach: Breach, endpoint: Endpoint, payload: Payload, fields: Any, made: Sequence[Outgoing]
+    passed: LetPass, endpoint: Endpoint, payload: Payload, made: Sequence[Outgoing]
 ) -> Sequence[Outgoing]:
     """With what was made of it: a repeat says the same again, under the same id."""
+    breach = passed.breach
     if endpoint.contract_mode == "warn":
         mark = f"{breach.code}: {breach.place}"[:_TOLD_CHARS_MAX].encode(errors="backslashreplace")
-        for outgoing in made:
-            outgoing.headers.append((envelope.BREACH, mark))
+        # copies of an event on further topics have its headers, the very same
+        made = [one._replace(headers=[*one.headers, (envelope.BREACH, mark)]) for one in made]
     told = {
         "endpoint": endpoint.name,
         "mode": endpoint.contract_mode,
@@ -33,9 +44,8 @@ def noted(
         "place": _text(breach.place),
         "detail": _text(breach.detail),
     }
-    firmware = fields.get(_FIRMWARE) if isinstance(fields, dict) else None
-    if isinstance(firmware, str | int):
-        told[_FIRMWARE] = _text(firmware)
+    if passed.firmware is not None:
+        told[_FIRMWARE] = passed.firmware
     origin = str(payload.position).encode()
     event_id = envelope.find(payload.headers, envelope.ID) or origin
     headers = [(envelope.ID, event_id), (envelope.ORIGIN, origin)]

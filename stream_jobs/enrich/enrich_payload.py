@@ -74,13 +74,13 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
         if endpoint is None:
             detail = f"its header {envelope.TYPE} is {kind!r}, and several endpoints have its topic"
             return [failure(DEAD_LETTERS, payload, "unknown_endpoint", detail)]
-        breach = None
+        passed = None
         try:
-            fields, breach = given(endpoint, payload, headers)
+            fields, passed = given(endpoint, payload, headers)
             found = _events(endpoint, payload, headers, fields, master, snapshot_of, shapes)
             if isinstance(found, Dropped):
                 dropped = [_dropped(payload, headers, found)]
-                return noted(breach, endpoint, payload, fields, dropped) if breach else dropped
+                return noted(passed, endpoint, payload, dropped) if passed else dropped
             kept = envelope.kept_headers(payload.headers)
             made, size = [], 0
             for record in found:
@@ -93,7 +93,7 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
                 for record, event in zip(found, [*made], strict=True):
                     further = flow.topics_by_type[record.type][1:]
                     made += [event._replace(topic=topic) for topic in further]
-            return noted(breach, endpoint, payload, fields, made) if breach else made
+            return noted(passed, endpoint, payload, made) if passed else made
         except Rejected as rejected:
             return [failure(DEAD_LETTERS, payload, rejected.code, rejected.detail)]
         except MissingMasterData as missing:
@@ -107,8 +107,9 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
             raise  # no payload's fault
         except Exception as error:  # an endpoint's enrichment is a user's code
             reason, detail = "enrich_failed", told(error, endpoint.enrich)
-            if breach:  # which is why, most likely
-                reason, detail = breach.code, f"{breach.detail}; let pass, and then {detail}"
+            if passed:  # which is why, most likely
+                reason = passed.breach.code
+                detail = f"{passed.breach.detail}; let pass, and then {detail}"
             return [failure(DEAD_LETTERS, payload, reason, detail)]
 
     return enrich

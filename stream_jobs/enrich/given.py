@@ -10,11 +10,12 @@ from shared.events import envelope
 from shared.formats import UndecodableError, UnknownVersionError, Versions, decoded
 from shared.model import Endpoint, Rejected
 from shared.user_code import told
+from stream_jobs.enrich.breaches import LetPass, let_pass
 
 
 def given(
     endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]
-) -> tuple[Any, Breach | None]:
+) -> tuple[Any, LetPass | None]:
     """And how it breaks the contract, where the endpoint lets that pass."""
     value = payload.value
     if not value:
@@ -47,11 +48,12 @@ def given(
     breach = found if isinstance(found, Breach) else None
     if breach and endpoint.contract_mode == "enforce":
         raise Rejected(breach.code, breach.detail)
+    passed = breach and let_pass(breach, fields)
     if form.is_text and not breach:
         fields = found
     if versions and version:
         fields = _lifted(endpoint, versions, version, fields, breach)
-    return fields, breach
+    return fields, passed
 
 
 def _lifted(

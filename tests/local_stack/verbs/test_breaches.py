@@ -14,7 +14,7 @@ def _record(number: int, device: str, **changes: str) -> Record:
         "detail": "",
         **changes,
     }
-    headers = [(envelope.ORIGIN, b"ingest.draw.v1/0/%d" % number)]
+    headers = [(envelope.ID, b"p-%d" % number)]
     place = Position("breach.enrich.v1", 0, number)
     return Record(place, device.encode(), orjson.dumps(told), headers, 1_700_000_000_000 + number)
 

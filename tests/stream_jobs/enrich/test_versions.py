@@ -150,10 +150,11 @@ def test_an_upcaster_that_fails_or_makes_no_newest_is_a_dead_letter_that_says_so
 def test_what_breaks_its_contract_is_lifted_all_the_same_where_the_endpoint_lets_it_pass() -> None:
     flow = _flow(BY_FIELD, contract_mode="observe")
     place = Position("ingest.draw.v1", 0, 0)
-    payload = Payload(place, b"tap-1", b'{"gallons": "2"}', [], 1_700_000_000_000)
+    payload = Payload(place, b"tap-1", b'{"gallons": "2", "firmware": 7}', [], 1_700_000_000_000)
     event, counted = enricher(flow)(payload, Master())
     assert _data(event)["litres"] == "2222"
-    assert orjson.loads(counted.value or b"")["place"] == "gallons"
+    told = orjson.loads(counted.value or b"")
+    assert (told["place"], told["firmware"]) == ("gallons", "7")  # though lifting leaves it out
     (parked,) = enricher(flow)(payload._replace(value=b"{}"), Master())
     assert _refusal(parked)[0] == "field_missing"
 
