@@ -35,6 +35,11 @@ class JobProcess:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int | None:
+        """Its process group has the same number."""
+        return self._process and self._process.pid
+
     def kill(self) -> None:
         """With -9, its JVM and Python workers too. It must have been alive until now."""
         assert self._process is not None

@@ -118,7 +118,7 @@ class BucketOfLines(Handler):
         # where nothing is looked up nobody says how fresh it is
         looks_up = bool(load_flow(self._task.flow).master_tables)
         fresh_for_ms = int(self._task.master_stale_after_s * 1000) if looks_up else FOR_EVER_MS
-        self._clocks = KeptClock(self._states, fresh_for_ms)
+        self._clocks = KeptClock(self._states, fresh_for_ms, self._task.rules)
         self._letters = KeptLetters(self._states)
 
     @cached_property
@@ -199,10 +199,12 @@ class BucketOfLines(Handler):
         orders: dict[str, list[str]] = defaultdict(list)
         for order in codec.orders(sorted(woken)):
             orders[order.key].append(order.what)
+        # of many lines this takes long, and each start would ask for it
+        is_every = codec.EVERY_LINE in woken and self._clocks.rules_differ
         is_due = {
             key
             for key, look in self._looks.all().items()
-            if codec.EVERY_LINE in woken
+            if is_every
             or key in orders
             or look.is_due(now_ms, self._clock.now_ms)
             or not woken.isdisjoint(look.rows)

@@ -6,6 +6,7 @@ from zlib import crc32
 
 import orjson
 
+from shared.retry_policy import LineRules
 from stream_jobs.state.bulk_map_state import Key, ManyStates
 from stream_jobs.waiting.lane_clock import LaneClock
 from stream_jobs.waiting.line import Look
@@ -62,13 +63,16 @@ class Looks:
 
 
 class KeptClock:
-    """The clock of a bucket's lines, in its state: as long as any of them waits."""
+    """The clock of a bucket's lines, and the rules that they were kept by, in its state: as long as
+    any of them waits."""
 
-    def __init__(self, states: ManyStates, holds_ms: int) -> None:
+    def __init__(self, states: ManyStates, holds_ms: int, rules: LineRules) -> None:
         self._states = states
+        self._rules = f"{crc32(repr(rules).encode()):x}"
         self._holds_ms = holds_ms
         self._asked: Callable[[], list[bytes | None]]
         self._is_kept = False
+        self.rules_differ = True
 
     def begin(self) -> None:
         self._asked = self._states.ask([_CLOCK])
@@ -77,7 +81,9 @@ class KeptClock:
         """In a batch. Where nothing has waited it begins as one that runs."""
         (raw,) = self._asked()
         self._is_kept = raw is not None
-        known = LaneClock(*orjson.loads(raw)) if raw else LaneClock(now_ms, as_of_ms or now_ms)
+        kept = orjson.loads(raw) if raw else [now_ms, as_of_ms or now_ms, 0]
+        self.rules_differ = kept[3:] != [self._rules]  # earlier versions wrote none
+        known = LaneClock(*kept[:3])
         return known.at(now_ms, as_of_ms, self._holds_ms)
 
     def time_of_day(self, at_ms: int | None, clock: LaneClock) -> int | None:
@@ -89,7 +95,7 @@ class KeptClock:
 
     def keep(self, clock: LaneClock | None) -> None:
         if clock is not None:
-            self._states.put({_CLOCK: orjson.dumps(tuple(clock))})
+            self._states.put({_CLOCK: orjson.dumps((*clock, self._rules))})
         elif self._is_kept:
             self._states.remove([_CLOCK])
 

@@ -397,3 +397,22 @@ def test_what_cannot_be_is_parked_at_once_where_no_order_is_kept(
     (made,) = gifts.in_turn(payload, place, gifts.master)
     assert (made.topic, made.key) == (PARKED, b"device-7")
     assert not gifts.gates.hold_any()
+
+
+def test_a_start_by_the_same_rules_looks_at_none_before_its_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[object] = []
+    serve = test_job.lines.serve
+
+    def counted(line: object, *others: object) -> object:
+        served.append(line)
+        return serve(line, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(test_job.lines, "serve", counted)
+    world.batch(world.lane(5))
+    world.batch(starts=True)
+    assert len(served) == 1
+    world.runs(f"{_FLOWS}:PATIENT")
+    world.batch(starts=True)
+    assert len(served) == 2
