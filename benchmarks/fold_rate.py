@@ -29,7 +29,7 @@ from shared.events.envelope import EventRecord, Position, event_value, read_even
 from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.applier import Applier
-from shared.folding.fingerprint import fold_fingerprint
+from shared.folding.code_fingerprint import fold_fingerprint
 from shared.ids import fresh_event_id
 from shared.settings import JobSettings
 

@@ -29,7 +29,7 @@ import uvloop
 from gateway.kafka_writer.outcome import OnWritten, Receipt, Record
 from gateway.monitor.routes import Health
 from gateway.node.node import Node
-from gateway.server.parts import Parts, put_together
+from gateway.server.composition import Parts, put_together
 from gateway.server.server import server_config
 from gateway.view.reader import StateView
 from shared.flow import FLOW

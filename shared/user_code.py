@@ -6,7 +6,7 @@ from traceback import walk_tb
 from typing import Any
 
 
-def told(error: Exception, function: Callable[..., Any]) -> str:
+def describe_error(error: Exception, function: Callable[..., Any]) -> str:
     """With the last line that it came by in the file of the function that was called."""
     try:
         said = f"{type(error).__name__}: {error}"

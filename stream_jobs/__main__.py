@@ -120,7 +120,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             settings,
             offsets[name],
             copies[name],
-            JOBS[name].beside(settings, flow),
+            JOBS[name].driver_task(settings, flow),
             JOBS[name].writes(jobs[name]),
         )
         for name in names

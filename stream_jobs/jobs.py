@@ -19,17 +19,17 @@ from stream_jobs.fold.clock_counts import ClockCounts
 from stream_jobs.persist import job as persist
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.waker import Waker
-from stream_jobs.supervision.side_task import Beside
-from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.driver_task import DriverTask
+from stream_jobs.supervision.status import Report
 
 
 class JobRow(NamedTuple):
-    build: Callable[[SparkSession, JobSettings, Flow, Say], DataStreamWriter]
+    build: Callable[[SparkSession, JobSettings, Flow, Report], DataStreamWriter]
     # its plan with no records, run once so that the first batch is quick; None: it has nothing to
     # warm up
     on_nothing: Callable[[SparkSession, JobSettings], DataFrame] | None = None
     # its task on the driver, beside the query
-    beside: Callable[[JobSettings, Flow], Beside] = lambda *_: Beside()
+    driver_task: Callable[[JobSettings, Flow], DriverTask] = lambda *_: DriverTask()
     through_outbox: bool = False  # what it emits is the relay's to write
 
     def writes(self, job: Job) -> tuple[str, ...]:
@@ -39,8 +39,8 @@ class JobRow(NamedTuple):
 
 JOBS = {
     "enrich": JobRow(enrich.build, enrich.on_nothing),
-    "retry": JobRow(retry.build, retry.on_nothing, beside=Waker),
-    "fold": JobRow(fold.build, fold.on_nothing, beside=lambda *_: ClockCounts()),
+    "retry": JobRow(retry.build, retry.on_nothing, driver_task=Waker),
+    "fold": JobRow(fold.build, fold.on_nothing, driver_task=lambda *_: ClockCounts()),
     "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
     "persist": JobRow(persist.build, through_outbox=True),
 }

@@ -186,7 +186,7 @@ def _payload_id(origin: Position, found: Found) -> str:
 
 def _again(origin: Position, found: Found, revision: int, entities: Sequence[str]) -> Outgoing:
     record = found[origin]
-    first = redelivery.First(origin, record.time_ms, attempt=1, revision=revision)
+    first = redelivery.FirstArrival(origin, record.time_ms, attempt=1, revision=revision)
     own = [(name, value) for name, value in record.headers if name not in _WHOSE]
     # the entities whose states hold its events as they were: a correction takes none from there
     several = [(envelope.PARTS_OF, orjson.dumps(entities))] if len(entities) > 1 else []

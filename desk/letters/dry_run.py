@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from clients.kafka.records import Outgoing, Payload
-from desk.letters.redrive_routes import (
+from desk.letters.redrive_target import (
     ResendError,
     Rewrite,
     RowToStore,
     event_of,
-    way_back,
+    redrive_target,
 )
 from desk.prediction.fate import NO_PARTITION, SnapshotLookup, fate_of
 from desk.prediction.states import StateTrial, states_after
@@ -47,7 +47,7 @@ def try_again(
     snapshots: SnapshotLookup,
 ) -> Trial:
     try:
-        way = way_back(flow, letter, attempt, change)
+        way = redrive_target(flow, letter, attempt, change)
     except ResendError as refused:
         return Trial("refused", detail=str(refused))
     if isinstance(way, RowToStore):

@@ -12,14 +12,14 @@ from psycopg.rows import DictRow
 from clients.kafka.records import Outgoing
 from clients.postgres import outbox, store
 from clients.postgres.store import judged_errors
-from desk.letters.redrive_routes import (
+from desk.letters.redrive_store import RedriveBook
+from desk.letters.redrive_target import (
+    RedriveTarget,
     ResendError,
     Rewrite,
     RowToStore,
-    Way,
-    way_back,
+    redrive_target,
 )
-from desk.letters.redrive_store import RedriveBook
 from desk.letters.selection import Selection
 from desk.letters.store import LetterBook, place_of
 from desk.letters.topics import LetterLog, letter_of
@@ -92,10 +92,10 @@ class Redriver:
 
     def _ways(
         self, rows: Sequence[DictRow], change: Rewrite | None
-    ) -> tuple[dict[str, Way], dict[str, str]]:
+    ) -> tuple[dict[str, RedriveTarget], dict[str, str]]:
         places = {row["id"]: place_of(row) for row in rows}
         records = self._log.at(places.values())
-        ways: dict[str, Way] = {}
+        ways: dict[str, RedriveTarget] = {}
         refusals: dict[str, str] = {}
         for row in rows:
             record = records.get(places[row["id"]])
@@ -103,12 +103,12 @@ class Redriver:
             try:
                 if letter is None or letter.id != row["id"]:
                     raise ResendError(f"its bytes are no longer at {places[row['id']]}")
-                ways[row["id"]] = way_back(self._flow, letter, row["attempt"] + 1, change)
+                ways[row["id"]] = redrive_target(self._flow, letter, row["attempt"] + 1, change)
             except ResendError as refused:
                 refusals[row["id"]] = str(refused)
         return ways, refusals
 
-    def _try_here(self, ways: Mapping[str, Way]) -> dict[str, tuple[str, str] | None]:
+    def _try_here(self, ways: Mapping[str, RedriveTarget]) -> dict[str, tuple[str, str] | None]:
         """persist's own step. It may be done twice, so it is done before anyone is told of it; with
         what was wrong this time, if anything."""
         rows = {id_: way.row for id_, way in ways.items() if isinstance(way, RowToStore)}

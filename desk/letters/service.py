@@ -9,8 +9,8 @@ from clients.postgres import store
 from desk.letters import render
 from desk.letters.dry_run import Trial, try_again
 from desk.letters.redrive import Redriver, Sent
-from desk.letters.redrive_routes import Rewrite
 from desk.letters.redrive_store import RedriveBook
+from desk.letters.redrive_target import Rewrite
 from desk.letters.selection import Selection
 from desk.letters.store import IndexedLetter, LetterBook, place_of
 from desk.letters.topics import LetterLog, letter_of

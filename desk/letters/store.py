@@ -8,7 +8,7 @@ from psycopg.rows import DictRow, dict_row
 
 from clients.postgres import outbox
 from clients.postgres.store import Connection, judged_errors, save
-from desk.letters.redrive_routes import discarded_payload
+from desk.letters.redrive_target import discarded_payload
 from desk.letters.selection import Selection, grouped_by
 from shared import VERSION
 from shared.events.envelope import Position

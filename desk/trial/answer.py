@@ -11,8 +11,8 @@ from clients.kafka.records import Payload
 from desk.prediction.fate import NO_PARTITION, SnapshotLookup, fate_of, no_snapshots
 from desk.prediction.states import states_after
 from gateway.http.problems import Problem
-from gateway.ingest.batch import is_batch
 from gateway.ingest.record import Item, RequestHead, common_headers, event_id_of, record_of
+from gateway.ingest.split_batch import is_batch
 from shared.contract import versions_of
 from shared.events.envelope import CONTENT_ENCODING, CONTENT_TYPE, EventRecord, Position, find
 from shared.flow_table import Flow

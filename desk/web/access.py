@@ -3,7 +3,7 @@
 An operator's token opens it: a program sends it as `Authorization: Bearer`, a browser keeps it in a
 cookie that no script reads and no other site sends. Where nobody is asked, only connections from
 this machine lead here, whatever their requests call it; that no foreign page makes a browser of
-this machine ask is the connection's matter (gateway/server/own_pages.py).
+this machine ask is the connection's matter (gateway/server/browser_origin.py).
 """
 
 import re
@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.auth.authenticate import Authenticator, target_of, unauthenticated
 from gateway.auth.caller import operators_only
 from gateway.auth.token import PREFIX, key_id_of
-from gateway.auth.who import Who, target_of, unauthenticated
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
 from shared.settings import is_loopback
@@ -41,10 +41,10 @@ _HEADERS = {
 _secret = token_bytes(32)  # a form of an earlier run of this process is opened anew
 
 
-class Door:
+class AccessMiddleware:
     """`who`: None where nobody is asked; `is_open`: then other machines may come in, too."""
 
-    def __init__(self, app: ASGIApp, who: Who | None, is_open: bool = False) -> None:
+    def __init__(self, app: ASGIApp, who: Authenticator | None, is_open: bool = False) -> None:
         self._app = app
         self._who = who
         self._is_open = is_open
@@ -83,7 +83,7 @@ class Door:
             request.scope[_BY] = operator(self._who, request, token_of(request))
 
 
-def operator(who: Who | None, request: Request, token: str) -> str:
+def operator(who: Authenticator | None, request: Request, token: str) -> str:
     """Their name for the audit; Problem where this token is no operator's."""
     if who is None or not token.isascii() or "\n" in token:
         raise unauthenticated(request.method, "Bearer")

@@ -10,7 +10,7 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from desk.letters.redrive_routes import Rewrite, always
+from desk.letters.redrive_target import Rewrite, always
 from desk.letters.selection import GROUPED_BY, Selection
 from desk.letters.service import Desk
 from desk.trial.payload import try_payload

@@ -12,7 +12,7 @@ from desk.master.rows import BadRowError
 from desk.master.service import ChangedMeanwhileError, NoRowError, NoTableError
 from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
-from desk.web.access import Door, csrf_of, is_page
+from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.api import api
 from desk.web.master_api import master_api
 from desk.web.metrics import DeskMetrics
@@ -48,7 +48,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             text = generate_latest(DeskMetrics(opened.book))
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    app.add_middleware(Door, who=who, is_open=settings.open != "no")
+    app.add_middleware(AccessMiddleware, who=who, is_open=settings.open != "no")
     return app
 
 

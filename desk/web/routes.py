@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from desk.letters.dry_run import Trial
-from desk.letters.redrive_routes import Rewrite, always
+from desk.letters.redrive_target import Rewrite, always
 from desk.letters.service import Desk
 from desk.web import letter_page, list_page
 from desk.web.access import COOKIE, by, csrf_of, operator, token_of
 from desk.web.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.web.form import FormFields, bytes_of, first, form, selection_of, sign_in_form
 from desk.web.html import Html
-from gateway.auth.who import Who
+from gateway.auth.authenticate import Authenticator
 from gateway.http.problems import Problem
 
 _STYLE = (Path(__file__).parent / "style.css").read_text()
@@ -23,7 +23,7 @@ _ROWS = 100
 Form = Annotated[FormFields, Depends(form)]
 
 
-def pages(open_desk: OpenDesk, who: Who | None, *, secure_cookie: bool) -> APIRouter:
+def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool) -> APIRouter:
     router = APIRouter()
 
     @router.get("/livez")

@@ -3,9 +3,9 @@ A route that is added later is an operator's until this file says otherwise."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.auth.authenticate import Authenticator, target_of
 from gateway.auth.caller import operators_only
 from gateway.auth.mtls import certified_in
-from gateway.auth.who import Who, target_of
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
 
@@ -15,7 +15,7 @@ _SCOPED = "/state/"  # shows each caller its own
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, who: Who) -> None:
+    def __init__(self, app: ASGIApp, who: Authenticator) -> None:
         self._app = app
         self._who = who
 

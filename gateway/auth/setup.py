@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.credential_feed import CredentialFeed
 from gateway.auth.credentials import Credentials
 from gateway.auth.json_web_token import JsonWebTokens
@@ -12,7 +13,6 @@ from gateway.auth.mtls import Revoked
 from gateway.auth.nonces import Nonces
 from gateway.auth.secret_box import SecretBox
 from gateway.auth.signature import Signatures
-from gateway.auth.who import Known
 from shared.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class KeptUpToDate:
                 log.exception("could not look for changed credentials")
 
 
-def known_callers(settings: GatewaySettings) -> tuple[Known, KeptUpToDate]:
+def known_callers(settings: GatewaySettings) -> tuple[CredentialAuthenticator, KeptUpToDate]:
     """WrongSetting where a file that they name is not what it should be."""
     credentials = Credentials()
     looks = [CredentialFeed(settings.state_dir, credentials).look]
@@ -69,5 +69,5 @@ def known_callers(settings: GatewaySettings) -> tuple[Known, KeptUpToDate]:
         revoked = Revoked(settings.tls_crl_file)
         looks.append(revoked.look)
     tokens = "token" in settings.ways_to_ask
-    known = Known(credentials, tokens, signatures, tokens_of_others, revoked)
+    known = CredentialAuthenticator(credentials, tokens, signatures, tokens_of_others, revoked)
     return known, KeptUpToDate(looks)

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
 
 
-class _Newest(ssl.SSLContext):
+class _ReloadingContext(ssl.SSLContext):
     """What a listener keeps: it begins each handshake with the context of that moment. That one has
     its own keys for tickets and its own sessions: one that was verified by other files is unknown
     to it, so its client shows its certificate again."""
@@ -42,7 +42,7 @@ class ServerTls:
         except (OSError, ValueError) as error:  # ssl's own are OSErrors
             names = ", ".join(f"HEADRACE_{name.upper()}" for name in self._files)
             raise WrongSetting(f"{names}: TLS cannot use them: {error}") from None
-        self.context = _Newest(ssl.PROTOCOL_TLS_SERVER)
+        self.context = _ReloadingContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.newest = self._choose
 
     def _choose(self) -> ssl.SSLContext:

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import orjson
 
+from gateway.auth.authenticate import Authenticator
 from gateway.auth.caller import Caller
-from gateway.auth.who import Who
 from gateway.http.message import Answer, Request
 from gateway.http.problems import Problem, refused, retry_after
 from gateway.http.request_rules import PAYLOADS, payloads_come_by_post
-from gateway.ingest import batch, write_permission
+from gateway.ingest import split_batch, write_permission
 from gateway.ingest.admission import Admission
 from gateway.ingest.batch_receipts import batch_answer
 from gateway.ingest.body import Body, Limit
@@ -71,7 +71,7 @@ class Ingest:
         log: Log,
         admission: Admission,
         settings: GatewaySettings,
-        who: Who,
+        who: Authenticator,
         counts: Counts,
         limits: RateLimits | None,
         tracing: Tracing,
@@ -103,7 +103,7 @@ class Ingest:
         head = read_head(request.by_name)
         span = self._tracing.begin(endpoint, entity_id, head)
         try:
-            is_batch = batch.is_batch(entity_id, head)
+            is_batch = split_batch.is_batch(entity_id, head)
             limit = None
             if self._limits is not None:
                 limit = self._limits.of(caller.tenant, request.address, request.headers)
@@ -190,14 +190,14 @@ class Ingest:
         caller, endpoint, entity_id, head, *_ = reception
         if caller.signed is not None:
             write_permission.refuse_other_body(caller, sha256(whole).hexdigest())
-        items = batch.split(
+        items = split_batch.split(
             whole, entity_id, head, self._body_limit.bytes_max, self._batch_payloads_max
         )
         items = write_permission.items_of(caller, items)
         if reception.limit is not None:
             items = (_within(reception.limit, item) for item in items)
         received_at = _received_at(time.time_ns() // 1_000_000)
-        kept = batch.kept_headers(entity_id, head)
+        kept = split_batch.kept_headers(entity_id, head)
         common = common_headers(endpoint.name, received_at, kept, caller.tenant)
         fresh = fresh_event_ids().__next__
         lines: list[Line] = []

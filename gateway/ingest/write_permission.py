@@ -1,8 +1,8 @@
 """What a caller may write: whose payloads, and that they are those which were signed."""
 
 from gateway.auth.caller import Caller, not_your_id, other_body, writers_only
-from gateway.ingest.batch import Items
 from gateway.ingest.record import Item, Key
+from gateway.ingest.split_batch import Items
 
 
 def refuse_others(caller: Caller, entity_id: str) -> None:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from gateway.auth.asgi_guard import Guard
-from gateway.auth.who import Who
+from gateway.auth.authenticate import Authenticator
 from gateway.http.problems import HANDLERS, Handler
 from shared import VERSION
 
@@ -24,7 +24,7 @@ class Background(Protocol):
 
 def application(
     routes: Sequence[BaseRoute],
-    who: Who | None,
+    who: Authenticator | None,
     *,
     docs: bool,
     background: Sequence[Background] = (),

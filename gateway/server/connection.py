@@ -26,10 +26,10 @@ from gateway.http.request_rules import PIPELINED_MAX, too_many_pipelined
 from gateway.ingest.accept import CLIENT_GONE, Ingest
 from gateway.ingest.post_request import Post
 from gateway.server.asgi_request import AsgiRequest, scope_of
+from gateway.server.browser_origin import BrowserOrigin
 from gateway.server.connection_limits import Connections
 from gateway.server.deadlines import BODY, END, HEAD, LINGER_S, NEXT, NOTHING, Deadlines, Limits
 from gateway.server.head_cache import KnownHeads
-from gateway.server.own_pages import OwnPages
 from gateway.server.request_reader import Head, NoMore, RequestReader
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class HttpConnection(asyncio.Protocol):
         connections: Connections,
         ingest: Ingest | None,
         known_heads: KnownHeads,
-        own_pages: OwnPages | None,
+        browser_origin: BrowserOrigin | None,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -67,7 +67,7 @@ class HttpConnection(asyncio.Protocol):
         self._connections = connections
         self._ingest = ingest
         self._known_heads = known_heads
-        self.reader = RequestReader(self, own_pages)
+        self.reader = RequestReader(self, browser_origin)
         self._deadlines = Deadlines(limits)
         self.exchange: Exchange | None = None  # of the request that came last
         self._pipeline: deque[Exchange] = deque()  # those that wait for earlier ones

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
 from gateway.http.problems import MEDIA_TYPE
-from gateway.ingest.batch import FRAMES, NDJSON
+from gateway.ingest.split_batch import FRAMES, NDJSON
 from shared.flow_table import Flow
 from shared.ids import ENTITY_ID
 from shared.model import Endpoint

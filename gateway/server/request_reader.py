@@ -14,7 +14,7 @@ from gateway.http.request_rules import (
     judge,
     target_too_long,
 )
-from gateway.server.own_pages import OwnPages
+from gateway.server.browser_origin import BrowserOrigin
 
 # chunk sizes and line ends; what is more than that is in extensions
 _BYTES_PER_CHUNK_MAX = 32
@@ -50,14 +50,14 @@ class RequestReader:
     and judged, then `on_body` for each part of its body, and `on_end`."""
 
     __slots__ = (
-        *("_arrived_bytes", "_chunks", "_connection", "_headers", "_is_in_body", "_own_pages"),
+        *("_arrived_bytes", "_chunks", "_connection", "_headers", "_is_in_body", "_browser_origin"),
         *("_parser", "_read_bytes", "_upgrades", "body_bytes", "framing_bytes", "heads_read"),
         "target",
     )
 
-    def __init__(self, connection: Connection, own_pages: OwnPages | None) -> None:
+    def __init__(self, connection: Connection, browser_origin: BrowserOrigin | None) -> None:
         self._connection = connection
-        self._own_pages = own_pages
+        self._browser_origin = browser_origin
         self._parser = httptools.HttpRequestParser(self)
         # what comes behind a request that ends the connection is no reason to refuse that one
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -151,8 +151,8 @@ class RequestReader:
         parser, target, headers = self._parser, self.target, self._headers
         method, version = parser.get_method(), parser.get_http_version()
         by_name = judge(method, version, target, headers, self._arrived_bytes)
-        if self._own_pages is not None:
-            self._own_pages.judge(by_name.get(b"host"), by_name.get(b"origin"))
+        if self._browser_origin is not None:
+            self._browser_origin.judge(by_name.get(b"host"), by_name.get(b"origin"))
         if b"upgrade" in by_name and parser.should_upgrade():
             self._upgrades = True
             return

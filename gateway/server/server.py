@@ -16,11 +16,11 @@ from fastapi import FastAPI
 from gateway.http.tls import ServerTls
 from gateway.ingest.accept import Ingest
 from gateway.node.node import Node
+from gateway.server.browser_origin import browser_origin
 from gateway.server.connection import HttpConnection
 from gateway.server.connection_limits import Connections, affordable
 from gateway.server.deadlines import Limits
 from gateway.server.head_cache import KnownHeads
-from gateway.server.own_pages import own_pages
 from shared.settings import GatewaySettings
 
 _HANDSHAKE_S = 5.0
@@ -51,7 +51,7 @@ def server_config(
         connections,
         ingest,
         KnownHeads(),
-        own_pages(settings),
+        browser_origin(settings),
     )
     return uvicorn.Config(
         app,

@@ -7,7 +7,7 @@ from socket import socket
 
 from gateway.node.node import Node, SharedMemory
 from gateway.node.parent_process import die_with_parent, leave_with_parent
-from gateway.server.parts import parts_of, put_together
+from gateway.server.composition import parts_of, put_together
 from gateway.server.server import CannotListenError, GatewayServer, listen, server_config
 from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 

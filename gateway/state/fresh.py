@@ -21,7 +21,7 @@ from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.applier import Applier
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from shared.folding.snapshot import Snapshot
 from shared.model import Aggregate, Entity
 

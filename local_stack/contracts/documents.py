@@ -49,7 +49,7 @@ def _openapi(flow_reference: str) -> dict[str, Any]:
     """As the gateway serves it where no other setting was changed; without a spool, which would
     make files."""
     from gateway.node.node import Node
-    from gateway.server.parts import parts_of, put_together
+    from gateway.server.composition import parts_of, put_together
 
     settings = GatewaySettings.model_construct(flow=flow_reference, spool_bytes_max=0)
     return put_together(parts_of(settings, Node())).app.openapi()

@@ -26,7 +26,7 @@ WATCHED = ("device-0001", "device-0002")
 
 
 @dataclass(frozen=True)
-class Wish:
+class DemoOptions:
     devices: int
     rate: float
     seed: int
@@ -59,7 +59,7 @@ class Demo:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    async def run(self, wish: Wish) -> DemoResult:
+    async def run(self, wish: DemoOptions) -> DemoResult:
         with_status = await self._look_at_endpoints()
         await asyncio.to_thread(self._follower.begin)
         fleet = Fleet(wish.devices, wish.seed, uuid.uuid4().hex[:8], with_status=with_status)
@@ -95,7 +95,7 @@ class Demo:
             )
         return bool(await self._gateway.has_endpoint("status"))
 
-    async def _send(self, fleet: Fleet, wish: Wish) -> None:
+    async def _send(self, fleet: Fleet, wish: DemoOptions) -> None:
         """At the wished rate, whatever the answers take; only a full pipe slows it down."""
         room = asyncio.Semaphore(CONNECTIONS_MAX)
         began = time.monotonic()
@@ -180,7 +180,7 @@ async def run_demo(
     gateway_url: str,
     bootstrap: str,
     flow: Flow,
-    wish: Wish,
+    wish: DemoOptions,
     progress: ProgressLine | None,
     token: str | None,
 ) -> DemoResult:

@@ -10,7 +10,7 @@ import typer
 from local_stack.terminal.errors import StackError
 
 if TYPE_CHECKING:
-    from desk.letters.redrive_routes import Rewrite
+    from desk.letters.redrive_target import Rewrite
 
 _COMMAND_MAX_S = 30.0
 
@@ -23,7 +23,7 @@ Through = Annotated[
 
 def change(file: Path | None, through: str | None) -> "Rewrite | None":
     """None: a letter's own bytes."""
-    from desk.letters.redrive_routes import always
+    from desk.letters.redrive_target import always
 
     if file is not None and through is not None:
         raise StackError("--file and --through both say with which bytes", "give one of them")
@@ -42,7 +42,7 @@ def bytes_of(file: Path) -> bytes:
 
 def _made_by(command: str, value: bytes) -> bytes:
     """Refused, for this letter alone, where the command does not do it."""
-    from desk.letters.redrive_routes import ResendError
+    from desk.letters.redrive_target import ResendError
 
     try:
         done = subprocess.run(

@@ -28,13 +28,13 @@ def demo(
     Example: ./headrace demo --seconds 30
     """
     from local_stack.demo.credential import own_credential
-    from local_stack.demo.run import Wish, run_demo
+    from local_stack.demo.run import DemoOptions, run_demo
     from local_stack.demo.show import books, folded, more
     from local_stack.machine.settings_check import chosen_flow
 
     status = running_stack(folder_of(state_dir))
     chosen_seed = random.randrange(10_000) if seed is None else seed
-    wish = Wish(devices, rate, chosen_seed, events, seconds)
+    wish = DemoOptions(devices, rate, chosen_seed, events, seconds)
     url, bootstrap = status["gateway_url"], kafka_bootstrap(state_dir)
     quiet = output is Output.JSON
     if not quiet:

@@ -82,7 +82,7 @@ def rehearse(bootstrap: str, name: str) -> tuple["Rehearsal", str]:
     from local_stack.servers.kafka import asking_kafka
     from shared.events.event_reader import EventReader
     from shared.folding.applier import Applier
-    from shared.folding.fingerprint import entity_fingerprint
+    from shared.folding.code_fingerprint import entity_fingerprint
     from shared.folding.rehearsal import Rehearsal
     from shared.settings import Settings
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.model import EventType
-from shared.user_code import told
+from shared.user_code import describe_error
 
 if TYPE_CHECKING:
     from shared.flow_table import Flow
@@ -75,7 +75,7 @@ def _lifted(event_type: EventType, record: EventRecord) -> EventRecord:
             if not isinstance(data, dict):
                 raise TypeError(f"an upcaster returns the data, a dict, not {type(data).__name__}")
         except Exception as error:  # an upcaster is a user's code
-            raise NoEvent("upcaster_failed", told(error, upcaster)) from error
+            raise NoEvent("upcaster_failed", describe_error(error, upcaster)) from error
     return record._replace(data=data, shape=event_type.shape)
 
 

@@ -21,7 +21,7 @@ _OURS = (
 )
 
 
-class First(NamedTuple):
+class FirstArrival(NamedTuple):
     """What is known of a payload since it first came."""
 
     origin: Position  # its place in the ingest log
@@ -30,7 +30,7 @@ class First(NamedTuple):
     revision: int = 0  # above 0: it corrects the event that came of it before
 
 
-def headers_of(headers: Iterable[Header], first: First) -> list[Header]:
+def headers_of(headers: Iterable[Header], first: FirstArrival) -> list[Header]:
     """A payload's own headers, and these facts. Of a letter's headers the payload's own stay."""
     own = [(name, value) for name, value in headers if name not in _OURS]
     if envelope.find(own, envelope.ID) is None:
@@ -44,14 +44,14 @@ def headers_of(headers: Iterable[Header], first: First) -> list[Header]:
     ]
 
 
-def first_of(headers: Iterable[Header], topics: Collection[str]) -> First:
+def first_of(headers: Iterable[Header], topics: Collection[str]) -> FirstArrival:
     """The facts of a payload that comes again; ValueError says which are missing or wrong.
     `topics`: those that payloads come from."""
     headers = tuple(headers)
     if not envelope.find(headers, envelope.ID):
         raise ValueError(f"the header {envelope.ID} is missing: it names the event")
     is_corrected = envelope.find(headers, envelope.REVISION) is not None
-    first = First(
+    first = FirstArrival(
         _origin(envelope.text(headers, envelope.ORIGIN), topics),
         _number(headers, envelope.ARRIVED, 0),
         _number(headers, envelope.ATTEMPT, 1),

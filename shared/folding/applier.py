@@ -19,7 +19,7 @@ from shared.folding.snapshot import (
     refuse_what_cannot_be_written,
 )
 from shared.model import Entity, Event, EventType, Fields
-from shared.user_code import told
+from shared.user_code import describe_error
 
 # A device's time counts as it says it within these; beyond, its clock is off, and arrival counts.
 # Ahead of its arrival:
@@ -235,7 +235,7 @@ class Applier:
                 follow += deadlines.records(self.actions, record, follow, now.version + 1)
             emitted += follow
         except Exception as error:  # a fold is a user's code: whatever it raises parks this event
-            return Parked(record, reason, told(error, function))
+            return Parked(record, reason, describe_error(error, function))
         now.state = state
         now.deleted = False
         if now.arrived_ms is None or arrived_ms > now.arrived_ms:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from shared.formats.format import UndecodableError
-from shared.user_code import told
+from shared.user_code import describe_error
 
 
 @dataclass(frozen=True)
@@ -27,4 +27,4 @@ class Raw:
         try:
             return self.read(value)
         except Exception as error:  # a user's own code may fail in any way
-            raise UndecodableError("not_decodable", told(error, self.read)) from error
+            raise UndecodableError("not_decodable", describe_error(error, self.read)) from error

@@ -21,21 +21,21 @@ from shared.consumer_groups import of_job
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.folding import snapshot
-from shared.folding.fingerprint import fold_fingerprint
+from shared.folding.code_fingerprint import fold_fingerprint
 from shared.model import Aggregate
 from shared.settings import JobSettings
-from shared.user_code import told
+from shared.user_code import describe_error
 from stream_jobs.aggregate import sums
+from stream_jobs.aggregate.empty_aggregates import emptied
 from stream_jobs.aggregate.sums import Members, Part, Total
-from stream_jobs.aggregate.vacated import emptied
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import Handler, Written, dead_letter
+from stream_jobs.source.writing_processor import Handler, WritingProcessor, dead_letter
 from stream_jobs.state.buckets import PACKED_DDL, bucket_of, buckets_of, pack_by_bucket, unpack
 from stream_jobs.state.bulk_map_state import Key, States
-from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.warm_up import empty_buckets
 
 STAGE = "aggregate"
@@ -89,7 +89,7 @@ class MemberBucket(Handler):
                     changed[aggregate] |= sums.take(aggregate, members[aggregate], member)
                 except Exception as error:  # a share is a user's code
                     changed[aggregate] |= sums.leave(members[aggregate], member)
-                    detail = f"{aggregate.name}: {told(error, aggregate.share)}"
+                    detail = f"{aggregate.name}: {describe_error(error, aggregate.share)}"
                     yield _dead_letter(position, key, value, "share_failed", detail)
         self._members.put({(of.name,): _json(latest) for of, latest in members.items()})
         for aggregate, latest in members.items():
@@ -156,7 +156,7 @@ def _json(value: Any) -> bytes:
 def transform(snapshots: GroupedData, settings: JobSettings, versions_before: int) -> DataFrame:
     writer = WriterOf.job_of(STAGE, settings)
     parts = snapshots.transformWithState(
-        Written(
+        WritingProcessor(
             MemberBucket(settings.flow, buckets_of(settings.state_partitions, _BUCKETS)), writer
         ),
         _PART_DDL,
@@ -164,7 +164,7 @@ def transform(snapshots: GroupedData, settings: JobSettings, versions_before: in
         timeMode="none",
     )
     return parts.groupBy("bucket").transformWithState(
-        Written(AggregateBucket(settings.flow, versions_before), writer),
+        WritingProcessor(AggregateBucket(settings.flow, versions_before), writer),
         "nothing int",
         outputMode="append",
         timeMode="none",
@@ -175,7 +175,7 @@ def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
     return transform(empty_buckets(spark), settings, versions_before=0)
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
     checkpoint = settings.checkpoints / STAGE
     code = {row.name: fold_fingerprint(row.add, row.share, row.total) for row in flow.aggregates}
     identity = checkpoint_identity.identity(settings, code)

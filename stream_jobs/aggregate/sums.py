@@ -14,7 +14,7 @@ from shared.errors import AddFailedError
 from shared.folding import snapshot
 from shared.ids import full_id_within, tenant_of
 from shared.model import Aggregate, Fields, Share
-from shared.user_code import told
+from shared.user_code import describe_error
 
 _AGGREGATE_ID = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
 _AGGREGATE_ID_RULE = "text of 1 to 200 characters, none of them / or a control character"
@@ -152,7 +152,7 @@ def _sum(aggregate: Aggregate, parts: Iterable[Part]) -> Part | None:
 
 def _blamed(aggregate: Aggregate, error: Exception) -> AddFailedError:
     return AddFailedError(
-        f"aggregate {aggregate.name} cannot be added up: {told(error, aggregate.add)}; "
+        f"aggregate {aggregate.name} cannot be added up: {describe_error(error, aggregate.add)}; "
         "nothing is lost: mend its code and start the job again"
     )
 

@@ -28,7 +28,7 @@ from shared.model import (
 )
 from shared.timestamps import is_time_ms
 from shared.topic_names import RECORD_BYTES_MAX, dead_letter_topic, dropped_topic, retry_topic
-from shared.user_code import told
+from shared.user_code import describe_error
 from stream_jobs.enrich.breaches import noted
 from stream_jobs.enrich.given import given
 from stream_jobs.enrich.known import Known, SnapshotOf, no_snapshot
@@ -106,7 +106,7 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
         except StaleMasterDataError:
             raise  # no payload's fault
         except Exception as error:  # an endpoint's enrichment is a user's code
-            reason, detail = "enrich_failed", told(error, endpoint.enrich)
+            reason, detail = "enrich_failed", describe_error(error, endpoint.enrich)
             if passed:  # which is why, most likely
                 reason = passed.breach.code
                 detail = f"{passed.breach.detail}; let pass, and then {detail}"
@@ -275,7 +275,7 @@ def _entity_id(payload: Payload) -> str:
 
 def failure(topic: str, payload: Payload, reason: str, detail: str) -> Outgoing:
     origin, arrived_ms = payload.position, payload.arrived_ms
-    first = redelivery.First(origin, arrived_ms, payload.attempt, payload.revision)
+    first = redelivery.FirstArrival(origin, arrived_ms, payload.attempt, payload.revision)
     known = redelivery.headers_of(payload.headers, first)  # all that brings it back from there
     headers = envelope.failure_headers(known, STAGE, origin, reason, detail)
     return Outgoing(topic, *fitted(origin, payload.key, payload.value, headers))

@@ -8,7 +8,7 @@ from shared.events.envelope import Position
 from shared.model import MasterRows
 from shared.retry_policy import WhenParked
 from stream_jobs.enrich.enrich_payload import DEAD_LETTERS, LANE, Enrich, failure
-from stream_jobs.waiting.limits import Newcomers
+from stream_jobs.waiting.limits import WaitLimits
 from stream_jobs.waiting.line_key import KeyOf, entity_key, is_alone, said
 from stream_jobs.waiting.protocol import NOT_YET, Gates
 
@@ -25,12 +25,12 @@ class EntityGate:
         enrich: Enrich,
         gates: Gates,
         when_parked: WhenParked,
-        newcomers: Newcomers | None = None,
+        newcomers: WaitLimits | None = None,
         key_of: KeyOf = entity_key,
     ) -> None:
         self._enrich = enrich
         self._gates = gates
-        self._newcomers = newcomers
+        self._limits = newcomers
         self._key_of = key_of
         self._holds_what_is_parked = when_parked == "wait"
 
@@ -57,22 +57,22 @@ class EntityGate:
         is_parked = made[0].topic == DEAD_LETTERS and stays
         if made[0].topic != LANE and not is_parked:
             return made
-        if self._newcomers and (why_not := self._why_not(key, made[0])):
+        if self._limits and (why_not := self._why_not(key, made[0])):
             self._gates.refuse(key, why_not[0])
             return made if is_parked else [failure(DEAD_LETTERS, payload, *why_not)]
         self._gates.sent_to_lane(key)
         return [_waits(made[0], key, payload, read_at)]
 
     def _why_not(self, key: str, outgoing: Outgoing) -> tuple[str, str] | None:
-        assert self._newcomers is not None
+        assert self._limits is not None
         is_unknown = envelope.text(outgoing.headers, envelope.REASON) != NOT_YET
-        return self._newcomers.why_not(key, self._gates, is_unknown=is_unknown)
+        return self._limits.why_not(key, self._gates, is_unknown=is_unknown)
 
     def _why_no_more(self, key: str) -> tuple[str, str] | None:
         """Where those behind a parked one wait, its line is what holds them."""
-        if self._newcomers is None or self._holds_what_is_parked:
+        if self._limits is None or self._holds_what_is_parked:
             return None
-        return self._newcomers.why_no_more(key, self._gates)
+        return self._limits.why_no_more(key, self._gates)
 
 
 def _waits(outgoing: Outgoing, key: str, payload: Payload, read_at: Position) -> Outgoing:

@@ -9,7 +9,7 @@ from shared.contract import Breach, payload_contract, versions_of
 from shared.events import envelope
 from shared.formats import UndecodableError, UnknownVersionError, Versions, decoded
 from shared.model import Endpoint, Rejected
-from shared.user_code import told
+from shared.user_code import describe_error
 from stream_jobs.enrich.breaches import LetPass, let_pass
 
 
@@ -64,7 +64,7 @@ def _lifted(
         try:
             fields = upcaster(fields)
         except Exception as error:  # an upcaster is a user's code
-            detail = f"from version {version}: {told(error, upcaster)}"
+            detail = f"from version {version}: {describe_error(error, upcaster)}"
             if breach:  # which is why, most likely
                 raise Rejected(
                     breach.code, f"{breach.detail}; let pass, and then {detail}"

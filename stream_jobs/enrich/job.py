@@ -29,10 +29,10 @@ from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_source import read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.warm_up import in_all_workers
 from stream_jobs.waiting.gate_view import GateView
-from stream_jobs.waiting.limits import Caps, Newcomers
+from stream_jobs.waiting.limits import Caps, WaitLimits
 from stream_jobs.waiting.line_key import KeyOf, key_of_line
 from stream_jobs.waiting.protocol import Gates
 
@@ -59,7 +59,7 @@ class EnrichTask:
                 _enricher(self),
                 _gates(self),
                 self.when_parked,
-                _newcomers(self.caps),
+                _limits(self.caps),
                 _key_of(self.flow),
             )
         else:  # nothing is waited for, and no job would take it from the lane
@@ -113,7 +113,7 @@ def _gate_view(task: EnrichTask) -> GateView:
     return GateView(task.kafka)
 
 
-_newcomers = cache(Newcomers)
+_limits = cache(WaitLimits)
 
 
 @cache
@@ -143,7 +143,7 @@ def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
     return in_all_workers(spark, task(settings))
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:
     job = next(job for job in flow.jobs() if job.name == STAGE)
     nothing = read_logs(
         spark, settings, STAGE, job.ignited_by, task(settings), "nothing int", may_stay=True

@@ -18,11 +18,11 @@ from shared.flow import load_flow
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applied, Applier
 from shared.folding.catch_up import has_caught_up, is_within
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from shared.published import ledger
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 from stream_jobs.fold import clock_counts
-from stream_jobs.fold.deletion_schedule import Burials
+from stream_jobs.fold.deletion_schedule import DeletionSchedule
 from stream_jobs.fold.emission_rows import EmissionRows
 from stream_jobs.fold.held_events import HeldEvents
 from stream_jobs.fold.log_order import in_log_order
@@ -59,7 +59,7 @@ class BucketFold(Handler):
         self._snapshots = PagedStates(states_of_all)
         self._unsaved: dict[Key, bytes | None] = {}  # None: no snapshot any more
         self._held = HeldEvents(states_of_all)
-        self._burials = Burials(states_of_all, self._deleted_kept_ms)
+        self._deletions = DeletionSchedule(states_of_all, self._deleted_kept_ms)
 
     @cached_property
     def _appliers(self) -> dict[str, tuple[Applier, str]]:
@@ -93,7 +93,7 @@ class BucketFold(Handler):
 
     def handleInitialState(self, _bucket: Any, row: Any, _timers: Any) -> None:  # noqa: N802
         """A part of what this bucket has published."""
-        self._burials.begin()
+        self._deletions.begin()
         self._snapshots.begin()
         last = self._published.last(row.packed)
         self._snapshots.get([key for key in last if self._published.knows(key)])
@@ -104,7 +104,7 @@ class BucketFold(Handler):
                 self._save()
         self._save()
         self._snapshots.write()
-        self._burials.write()
+        self._deletions.write()
 
     def _seed(self, key: Key, value: bytes | None) -> None:
         if value is None:
@@ -116,14 +116,14 @@ class BucketFold(Handler):
             return
         self._unsaved[key] = snapshot.encode(published, fingerprint)
         if published.deleted and published.ended_ms is not None:
-            self._burials.add(key, published.ended_ms)
+            self._deletions.add(key, published.ended_ms)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self, _bucket: Any, rows: Iterator[Any], _timers: Any
     ) -> Iterator[Outgoing | Row]:
         check_lease(STAGE)
         self._clocks = 0, 0
-        self._burials.begin()
+        self._deletions.begin()
         self._snapshots.begin()
         answers: list[tuple[Position, bytes]] = []
         records: dict[str, list[EventRecord]] = defaultdict(list)
@@ -214,7 +214,7 @@ class BucketFold(Handler):
             if not is_within(record.origin, behind):
                 yield from self._emission_rows.of(record)
         if after.deleted and after.ended_ms is not None:
-            self._burials.add(key, after.ended_ms)
+            self._deletions.add(key, after.ended_ms)
 
     def _take_refolded(self, value: bytes) -> Iterator[Outgoing]:
         try:
@@ -241,7 +241,7 @@ class BucketFold(Handler):
         """A null for each that was deleted so long ago that nobody sends it again what it knows. By
         the arrival of events, for a fold has no clock."""
         due: dict[Key, set[int]] = defaultdict(set)
-        for key, ended_ms in self._burials.due(now_ms):
+        for key, ended_ms in self._deletions.due(now_ms):
             due[key].add(ended_ms)
         for part in self._snapshots.parts(due):
             for key, stored in part:
@@ -249,11 +249,11 @@ class BucketFold(Handler):
                 if found is None or not found.deleted or found.ended_ms not in due[key]:
                     continue  # it has come back
                 if found.asked:  # what it is folded anew for may bring it back
-                    self._burials.add(key, found.ended_ms)
+                    self._deletions.add(key, found.ended_ms)
                     continue
                 self._unsaved[key] = None
                 entity, entity_id = key
                 topic = self._appliers[entity][0].entity.topic
                 yield Outgoing(topic, entity_id.encode(), None, [])
             self._save()
-        self._burials.write()
+        self._deletions.write()

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import Column, Row, functions
 
 from shared.folding.snapshot import Snapshot
-from stream_jobs.supervision.side_task import Beside
+from stream_jobs.supervision.driver_task import DriverTask
 
 COUNTED = ("late", "clock_off")
 TOLD_DDL = ", ".join(f"{name} long" for name in COUNTED)
@@ -27,7 +27,7 @@ def observed() -> list[Column]:
     return [functions.expr(f"sum({name}) AS {name}") for name in COUNTED]
 
 
-class ClockCounts(Beside):
+class ClockCounts(DriverTask):
     """Since the job's process began."""
 
     def __init__(self) -> None:

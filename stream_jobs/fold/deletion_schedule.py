@@ -13,7 +13,7 @@ _ALL_SPANS: Key = ("", "")
 _SPANS = 64
 
 
-class Burials:
+class DeletionSchedule:
     """Between `begin` and `write` of one bucket at a time."""
 
     def __init__(self, states: ManyStates, kept_ms: int) -> None:

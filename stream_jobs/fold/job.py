@@ -15,9 +15,9 @@ from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.fold.rebuild import STAGE
 from stream_jobs.source.log_source import read_logs, read_logs_up_to, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import Written
+from stream_jobs.source.writing_processor import WritingProcessor
 from stream_jobs.state.buckets import PACKED_DDL, buckets_of, pack_by_bucket
-from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.warm_up import empty_buckets
 
 # of a partition: a batch's records of one are in memory at once, and each costs some calls a batch
@@ -35,7 +35,7 @@ def transform(
         settings.flow, settings.id_ring_size, settings.deleted_kept_s, made_anew, starts
     )
     return events.transformWithState(
-        Written(fold, WriterOf.job_of(STAGE, settings)),
+        WritingProcessor(fold, WriterOf.job_of(STAGE, settings)),
         clock_counts.TOLD_DDL,
         outputMode="update",
         timeMode="none",
@@ -47,7 +47,7 @@ def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
     return transform(empty_buckets(spark), settings)
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
     start = rebuild.start(settings, flow, say)
     starting = start.offsets if start else None
     refolder.start(settings, flow)

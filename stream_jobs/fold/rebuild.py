@@ -20,12 +20,12 @@ from shared.consumer_groups import of_job
 from shared.events.envelope import EventRecord
 from shared.flow_table import Flow
 from shared.folding import refolding, snapshot
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from shared.settings import JobSettings
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC
 from stream_jobs.fold.emission_rows import EmissionRows
 from stream_jobs.guards import checkpoint_identity
-from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.status import Report
 
 _log = logging.getLogger(__name__)
 STAGE = "fold"
@@ -61,7 +61,7 @@ class Published(NamedTuple):
     asking: dict[tuple[str, str], snapshot.Snapshot]  # by entity and id: for a refold
 
 
-def start(settings: JobSettings, flow: Flow, say: Say) -> Start | None:
+def start(settings: JobSettings, flow: Flow, say: Report) -> Start | None:
     """None: the checkpoint is as it should be. Otherwise it is removed."""
     checkpoint = settings.checkpoints / STAGE
     folds = {row.name: entity_fingerprint(row) for row in flow.entities}
@@ -93,7 +93,7 @@ def start(settings: JobSettings, flow: Flow, say: Say) -> Start | None:
     return found
 
 
-def _read_published(settings: JobSettings, flow: Flow, why: str, say: Say) -> Published:
+def _read_published(settings: JobSettings, flow: Flow, why: str, say: Report) -> Published:
     """The whole of the state topics, of which each key's last record counts."""
     entities = {row.topic: row for row in flow.entities}
     folds = {row.topic: entity_fingerprint(row) for row in flow.entities}

@@ -22,7 +22,7 @@ from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow
 from shared.folding import refolding
 from shared.folding.applier import Applier
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from shared.folding.refolding import Request
 from shared.settings import JobSettings
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC

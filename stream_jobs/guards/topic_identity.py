@@ -35,7 +35,7 @@ class _Finding(NamedTuple):
     partitions: Iterable[int]
 
 
-class SameLog:
+class TopicIdentityCheck:
     def __init__(self, job: str, checkpoint: Path) -> None:
         self._job = job
         self._checkpoint = checkpoint

@@ -19,8 +19,8 @@ from shared.flow_table import Flow
 from shared.published import ledger
 from shared.published.ledger import Mark, Reached
 from shared.settings import Settings
-from stream_jobs.fold.corrections import Recounts
-from stream_jobs.ledger.tables import Known, LedgerBook, News, Partition
+from stream_jobs.ledger.late_repeats import LateRepeats
+from stream_jobs.ledger.tables import Known, LedgerBook, LedgerNews, Partition
 from stream_jobs.ledger.topics import LedgerLog
 from stream_jobs.supervision.status import StatusReporter
 
@@ -36,7 +36,7 @@ _MISSING_TOLD_MAX = 5
 Places = dict[Partition, int]
 
 
-class Cut(NamedTuple):
+class LedgerCut(NamedTuple):
     enriched: Places
     events: Places  # where they ended, after that was known
 
@@ -67,7 +67,7 @@ class LedgerKeeper:
         self._log = LedgerLog(settings, self._flow)
         self._jobs = ("persist", "fold") if self._flow.entities else ("persist",)
         self._folded = _wholly_folded(self._flow)
-        self._cuts: dict[str, Cut] = {}
+        self._cuts: dict[str, LedgerCut] = {}
         self._last: dict[str, object] | None = None
         self._is_idle = False
 
@@ -79,7 +79,7 @@ class LedgerKeeper:
                 if self._stop.wait(_EVERY_S):
                     return
             self.go_on(book)
-            recounts = Recounts(connection, self._flow)
+            recounts = LateRepeats(connection, self._flow)
             while not self._stop.is_set():
                 with store.answered_within(connection, _STUCK_AFTER_S):
                     is_behind = self.keep(book)
@@ -102,13 +102,13 @@ class LedgerKeeper:
         heard = self._log.hear(self._log.ends_of_lanes())
         journal = book.journal(_JOURNAL_ROWS_AT_ONCE)
         is_behind = not heard.all or len(journal) == _JOURNAL_ROWS_AT_ONCE
-        passed: dict[str, Cut] = {}
+        passed: dict[str, LedgerCut] = {}
         if not is_behind:
             for job, cut in [*self._cuts.items()]:
                 if all(progress[job].get(at, 0) >= end for at, end in cut.events.items()):
                     passed[job] = self._cuts.pop(job)
         known, marks = self._grown(before, book, passed)
-        news = News(
+        news = LedgerNews(
             known,
             marks,
             [*(entry for _, entry in journal), *ledger.entries(heard.told)],
@@ -121,11 +121,11 @@ class LedgerKeeper:
         if absent := [job for job in self._jobs if job not in self._cuts]:
             enriched = self._log.progress("enrich")
             for job in absent:
-                self._cuts[job] = Cut(enriched, self._log.ends_of_events(job))
+                self._cuts[job] = LedgerCut(enriched, self._log.ends_of_events(job))
         return is_behind
 
     def _grown(
-        self, before: dict[Partition, Known], book: LedgerBook, passed: dict[str, Cut]
+        self, before: dict[Partition, Known], book: LedgerBook, passed: dict[str, LedgerCut]
     ) -> tuple[dict[Partition, Known], dict[Partition, list[Mark]]]:
         known, marks = {}, {}
         from_now_on = not before and not book.begins_with_the_log()

@@ -85,7 +85,7 @@ class Known(NamedTuple):
     mark: Mark | None = None  # of the minute that is not over
 
 
-class News(NamedTuple):
+class LedgerNews(NamedTuple):
     """What has been seen since."""
 
     known: Mapping[Partition, Known]  # all of them
@@ -137,7 +137,7 @@ class LedgerBook:
                    FROM headrace.ledger_journal ORDER BY seq LIMIT %s"""
         return [(seq, Entry(*entry)) for seq, *entry in self._rows(query, limit)]
 
-    def post(self, before: Mapping[Partition, Known], news: News) -> None:
+    def post(self, before: Mapping[Partition, Known], news: LedgerNews) -> None:
         with judged_errors(), self._connection.transaction():
             self._save_partitions(before, news)
             self._post_pages(before, news)
@@ -195,7 +195,7 @@ class LedgerBook:
         ]
         return found[:limit]
 
-    def _save_partitions(self, before: Mapping[Partition, Known], news: News) -> None:
+    def _save_partitions(self, before: Mapping[Partition, Known], news: LedgerNews) -> None:
         changed = {at: known for at, known in news.known.items() if known != before.get(at)}
         self._save(
             _SAVE_PARTITIONS,
@@ -210,7 +210,7 @@ class LedgerBook:
             ]
         self._save(_SAVE_MINUTES, minutes)
 
-    def _post_pages(self, before: Mapping[Partition, Known], news: News) -> None:
+    def _post_pages(self, before: Mapping[Partition, Known], news: LedgerNews) -> None:
         pages, of_minutes, of_partitions = [], [], []
         told = _by_page(before, news)
         stored = self._pages([*told])
@@ -263,7 +263,7 @@ class LedgerBook:
 
 
 def _by_page(
-    before: Mapping[Partition, Known], news: News
+    before: Mapping[Partition, Known], news: LedgerNews
 ) -> dict[tuple[str, int, int], list[Entry]]:
     """What is told, and the pages where it now counts that nothing is told."""
     by_page: dict[tuple[str, int, int], list[Entry]] = defaultdict(list)

@@ -29,7 +29,7 @@ from stream_jobs.persist.advisory_lock import PersistLock
 from stream_jobs.persist.rows import Row, RowMaker
 from stream_jobs.persist.writer import EventStore, Written, chunks
 from stream_jobs.source.log_source import SELDOM_MS, read_logs
-from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.status import Report
 
 STAGE = "persist"
 _OUTCOME_DDL = "events long, states long, parked long, away string"
@@ -115,7 +115,7 @@ def write_until_stored(
         report(breaker)
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Say) -> DataStreamWriter:
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
     url = settings.postgres_url.get_secret_value()
     task = PersistTask(settings.flow, url, settings.slow_after_s)
 

@@ -27,9 +27,9 @@ from stream_jobs.guards import checkpoint_identity
 from stream_jobs.retry.lines import STAGE, TOLD_DDL, BucketOfLines, RetryTask
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import Written
+from stream_jobs.source.writing_processor import WritingProcessor
 from stream_jobs.state.buckets import bucket_of
-from stream_jobs.supervision.status import Say
+from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.warm_up import empty_buckets
 from stream_jobs.waiting import codec
 from stream_jobs.waiting.gate_view import first_needed
@@ -77,7 +77,7 @@ def _packed(own: Sequence[Payload]) -> bytes:
 
 def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:
     return packed.transformWithState(
-        Written(BucketOfLines(task(settings)), WriterOf.job_of(STAGE, settings)),
+        WritingProcessor(BucketOfLines(task(settings)), WriterOf.job_of(STAGE, settings)),
         TOLD_DDL,
         outputMode="update",
         # for the batch's time, which is the same where it runs again
@@ -141,7 +141,7 @@ def start(settings: JobSettings) -> Offsets | None:
     return offsets
 
 
-def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Say) -> DataStreamWriter:
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:
     job = next(job for job in flow.jobs() if job.name == STAGE)
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
     packed = read_logs(

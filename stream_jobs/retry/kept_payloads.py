@@ -14,7 +14,7 @@ _OF_A_LINE = 4  # ahead of their turn: one that waits for master data needs but 
 _NEW_BYTES_MAX = 16 * 1024 * 1024
 
 
-class KeptLetters:
+class KeptPayloads:
     def __init__(self, states: ManyStates) -> None:
         self._states = states
         self._known: dict[Key, bytes] = {}

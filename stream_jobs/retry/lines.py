@@ -14,7 +14,7 @@ from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.events.oversize_stub import fitted
-from shared.events.redelivery import First, headers_of
+from shared.events.redelivery import FirstArrival, headers_of
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import LineRules, RetryPolicy, WhenParked
@@ -24,8 +24,8 @@ from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.retry.kept_payloads import KeptLetters
-from stream_jobs.retry.schedule import FOR_EVER_MS, KeptClock, Looks
+from stream_jobs.retry.kept_payloads import KeptPayloads
+from stream_jobs.retry.schedule import FOR_EVER_MS, Looks, StoredClock
 from stream_jobs.source.writing_processor import Handler, dead_letter
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.waiting import codec
@@ -118,8 +118,8 @@ class BucketOfLines(Handler):
         # where nothing is looked up nobody says how fresh it is
         looks_up = bool(load_flow(self._task.flow).master_tables)
         fresh_for_ms = int(self._task.master_stale_after_s * 1000) if looks_up else FOR_EVER_MS
-        self._clocks = KeptClock(self._states, fresh_for_ms, self._task.rules)
-        self._letters = KeptLetters(self._states)
+        self._clocks = StoredClock(self._states, fresh_for_ms, self._task.rules)
+        self._letters = KeptPayloads(self._states)
 
     @cached_property
     def _event_topics(self) -> frozenset[str]:
@@ -270,7 +270,7 @@ class BucketOfLines(Handler):
 
     def _dead_letter(self, key: str, entry: Entry) -> Outgoing:
         payload = self._letters.payload(key, entry)
-        first = First(entry.place, payload.arrived_ms, entry.attempt, entry.revision)
+        first = FirstArrival(entry.place, payload.arrived_ms, entry.attempt, entry.revision)
         known = headers_of(payload.headers, first)
         headers = envelope.failure_headers(known, ENRICH, entry.place, entry.reason, entry.detail)
         tries = (envelope.TRIES, str(entry.tries).encode())

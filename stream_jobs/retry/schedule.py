@@ -62,7 +62,7 @@ class Looks:
         return self._parts
 
 
-class KeptClock:
+class StoredClock:
     """The clock of a bucket's lines, and the rules that they were kept by, in its state: as long as
     any of them waits."""
 

@@ -27,7 +27,7 @@ from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic, wake_topic
 from stream_jobs.enrich.master_data_view import confirmed_ms
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.lane_trim import LaneTrim
-from stream_jobs.supervision.side_task import Beside
+from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.waiting.codec import EVERY_LINE, row, wake_value
 from stream_jobs.waiting.gate_view import LaneView
 
@@ -42,7 +42,7 @@ _NEVER_MS = 2**62
 _TABLE_BEGINS, _TABLE_ENDS = master_topic("/").split("/")
 
 
-class Waker(Beside):
+class Waker(DriverTask):
     def __init__(self, settings: JobSettings, flow: Flow) -> None:
         self._settings = settings
         masters = [master_topic(table) for table in flow.master_tables]

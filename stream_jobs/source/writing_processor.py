@@ -44,7 +44,7 @@ class Handler(ABC):
         raise TypeError(f"{type(self).__name__} begins with nothing")
 
 
-class Written(StatefulProcessor):
+class WritingProcessor(StatefulProcessor):
     """All is written before Spark commits the state, and all that the state was asked is answered
     where a method returns."""
 

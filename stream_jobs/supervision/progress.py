@@ -13,17 +13,17 @@ from clients.kafka.records import Offsets, from_json
 from stream_jobs.guards.checkpoint_offsets import ahead_at, further, offsets_of
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.source.log_ranges import left_of, ranges
-from stream_jobs.supervision.side_task import Beside
+from stream_jobs.supervision.driver_task import DriverTask
 
 _log = logging.getLogger(__name__)
 
 
 class Progress:
-    def __init__(self, job: str, checkpoint: Path, copy: OneCopy, beside: Beside) -> None:
+    def __init__(self, job: str, checkpoint: Path, copy: OneCopy, driver_task: DriverTask) -> None:
         self._job = job
         self._checkpoint = checkpoint
         self._copy = copy
-        self._beside = beside
+        self._driver_task = driver_task
         self.numbers: dict[str, Any] = {}  # for the job's report
         self._published: Offsets = {}
         self._looked_s = time.monotonic()
@@ -79,7 +79,7 @@ class Progress:
             if progress["batchId"] > self._heard_batch and records_of(progress):
                 self._heard_batch = progress["batchId"]
                 for row in progress["observedMetrics"].values():
-                    self._beside.hear(row.asDict())
+                    self._driver_task.hear(row.asDict())
         self._heard_batch = max(self._heard_batch, last["batchId"] - 1)
 
     def publish_ahead(self) -> None:

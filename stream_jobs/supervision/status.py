@@ -11,7 +11,7 @@ from shared.topic_names import JOB_STATUS_TOPIC
 from stream_jobs.guards.breaker import Breaker
 
 
-class Say(Protocol):
+class Report(Protocol):
     """State and detail, as a job says them from within, and how it is with PostgreSQL."""
 
     def __call__(

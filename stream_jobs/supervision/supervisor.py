@@ -19,11 +19,11 @@ from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.guards.topic_identity import SameLog, topic_ids
+from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
+from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.failure import judge
 from stream_jobs.supervision.progress import Progress
-from stream_jobs.supervision.side_task import Beside
-from stream_jobs.supervision.status import Say, StatusReporter
+from stream_jobs.supervision.status import Report, StatusReporter
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25
@@ -34,7 +34,7 @@ _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _BELIEVED_AFTER_S = 5.0
 _WELL_AFTER_S = 60.0
 
-Build = Callable[[Say], DataStreamWriter]
+Build = Callable[[Report], DataStreamWriter]
 
 
 class JobRun:
@@ -48,7 +48,7 @@ class JobRun:
         settings: JobSettings,
         offsets: LogOffsets,
         copy: OneCopy,
-        beside: Beside,
+        driver_task: DriverTask,
         uses: Collection[str] = (),
     ) -> None:
         """`uses`: the topics that it reads or writes, of which partitions may not be added."""
@@ -58,7 +58,7 @@ class JobRun:
         self._spark = spark
         self._settings = settings
         self._checkpoint = settings.checkpoints / job
-        self._same_log = SameLog(job, self._checkpoint)
+        self._same_log = TopicIdentityCheck(job, self._checkpoint)
         self._uses = {*offsets.topics, *uses}
         self._counts = PartitionCounts(job, self._checkpoint, settings.widened_topics)
         self._start_at_s = self._started_at_s = self._count_at_s = 0.0
@@ -70,8 +70,8 @@ class JobRun:
         self._trouble = ""  # of what it does beside its query
         self._offsets = offsets
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
-        self._copy, self._beside = copy, beside
-        self._progress = Progress(job, self._checkpoint, copy, beside)
+        self._copy, self._driver_task = copy, driver_task
+        self._progress = Progress(job, self._checkpoint, copy, driver_task)
         self._is_the_copy = False
         self._breakers = {"kafka": Breaker()}
         self._status = StatusReporter(settings, job)
@@ -120,7 +120,7 @@ class JobRun:
     def _step_beside(self) -> None:
         trouble = ""
         try:
-            self._beside.step()
+            self._driver_task.step()
         except KafkaException as error:
             trouble = error.args[0].str()
         if trouble != self._trouble:
@@ -186,7 +186,7 @@ class JobRun:
             self._same_log.check(ids, self._offsets.ranges())
             counts = self._offsets.partition_counts(self._uses)
             self._counts.check(all_ids, counts, self._copy.committed)
-            if begins_at := self._beside.start():
+            if begins_at := self._driver_task.start():
                 self._copy.publish(begins_at)  # before others take what was done for still known
             query = self._build(self.say)
             if not self.other_copy:
@@ -251,7 +251,7 @@ class JobRun:
                 waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
                 lag = self._lag.lag(waiting)
                 self._progress.numbers["lag_records"], self._progress.numbers["lag_s"] = lag
-                self._progress.numbers |= self._beside.numbers()
+                self._progress.numbers |= self._driver_task.numbers()
         breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
         self._status.report(state, detail, **self._progress.numbers, breakers=breakers)
 

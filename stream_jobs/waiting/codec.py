@@ -9,7 +9,7 @@ import orjson
 from clients.kafka.records import Outgoing, Payload
 from shared.events import envelope
 from shared.events.envelope import Header, Position
-from shared.events.redelivery import First
+from shared.events.redelivery import FirstArrival
 from shared.timestamps import is_time_ms
 from shared.topic_names import dead_letter_topic, retry_topic
 from stream_jobs.waiting.entry import Entry, Missing, Outcome, Passed, Refused
@@ -38,7 +38,7 @@ def read(record: Payload, ingest_topics: Collection[str]) -> tuple[Entry, bytes]
     if origin is None or origin.topic not in ingest_topics:
         raise ValueError(f"the header {envelope.ORIGIN} names no place of a payload")
     arrived_ms = _number(record, envelope.ARRIVED)
-    first = First(
+    first = FirstArrival(
         origin,
         # records of earlier versions do not tell it
         arrived_ms if arrived_ms and is_time_ms(arrived_ms) else record.arrived_ms,

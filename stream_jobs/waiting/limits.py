@@ -32,7 +32,7 @@ class Caps(NamedTuple):
         )
 
 
-class Newcomers:
+class WaitLimits:
     def __init__(self, caps: Caps, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._caps = caps
         self._clock_s = clock_s

@@ -66,7 +66,9 @@ class Room:
         key: bytes = b"device-0001",
     ) -> None:
         origin = Position(topic, 0, offset)
-        headers = redelivery.headers_of(own, redelivery.First(origin, 1_700_000_000_000, attempt))
+        headers = redelivery.headers_of(
+            own, redelivery.FirstArrival(origin, 1_700_000_000_000, attempt)
+        )
         headers = failure_headers(headers, "enrich", origin, cause, "why")
         self.write("dlq.enrich.v1", key, value, headers)
 

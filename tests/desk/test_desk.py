@@ -13,8 +13,8 @@ from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
 from desk.letters import indexer, redrive
-from desk.letters.redrive_routes import always
 from desk.letters.redrive_store import RedriveBook
+from desk.letters.redrive_target import always
 from desk.letters.selection import Selection
 from desk.web.metrics import DeskMetrics
 from local_stack import cli
@@ -95,7 +95,7 @@ def test_a_letter_goes_back_as_it_came_to_the_stage_that_could_not_do_it(room: R
     assert sent.refusals == {}
     ((topic, value, headers),) = room.sent()
     assert (topic, value) == ("again.enrich.v1", b"\xff\xfe")
-    first = redelivery.First(Position("ingest.telemetry.v1", 0, 7), 1_700_000_000_000, 1)
+    first = redelivery.FirstArrival(Position("ingest.telemetry.v1", 0, 7), 1_700_000_000_000, 1)
     assert redelivery.first_of(headers, INGEST) == first
     told = dict(headers)
     assert (told["x-own"], told[envelope.ID]) == (b"\xff", b"event-7")

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from desk.web.access import COOKIE, Door
+from desk.web.access import COOKIE, AccessMiddleware
 from desk.web.routes import pages
 from gateway.http.problems import HANDLERS
 from tests.desk import dom
@@ -36,7 +36,7 @@ def _no_desk() -> Any:
 def _ask(method: str, **options: Any) -> httpx.Response:
     app = FastAPI(exception_handlers=HANDLERS)
     app.include_router(pages(_no_desk, _Known(), secure_cookie=False))
-    app.add_middleware(Door, who=_Known())
+    app.add_middleware(AccessMiddleware, who=_Known())
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.faults.broker import read_topic
+from tests.faults.client_answers import Ledger, Told
 from tests.faults.gateway_faults import KINDS, Fault, plan
-from tests.faults.ledger import Ledger, Told
 from tests.faults.load import TOPIC, Load
 from tests.faults.oracles import doubled, violations
 from tests.faults.rig import Rig

@@ -22,8 +22,8 @@ from local_stack.machine.java import find_java
 from local_stack.servers import kafka
 from shared.flow import FLOW
 from tests.faults.broker import read_topic
+from tests.faults.client_answers import Ledger
 from tests.faults.gateway_run import say
-from tests.faults.ledger import Ledger
 from tests.faults.load import TOPIC, Load
 from tests.faults.oracles import doubled, violations
 from tests.faults.rig import GatewayUnderTest

@@ -7,8 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.ingest.batch import FRAMES, NDJSON
-from tests.faults.ledger import Ledger, Told
+from gateway.ingest.split_batch import FRAMES, NDJSON
+from tests.faults.client_answers import Ledger, Told
 from tests.faults.oracles import Place
 
 CLIENTS = 32

@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.faults.ledger import Sent, Told
+from tests.faults.client_answers import Sent, Told
 
 Place = tuple[int, int]  # partition and offset
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.client_answers import Told
 from tests.faults.gateway_faults import KINDS, plan
 from tests.faults.gateway_run import run
-from tests.faults.ledger import Told
 
 pytestmark = pytest.mark.stack
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from tests.faults.ledger import Sent, Told
+from tests.faults.client_answers import Sent, Told
 from tests.faults.oracles import Found, Place, doubled, violations
 
 Run = tuple[list[Sent], dict[Place, Found]]

@@ -14,7 +14,7 @@ from local_stack.demo.balance import Balance, SentPayloads, balance
 from local_stack.demo.fleet import DeviceMessage, Fleet, MessageKind
 from local_stack.demo.follower import PayloadFates
 from local_stack.demo.gateway_client import DeviceState, PostAnswer
-from local_stack.demo.run import Demo, Wish
+from local_stack.demo.run import Demo, DemoOptions
 from local_stack.demo.show import books, changes, counting, folded, more
 from local_stack.terminal.errors import StackError
 
@@ -172,4 +172,4 @@ def test_what_is_no_sample_flow_is_a_sentence(telemetry: bool | None, what: str)
     gateway: Any = SimpleNamespace(has_endpoint=has_endpoint)
     nobody: Any = None
     with pytest.raises(StackError, match=what):
-        asyncio.run(Demo(gateway, nobody, None).run(Wish(1, 1, 1, 1, None)))
+        asyncio.run(Demo(gateway, nobody, None).run(DemoOptions(1, 1, 1, 1, None)))

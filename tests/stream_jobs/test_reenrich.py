@@ -67,7 +67,7 @@ def test_a_run_sends_each_chosen_payload_once_as_it_came(
     assert [row.value for row in sent] == [b'{"value": %d}' % n for n in range(10)]
     assert {(row.topic, row.key) for row in sent} == {("again.enrich.v1", b"device-1")}
     place = Position(TOPIC, 0, 3)
-    assert redelivery.first_of(sent[3].headers, {TOPIC}) == redelivery.First(
+    assert redelivery.first_of(sent[3].headers, {TOPIC}) == redelivery.FirstArrival(
         place, 5_003, 1, revision=1
     )
     headers = dict(sent[3].headers)

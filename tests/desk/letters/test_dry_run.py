@@ -7,7 +7,7 @@ import pytest
 
 from clients.kafka.records import Payload
 from desk.letters.dry_run import Trial, try_again
-from desk.letters.redrive_routes import always
+from desk.letters.redrive_target import always
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position, event_value, failure_headers
 from shared.flow import FLOW
@@ -25,7 +25,7 @@ FITS = b'{"value": 21.5}'
 
 def _letter(value: bytes | None, origin: Position = ORIGIN, key: bytes = b"device-0001") -> Letter:
     own: list[Header] = [(envelope.ID, b"event-17")]
-    headers = redelivery.headers_of(own, redelivery.First(origin, ARRIVED_MS))
+    headers = redelivery.headers_of(own, redelivery.FirstArrival(origin, ARRIVED_MS))
     headers = failure_headers(headers, "enrich", origin, "not_json", "why")
     return read(FLOW, Position("dlq.enrich.v1", 0, 3), ARRIVED_MS + 5, key, value, headers)
 

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 import desk.__main__
-from desk.web.access import COOKIE, Door, by
+from desk.web.access import COOKIE, AccessMiddleware, by
 from desk.web.app import create_app
+from gateway.auth.authenticate import Authenticator, unauthenticated
 from gateway.auth.caller import ANYONE, Caller
-from gateway.auth.who import Who, unauthenticated
 from gateway.http.message import ByName
 from shared.settings import GatewaySettings
 from tests.gateway.support import serving
@@ -35,7 +35,7 @@ class _Known:
 
 
 def _ask(
-    who: Who | None,
+    who: Authenticator | None,
     method: str,
     path: str,
     peer: str = "127.0.0.1",
@@ -48,7 +48,7 @@ def _ask(
     def route(request: Request) -> Response:
         return PlainTextResponse(by(request))
 
-    app.add_middleware(Door, who=who, is_open=is_open)
+    app.add_middleware(AccessMiddleware, who=who, is_open=is_open)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, client=(peer, 4711))

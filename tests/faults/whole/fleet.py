@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 from tests.faults.whole import clocks, posts
 from tests.faults.whole.callers import Caller, Connection, Program
 from tests.faults.whole.clocks import Clock

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import isclose
 from typing import Any, NamedTuple
 
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 from tests.faults.whole.books import Books, Place, Record, State, clocks_of, entity_of, state_of
 from tests.faults.whole.fleet import LATE_DEVICES
 from tests.faults.whole.sample import SENT_TYPES, TERMS, WAITS

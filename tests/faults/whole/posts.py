@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 from tests.faults.whole.sends import Answer, Message
 
 Headers = Mapping[str, str]

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 
 EVENT, WAITING = "event", "waiting"
 

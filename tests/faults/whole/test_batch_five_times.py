@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from local_stack.run.take_down import hold, release
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 from tests.faults.whole import posts
 from tests.faults.whole.callers import Connection
 from tests.faults.whole.clocks import said

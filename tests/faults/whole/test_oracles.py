@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 from tests.faults.whole import oracles
 from tests.faults.whole.books import Books, EventRow, Record, State, entity_of, state_of
 from tests.faults.whole.fleet import LATE_DEVICES

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 from tests.faults.whole import posts
 from tests.faults.whole.sends import EVENT, Answer, Message
 

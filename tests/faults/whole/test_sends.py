@@ -1,7 +1,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.faults.ledger import Told
+from tests.faults.client_answers import Told
 from tests.faults.whole.sends import EVENT, Answer, Message, Sends
 
 

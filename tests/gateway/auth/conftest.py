@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
-from gateway.auth.who import Known
 from gateway.view.store import Changes, Row, ViewStore
 from shared.settings import GatewaySettings
 from tests.gateway.auth.support import Given, device, given, table
@@ -45,7 +45,7 @@ def asking(settings: GatewaySettings, store: ViewStore) -> Iterator[Gateway]:
             changes.put(_snapshot(topic, full_id))
         store.apply(changes)
         store.caught_up([topic], time.time_ns() // 1_000_000)
-    gateway = built(settings, who=Known(table(*OWNERS.values())))
+    gateway = built(settings, who=CredentialAuthenticator(table(*OWNERS.values())))
     yield gateway
     gateway.health.view.close()
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.json_web_token import JsonWebTokens
 from gateway.auth.jwt_keys import JwtKeys
 from gateway.auth.nonces import Nonces
 from gateway.auth.signature import Signatures
-from gateway.auth.who import Known
 from gateway.http.problems import Problem
 from tests.gateway.auth.support import device, table
 from tests.gateway.auth.test_json_web_token import EC, claims, jwk, sign
@@ -42,12 +42,12 @@ def cut_and_mended(draw: st.DrawFn) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
+def known(tmp_path_factory: pytest.TempPathFactory) -> CredentialAuthenticator:
     file: Path = tmp_path_factory.mktemp("keys") / "keys.json"
     file.write_text(json.dumps({"keys": [jwk(EC, "ec-1")]}))
     credentials = table(ONE)
     jwts = JsonWebTokens(JwtKeys(file, ["ES256"]), "https://issuer.example", "headrace")
-    return Known(credentials, True, Signatures(credentials, BOX, Nonces()), jwts)
+    return CredentialAuthenticator(credentials, True, Signatures(credentials, BOX, Nonces()), jwts)
 
 
 def given_in(header: bytes) -> bytes:
@@ -56,7 +56,7 @@ def given_in(header: bytes) -> bytes:
 
 @settings(max_examples=1000)
 @given(header=st.one_of(made_up, cut_and_mended()))
-def test_it_lets_nobody_in_and_never_fails(known: Known, header: bytes) -> None:
+def test_it_lets_nobody_in_and_never_fails(known: CredentialAuthenticator, header: bytes) -> None:
     if given_in(header) in map(given_in, GOOD):
         return  # put together again as it was
     with pytest.raises(Problem) as raised:

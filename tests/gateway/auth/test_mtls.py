@@ -158,7 +158,7 @@ def test_a_certificate_that_ends_ends_what_is_open(
     with secure.client(device) as client:
         assert client.post("/v1/telemetry/device-0001", content=b"{}").status_code == 202
         two_days_on_ns = time.time_ns() + 2 * 86_400 * 10**9
-        monkeypatch.setattr("gateway.auth.who.time.time_ns", lambda: two_days_on_ns)
+        monkeypatch.setattr("gateway.auth.authenticate.time.time_ns", lambda: two_days_on_ns)
         assert client.post("/v1/telemetry/device-0001", content=b"{}").status_code == 401
 
 

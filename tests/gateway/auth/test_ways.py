@@ -139,7 +139,7 @@ def test_a_nonce_that_is_used_again_later_is_another_event(
     first = make("hmac").post(headers=signed())
     tomorrow_s = time.time() + 86_400
     monkeypatch.setattr(time, "time", lambda: tomorrow_s)
-    monkeypatch.setattr("gateway.auth.who.time.time_ns", lambda: int(tomorrow_s * 1e9))
+    monkeypatch.setattr("gateway.auth.authenticate.time.time_ns", lambda: int(tomorrow_s * 1e9))
     second = make("hmac").post(headers=signed())
     assert [answer.status_code for answer in (first, second)] == [202, 202]
     assert first.json()["id"] != second.json()["id"]

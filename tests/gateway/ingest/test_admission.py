@@ -7,8 +7,8 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import ANYONE, Caller
-from gateway.auth.who import Known
 from gateway.http.message import Request
 from gateway.ingest.admission import Admission
 from shared.settings import GatewaySettings
@@ -31,7 +31,9 @@ class Room(NamedTuple):
 @pytest.fixture
 def room(settings: GatewaySettings) -> Iterator[Room]:
     patient = settings.model_copy(update={"body_pause_max_s": 30, "body_deadline_s": 30})
-    with serving(built(patient, who=Known(table(NOISY, QUIET))), patient) as served:
+    with serving(
+        built(patient, who=CredentialAuthenticator(table(NOISY, QUIET))), patient
+    ) as served:
         yield Room(served, patient)
 
 

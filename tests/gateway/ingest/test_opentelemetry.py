@@ -215,7 +215,7 @@ def test_it_is_said_once_that_the_collector_is_away(
 @pytest.mark.slow
 def test_unless_it_is_wanted_nothing_of_it_is_imported() -> None:
     look = (
-        "import sys, gateway.node.node as n, gateway.server.parts as p, shared.settings as s;"
+        "import sys, gateway.node.node as n, gateway.server.composition as p, shared.settings as s;"
         "settings = s.GatewaySettings(state_dir=sys.argv[1], spool_bytes_max=0);"
         "p.put_together(p.parts_of(settings, n.Node()));"
         "sys.exit(any(n.startswith(('opentelemetry.sdk', 'opentelemetry.exporter', 'requests'))"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from gateway.auth.authenticate import NoAuthentication
 from gateway.auth.caller import ANYONE
-from gateway.auth.who import Whoever
 from gateway.http.message import Request
 from gateway.http.problems import Problem
 from gateway.ingest.accept import Ingest
@@ -69,7 +69,14 @@ class Parts:
         self.admission = Admission(10, 1000)
         settings = GatewaySettings(body_bytes_max=100)
         self.ingest = Ingest(
-            FLOW, self.log, self.admission, settings, Whoever(), Node().counts, None, Tracing()
+            FLOW,
+            self.log,
+            self.admission,
+            settings,
+            NoAuthentication(),
+            Node().counts,
+            None,
+            Tracing(),
         )
 
     def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:

@@ -18,7 +18,7 @@ import schemathesis
 from hypothesis import strategies
 from schemathesis.engine import events, from_schema
 
-from gateway.ingest.batch import FRAMES
+from gateway.ingest.split_batch import FRAMES
 from gateway.server.openapi import FRAMES_FORMAT
 from gateway.view.store import Changes, Row, ViewStore, view_path
 from shared.flow import FLOW

@@ -15,7 +15,7 @@ from shared.events.envelope import EventRecord, event_value
 from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.applier import Applied, Applier
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from shared.folding.snapshot import Snapshot
 from tests.builders import event_record
 

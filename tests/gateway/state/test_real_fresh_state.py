@@ -12,7 +12,7 @@ from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.applier import Applier
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from tests.builders import event_record
 from tests.gateway.support import GatewayProcess, until
 

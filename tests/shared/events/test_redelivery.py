@@ -2,11 +2,13 @@ import pytest
 
 from shared.events import envelope, redelivery
 from shared.events.envelope import Header, Position
-from shared.events.redelivery import First
+from shared.events.redelivery import FirstArrival
 
 TOPICS = {"ingest.telemetry.v1"}
 PLACE = Position("ingest.telemetry.v1", 2, 17)
-WELL = dict(redelivery.headers_of([(envelope.ID, b"an-id")], First(PLACE, 1_700_000_000_000, 1)))
+WELL = dict(
+    redelivery.headers_of([(envelope.ID, b"an-id")], FirstArrival(PLACE, 1_700_000_000_000, 1))
+)
 
 
 def _with(**changes: bytes | None) -> list[Header]:
@@ -16,7 +18,7 @@ def _with(**changes: bytes | None) -> list[Header]:
 
 @pytest.mark.parametrize("revision", [0, 3])
 def test_what_is_written_is_what_is_read(revision: int) -> None:
-    first = First(PLACE, 1_700_000_000_000, attempt=2, revision=revision)
+    first = FirstArrival(PLACE, 1_700_000_000_000, attempt=2, revision=revision)
     own = [("traceparent", b"00-x"), (envelope.ID, b"an-id"), ("x", b"\xff")]
     letter = [*own, (envelope.STAGE, b"enrich"), (envelope.REASON, b"no"), (envelope.ATTEMPT, b"1")]
     headers = redelivery.headers_of(letter, first)
@@ -26,7 +28,10 @@ def test_what_is_written_is_what_is_read(revision: int) -> None:
 
 
 def test_a_foreign_producers_payload_keeps_the_id_that_it_was_known_by() -> None:
-    assert dict(redelivery.headers_of([], First(PLACE, 0, 1)))[envelope.ID] == str(PLACE).encode()
+    assert (
+        dict(redelivery.headers_of([], FirstArrival(PLACE, 0, 1)))[envelope.ID]
+        == str(PLACE).encode()
+    )
 
 
 @pytest.mark.parametrize(

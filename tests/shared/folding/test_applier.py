@@ -12,7 +12,7 @@ from shared.flow import FLOW
 from shared.folding import snapshot
 from shared.folding.applier import CLOCK_AHEAD_MAX_MS, Applier
 from shared.folding.bursts import DIGEST_CHARS, Burst, holds, split
-from shared.folding.fingerprint import fold_fingerprint
+from shared.folding.code_fingerprint import fold_fingerprint
 from shared.folding.snapshot import Snapshot
 from shared.model import Entity, Event, Fields
 from shared.sample_domain import device

@@ -21,7 +21,7 @@ def _letter(
 
 
 def _failed(attempt: int = 0, own: tuple[Header, ...] = ()) -> list[Header]:
-    first = redelivery.First(ORIGIN, 1_700_000_000_000, attempt)
+    first = redelivery.FirstArrival(ORIGIN, 1_700_000_000_000, attempt)
     return failure_headers(redelivery.headers_of(own, first), "enrich", ORIGIN, "not_json", "why")
 
 

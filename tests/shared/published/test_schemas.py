@@ -150,7 +150,9 @@ def test_a_dead_letter_and_a_payload_that_waits() -> None:
 
 def test_a_payload_that_comes_again() -> None:
     letter = enriched(b"{").headers
-    first = redelivery.First(Position("ingest.telemetry.v1", 2, 17), 1_700_000_000_000, attempt=1)
+    first = redelivery.FirstArrival(
+        Position("ingest.telemetry.v1", 2, 17), 1_700_000_000_000, attempt=1
+    )
     message = only("again.enrich.v1")
     assert keeps_headers(message, redelivery.headers_of(letter, first))
     assert keeps_headers(message, redelivery.headers_of([], first._replace(revision=2)))

@@ -329,7 +329,7 @@ INGEST_TOPICS = {endpoint.topic for endpoint in FLOW.endpoints}
 def _again(
     value: bytes, headers: list[Header] | None = None, key: bytes = b"device-0001", **facts: int
 ) -> Outgoing:
-    first = redelivery.First(ORIGIN, 1_700_000_000_000, **{"attempt": 1, **facts})
+    first = redelivery.FirstArrival(ORIGIN, 1_700_000_000_000, **{"attempt": 1, **facts})
     headers = redelivery.headers_of([], first) if headers is None else headers
     place = Position("again.enrich.v1", 0, 3)
     payload = Payload(place, key, value, headers, 1_800_000_000_000)
@@ -349,7 +349,7 @@ def test_what_fails_again_says_where_it_first_came_and_how_often_it_was_tried() 
     for out in (_again(b"{", attempt=4), _again(b"{}", key=b"device-9999", attempt=4)):
         assert out.topic in ("dlq.enrich.v1", "retry.enrich.v1")
         found = redelivery.first_of(out.headers, INGEST_TOPICS)
-        assert found == redelivery.First(ORIGIN, 1_700_000_000_000, attempt=4)
+        assert found == redelivery.FirstArrival(ORIGIN, 1_700_000_000_000, attempt=4)
 
 
 def test_what_fails_the_first_time_says_all_that_it_needs_to_come_again() -> None:
@@ -386,7 +386,7 @@ def test_what_comes_again_from_nowhere_is_parked_with_what_it_lacks() -> None:
 def test_a_correction_does_not_move_an_event_to_another_entity(
     revision: int, was_of: bytes, topic: str
 ) -> None:
-    first = redelivery.First(ORIGIN, 1_700_000_000_000, attempt=1, revision=revision)
+    first = redelivery.FirstArrival(ORIGIN, 1_700_000_000_000, attempt=1, revision=revision)
     headers = [*redelivery.headers_of([], first), (envelope.SUBJECT, was_of)]
     out = _again(b'{"value": 21.5}', headers)
     assert out.topic == topic

@@ -11,7 +11,7 @@ from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import FLOW
 from shared.folding import refolding, snapshot
 from shared.folding.applier import Applier
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from stream_jobs.fold import rebuild
 from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.persist.rows import EventRow, RowMaker

@@ -13,7 +13,7 @@ from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, event_value
 from shared.flow import FLOW
-from shared.folding.fingerprint import entity_fingerprint
+from shared.folding.code_fingerprint import entity_fingerprint
 from shared.folding.refolding import Request, read_answer, request_value
 from shared.settings import JobSettings
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC

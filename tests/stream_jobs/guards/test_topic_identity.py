@@ -14,16 +14,16 @@ from shared.consumer_groups import of_job
 from shared.errors import OtherLogError
 from shared.settings import JobSettings
 from stream_jobs.guards.checkpoint_offsets import remember_ahead, remember_begin
-from stream_jobs.guards.topic_identity import SameLog, topic_ids
+from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
 from tests.kafka_log import eventually
 
 TOPIC = "event.reading.v1"
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> SameLog:
+def log(tmp_path: Path) -> TopicIdentityCheck:
     _read(tmp_path, "0", 10, committed=True)
-    log = SameLog("fold", tmp_path)
+    log = TopicIdentityCheck("fold", tmp_path)
     log.remember({TOPIC: "A"})
     return log
 
@@ -41,12 +41,16 @@ def _ranges(start: int, end: int) -> dict[tuple[str, int], Range]:
     return {(TOPIC, 0): Range(start, end), (TOPIC, 1): Range(0, 0)}
 
 
-def test_the_same_log_may_have_grown_and_what_was_read_may_have_expired(log: SameLog) -> None:
+def test_the_same_log_may_have_grown_and_what_was_read_may_have_expired(
+    log: TopicIdentityCheck,
+) -> None:
     log.check({TOPIC: "A"}, _ranges(0, 10))
     log.check({TOPIC: "A", "event.new.v1": "N"}, _ranges(10, 99))
 
 
-def test_a_batch_that_is_to_run_again_is_there_in_whole(log: SameLog, tmp_path: Path) -> None:
+def test_a_batch_that_is_to_run_again_is_there_in_whole(
+    log: TopicIdentityCheck, tmp_path: Path
+) -> None:
     _read(tmp_path, "1", 30, committed=False)
     log.check({TOPIC: "A"}, _ranges(10, 30))
     with pytest.raises(OtherLogError, match=r"RECORDS_EXPIRED: 1 records of .*/0, from offset 10 "):
@@ -58,7 +62,7 @@ def test_a_batch_that_is_to_run_again_is_there_in_whole(log: SameLog, tmp_path: 
 
 
 def test_a_disk_that_has_changed_a_name_or_an_id_is_no_other_topic(
-    log: SameLog, tmp_path: Path
+    log: TopicIdentityCheck, tmp_path: Path
 ) -> None:
     file = tmp_path / "topic_ids.json"
     whole = file.read_bytes()
@@ -69,7 +73,9 @@ def test_a_disk_that_has_changed_a_name_or_an_id_is_no_other_topic(
     assert file.read_bytes() == whole
 
 
-def test_what_was_done_ahead_of_its_batches_is_read_too(log: SameLog, tmp_path: Path) -> None:
+def test_what_was_done_ahead_of_its_batches_is_read_too(
+    log: TopicIdentityCheck, tmp_path: Path
+) -> None:
     remember_ahead(tmp_path, {TOPIC: {0: 40, 1: 0}})
     log.check({TOPIC: "A"}, _ranges(40, 40))  # no later batch may have come before all expired
     with pytest.raises(OtherLogError, match=r"RECORDS_EXPIRED: 1 records of .*/0, from offset 40 "):
@@ -80,7 +86,7 @@ def test_what_was_done_ahead_of_its_batches_is_read_too(log: SameLog, tmp_path: 
         log.check({TOPIC: "A"}, _ranges(0, 39))
 
 
-def test_a_topic_made_anew_is_known_by_its_id_however_long_it_is(log: SameLog) -> None:
+def test_a_topic_made_anew_is_known_by_its_id_however_long_it_is(log: TopicIdentityCheck) -> None:
     with pytest.raises(OtherLogError, match=r"TOPIC_RECREATED: .* was A, is B") as raised:
         log.check({TOPIC: "B"}, _ranges(0, 1_000))
     assert raised.value.begin_at == {TOPIC: {0: 0, 1: 0}}
@@ -88,7 +94,9 @@ def test_a_topic_made_anew_is_known_by_its_id_however_long_it_is(log: SameLog) -
         log.check({}, {})
 
 
-def test_an_id_is_kept_as_it_was_first_seen_and_new_topics_are_added(log: SameLog) -> None:
+def test_an_id_is_kept_as_it_was_first_seen_and_new_topics_are_added(
+    log: TopicIdentityCheck,
+) -> None:
     log.remember({TOPIC: "B", "event.new.v1": "N"})
     with pytest.raises(OtherLogError, match=r"TOPIC_RECREATED.*was N, is M"):
         log.check({TOPIC: "A", "event.new.v1": "M"}, _ranges(0, 10))
@@ -96,7 +104,7 @@ def test_an_id_is_kept_as_it_was_first_seen_and_new_topics_are_added(log: SameLo
 
 def test_what_expires_before_the_first_batch_is_done_is_missed_by_name(tmp_path: Path) -> None:
     remember_begin(tmp_path, {TOPIC: {0: 500}})
-    log = SameLog("fold", tmp_path)
+    log = TopicIdentityCheck("fold", tmp_path)
     log.check({TOPIC: "A"}, _ranges(500, 600))
     with pytest.raises(OtherLogError, match=r"RECORDS_EXPIRED: 1 records of .*from offset 500 on"):
         log.check({TOPIC: "A"}, _ranges(501, 600))
@@ -105,7 +113,7 @@ def test_what_expires_before_the_first_batch_is_done_is_missed_by_name(tmp_path:
 
 
 def test_a_job_without_a_checkpoint_takes_any_log(tmp_path: Path) -> None:
-    SameLog("fold", tmp_path / "none").check({TOPIC: "A"}, _ranges(500, 600))
+    TopicIdentityCheck("fold", tmp_path / "none").check({TOPIC: "A"}, _ranges(500, 600))
 
 
 @pytest.mark.stack
@@ -124,7 +132,7 @@ def test_what_a_real_broker_tells_of_a_topic_that_is_deleted_and_made_anew(
         producer.flush(20)
 
     make_with(5)
-    log = SameLog("fold", tmp_path / "fold")
+    log = TopicIdentityCheck("fold", tmp_path / "fold")
     log.remember(topic_ids(settings, [topic]))
     group = LogOffsets(settings.kafka, of_job("test-made-anew"), [topic])
     log.check(topic_ids(settings, [topic]), group.ranges())

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Row
 
 from clients.kafka.records import Outgoing, Payload
-from desk.letters.redrive_routes import discarded_payload
+from desk.letters.redrive_target import discarded_payload
 from shared.events import envelope
 from shared.events.envelope import Header, Position, read_event
 from shared.flow import FLOW, load_flow

@@ -8,7 +8,7 @@ import pytest
 from clients.kafka.records import Outgoing
 from shared.events import envelope
 from shared.events.envelope import Position
-from shared.events.redelivery import First, headers_of
+from shared.events.redelivery import FirstArrival, headers_of
 from shared.model import MissingMasterData, NotYet
 from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.waiting.codec import Order, gate_told
@@ -305,7 +305,7 @@ def test_given_up_twice_or_tried_when_nothing_waits_nothing_happens(world: World
 def test_a_correction_that_cannot_be_made_yet_waits_as_one(world: World) -> None:
     value = b'{"value": 2}'
     place = Position(world.topic, 0, 5)
-    first = First(place, world.now_ms, attempt=1, revision=2)
+    first = FirstArrival(place, world.now_ms, attempt=1, revision=2)
     headers = [*headers_of(test_job.headers(5, value), first), (envelope.SUBJECT, b"device-7")]
     payload = test_job.Payload(place, b"device-7", value, headers, world.now_ms, 1, 2)
     lane = list(world.in_turn(payload, Position("again.enrich.v1", 0, 3), world.master))

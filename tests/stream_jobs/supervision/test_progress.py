@@ -11,11 +11,11 @@ from pyspark.sql import Row
 
 from clients.kafka.records import Offsets
 from stream_jobs.guards.checkpoint_offsets import remember_ahead
+from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.progress import Progress
-from stream_jobs.supervision.side_task import Beside
 
 
-class Hearing(Beside):
+class Hearing(DriverTask):
     def __init__(self) -> None:
         self.heard: list[int | None] = []
 
@@ -63,7 +63,7 @@ class Told(Progress):
     def __init__(self, checkpoint: Path) -> None:
         self.told: list[Offsets] = []
         copy: Any = SimpleNamespace(publish=self.told.append)
-        super().__init__("job", checkpoint, copy, Beside())
+        super().__init__("job", checkpoint, copy, DriverTask())
 
     def look(self, *, seconds_later: float = 1.0) -> None:
         self._looked_s = time.monotonic() - seconds_later

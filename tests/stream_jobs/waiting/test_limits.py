@@ -12,7 +12,7 @@ from shared.model import Fields
 from shared.retry_policy import WhenParked
 from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.enrich.entity_gate import EntityGate
-from stream_jobs.waiting.limits import Caps, Newcomers
+from stream_jobs.waiting.limits import Caps, WaitLimits
 from stream_jobs.waiting.protocol import Gates
 
 
@@ -30,8 +30,8 @@ class Nothing:
 
 def newcomers(
     new: int = 100, entities: int = 100, payloads: int = 1000, clock: Clock | None = None
-) -> Newcomers:
-    return Newcomers(Caps(new, entities, payloads), clock or Clock())
+) -> WaitLimits:
+    return WaitLimits(Caps(new, entities, payloads), clock or Clock())
 
 
 def why(refusal: tuple[str, str] | None) -> str:

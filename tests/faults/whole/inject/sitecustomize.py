@@ -133,7 +133,7 @@ def _fingerprint(module: ModuleType) -> None:
 
 PATCHES: dict[str, Callable[[Any], None]] = {
     "local_stack.servers.kafka": _kafka,
-    "shared.folding.fingerprint": _fingerprint,
+    "shared.folding.code_fingerprint": _fingerprint,
     "local_stack.run.stack": _stack,
     "gateway.ingest.durable_log": _durable_log,
     "gateway.spool.spool_log": lambda m: (

@@ -3,11 +3,11 @@
 import pytest
 
 from gateway.http.problems import Problem
-from gateway.server.own_pages import OwnPages, own_pages
+from gateway.server.browser_origin import BrowserOrigin, browser_origin
 from shared.settings import GatewaySettings
 from tests.gateway.support import Served
 
-KNOWN = OwnPages(frozenset({"gateway.example"}))
+KNOWN = BrowserOrigin(frozenset({"gateway.example"}))
 POST = "POST /v1/telemetry/device-0001 HTTP/1.1\r\nContent-Length: 2\r\n"
 
 
@@ -62,8 +62,8 @@ def test_a_page_of_its_own_is_answered() -> None:
 
 
 def test_where_everybody_is_asked_no_name_is_looked_at() -> None:
-    assert own_pages(GatewaySettings(auth="token")) is None
-    assert own_pages(GatewaySettings()) is not None
+    assert browser_origin(GatewaySettings(auth="token")) is None
+    assert browser_origin(GatewaySettings()) is not None
 
 
 @pytest.mark.parametrize(

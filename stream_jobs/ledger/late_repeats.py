@@ -69,7 +69,7 @@ _DONE = """
 """
 
 
-class Recounts:
+class LateRepeats:
     """Every method raises StoreAwayError where PostgreSQL does not answer."""
 
     def __init__(self, connection: Connection, flow: Flow) -> None:

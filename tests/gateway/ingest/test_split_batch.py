@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.problems import Problem
-from gateway.ingest import batch
+from gateway.ingest import split_batch
 from gateway.ingest.record import Item, read_head
 from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown, Receipt
 from tests.gateway.support import Gateway
@@ -34,21 +34,21 @@ def _frame(entity_id: str, payload: bytes, key: str | None = None) -> bytes:
 )
 def test_whatever_is_framed_is_cut_out_as_it_was(rows: list[tuple[str, bytes, str | None]]) -> None:
     body = b"".join(_frame(*row) for row in rows)
-    assert list(batch.frames(body, KIB)) == [
+    assert list(split_batch.frames(body, KIB)) == [
         Item(entity_id, payload, (key,) if key else None) for entity_id, payload, key in rows
     ]
 
 
 @given(st.binary(max_size=80))
 def test_any_bytes_are_frames_or_refused(body: bytes) -> None:
-    items = list(batch.frames(body, 16))
+    items = list(split_batch.frames(body, 16))
     bad = [item for item in items if isinstance(item, Problem) and item.code == "bad_frame"]
     assert bad in ([], items[-1:])
 
 
 @given(st.binary(max_size=80))
 def test_lines_hold_every_byte_but_the_newlines(body: bytes) -> None:
-    items = list(batch.ndjson(body, "x", None, KIB))
+    items = list(split_batch.ndjson(body, "x", None, KIB))
     kept = [item.payload for item in items if isinstance(item, Item)]
     assert kept == [line for line in body.split(b"\n") if line.strip()]
 
@@ -73,7 +73,7 @@ def test_a_frame_that_cannot_be_cut_out_ends_the_batch_and_spoils_nothing_before
     body: bytes,
 ) -> None:
     good = _frame("device-0001", b"{}")
-    items = list(batch.frames(good + body, KIB))
+    items = list(split_batch.frames(good + body, KIB))
     assert items[0] == Item("device-0001", b"{}", None)
     (problem,) = items[1:]
     assert isinstance(problem, Problem)
@@ -94,7 +94,7 @@ def test_a_frame_that_cannot_be_cut_out_ends_the_batch_and_spoils_nothing_before
 )
 def test_a_bad_frame_that_can_be_cut_out_spoils_no_other(frame: bytes, code: str) -> None:
     good = _frame("device-0001", b"{}")
-    first, bad, last = batch.frames(good + frame + good, KIB)
+    first, bad, last = split_batch.frames(good + frame + good, KIB)
     assert first == last == Item("device-0001", b"{}", None)
     assert isinstance(bad, Problem)
     assert bad.code == code
@@ -159,11 +159,11 @@ def test_no_more_of_a_batch_is_looked_at_than_may_be_taken() -> None:
     head = read_head({b"idempotency-key": b"k"})
     frames = iter([*[Problem(400, "bad", "bad")] * 3, *[None] * 1000])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "frames", lambda *_: frames)
-        patch.setattr(batch, "ndjson", lambda *_: pytest.fail("the lines were cut"))
+        patch.setattr(split_batch, "frames", lambda *_: frames)
+        patch.setattr(split_batch, "ndjson", lambda *_: pytest.fail("the lines were cut"))
         for entity_id in ("", "d"):
             with pytest.raises(Problem, match="batch_too_long"):
-                batch.split(b"\n" * 3, entity_id, head, KIB, 2)
+                split_batch.split(b"\n" * 3, entity_id, head, KIB, 2)
     assert len(list(frames)) == 1000
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
+from gateway.auth.authenticate import Authenticator, NoAuthentication
 from gateway.auth.setup import known_callers
-from gateway.auth.who import Who, Whoever
 from gateway.ingest.accept import Ingest
 from gateway.ingest.admission import Admission
 from gateway.ingest.durable_log import DurableLog
@@ -53,7 +53,7 @@ class Parts(NamedTuple):
     view: StateView
     health: Health
     background: Sequence[Background] = ()
-    who: Who | None = None
+    who: Authenticator | None = None
     metrics: Metrics | None = None
     tracing: Tracing | None = None
     admin_sockets: Sequence[socket] = ()
@@ -107,7 +107,7 @@ def put_together(parts: Parts) -> Gateway:
         settings.trusted_proxies,
     )
     limits = rate_limits(settings, node.buckets)
-    who_asks, traced = who or Whoever(), tracing or Tracing()
+    who_asks, traced = who or NoAuthentication(), tracing or Tracing()
     ingest = Ingest(flow, log, admission, settings, who_asks, node.counts, limits, traced)
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)

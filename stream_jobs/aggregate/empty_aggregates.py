@@ -8,7 +8,7 @@ from clients.kafka.records import Outgoing
 from shared.consumer_groups import of_job
 from shared.flow_table import Flow
 from shared.folding import snapshot
-from shared.folding.fingerprint import fold_fingerprint
+from shared.folding.code_fingerprint import fold_fingerprint
 from shared.model import Aggregate, Fields
 from shared.settings import JobSettings
 from stream_jobs.aggregate import sums

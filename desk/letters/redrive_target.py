@@ -10,7 +10,7 @@ import orjson
 from clients.kafka.records import Outgoing, Record
 from shared.events import envelope, redelivery
 from shared.events.envelope import EventRecord, Header, Position
-from shared.events.redelivery import First
+from shared.events.redelivery import FirstArrival
 from shared.flow_table import Flow
 from shared.published.dead_letters import Letter, noted
 from shared.topic_names import again_topic
@@ -28,16 +28,18 @@ class RowToStore(NamedTuple):
 
 
 # the first for the relay, through the outbox: together with the note that it was sent
-Way = Outgoing | RowToStore
+RedriveTarget = Outgoing | RowToStore
 Rewrite = Callable[[bytes], bytes]  # of a letter's bytes; ResendError where it cannot be done
-_Find = Callable[[Flow, Letter, int], Way]
+_Find = Callable[[Flow, Letter, int], RedriveTarget]
 
 
 def always(value: bytes) -> Rewrite:
     return lambda _: value
 
 
-def way_back(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None = None) -> Way:
+def redrive_target(
+    flow: Flow, letter: Letter, attempt: int, change: Rewrite | None = None
+) -> RedriveTarget:
     """`attempt`: the number that this one has."""
     if letter.payload is not None and letter.payload == letter.origin:
         return _payload(flow, letter, attempt, change)
@@ -55,7 +57,7 @@ def way_back(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None = 
     return found(flow, letter, attempt)
 
 
-def _payload(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None) -> Way:
+def _payload(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None) -> RedriveTarget:
     if letter.origin.topic not in flow.ingest_topics:
         raise ResendError(
             f"the flow has no endpoint for {letter.origin.topic}, so nothing would take it: put "
@@ -65,7 +67,7 @@ def _payload(flow: Flow, letter: Letter, attempt: int, change: Rewrite | None) -
     named = [header for header in letter.headers if header != (envelope.ID, b"")]
     headers = redelivery.headers_of(
         noted(named, letter.last),
-        First(letter.origin, letter.arrived_ms, attempt, _revision(letter)),
+        FirstArrival(letter.origin, letter.arrived_ms, attempt, _revision(letter)),
     )
     value = letter.value if change is None else change(letter.value or b"")
     if value != letter.value:
@@ -78,7 +80,7 @@ def discarded_payload(
 ) -> Outgoing:
     """Those of its entity that wait behind it need not any more."""
     named = [(envelope.ID, (event_id or str(place)).encode()), (envelope.DISCARDED, b"1")]
-    headers = redelivery.headers_of(named, First(place, arrived_ms, attempt + 1))
+    headers = redelivery.headers_of(named, FirstArrival(place, arrived_ms, attempt + 1))
     return Outgoing(again_topic("enrich"), entity_id.encode(), None, headers)
 
 
@@ -98,7 +100,7 @@ def _rewritten(headers: list[Header], before: bytes, after: bytes) -> list[Heade
     ]
 
 
-def _into_fold(flow: Flow, letter: Letter, attempt: int) -> Way:
+def _into_fold(flow: Flow, letter: Letter, attempt: int) -> RedriveTarget:
     event = event_of(letter)
     if event is None:
         raise ResendError("these bytes are no event and will never be one: discard the letter")
@@ -125,7 +127,7 @@ def event_of(letter: Letter) -> EventRecord | None:
         return None
 
 
-def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> Way:
+def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> RedriveTarget:
     if letter.last.cause == "key_reuse":
         raise ResendError(
             "another payload came under the same Idempotency-Key and is the event: send this one "
@@ -140,7 +142,7 @@ def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> Way:
     return RowToStore(RowMaker.of(flow).make(record))
 
 
-def _into_aggregate(*_: object) -> Way:
+def _into_aggregate(*_: object) -> RedriveTarget:
     raise ResendError(
         "aggregate takes the member's next snapshot by itself, and an old one must not come after "
         "newer ones: mend the code; the member's next change mends the sum. Then discard this"

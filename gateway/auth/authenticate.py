@@ -21,20 +21,20 @@ from gateway.http.problems import Problem
 _BEARER = b"bearer"
 
 
-class Who(Protocol):
+class Authenticator(Protocol):
     def is_asking(
         self, method: str, target: bytes, headers: ByName, certified: Certified | None = None
     ) -> Caller: ...
 
 
-class Whoever:
+class NoAuthentication:
     """Nobody is asked."""
 
     def is_asking(self, *_: object) -> Caller:
         return ANYONE
 
 
-class Known:
+class CredentialAuthenticator:
     """Who has a credential. Problem for all others, the same for each of them.
 
     An operator's token is good in every mode: what scrapes or probes a gateway signs no requests.

@@ -42,7 +42,7 @@ def test_a_parked_payload_that_was_mended_has_one_effect_however_often_it_is_sen
     (letter,) = _letters(running, receipt["id"])
     own = [(n, v) for n, v in letter.headers.items() if n != envelope.PAYLOAD_SHA256]
     arrived_ms = int(letter.headers[envelope.ARRIVED])
-    first = redelivery.First(place, arrived_ms, attempt=1)
+    first = redelivery.FirstArrival(place, arrived_ms, attempt=1)
 
     _send_again(running, device, b'{"value": "hot"}', redelivery.headers_of(own, first))
     running.eventually(lambda: len(_letters(running, receipt["id"])) == 2)

@@ -6,7 +6,7 @@ from typing import Any
 from clients.kafka.records import Offsets
 
 
-class Beside:
+class DriverTask:
     """This one does nothing. All is called by the thread that looks after the query; what asks
     Kafka may raise KafkaException."""
 

@@ -12,7 +12,7 @@ _KNOWN_MAX = 1024  # clients name the same one again and again
 _OTHERWISE = "or let it ask who is asking (HEADRACE_AUTH)"
 
 
-class OwnPages:
+class BrowserOrigin:
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names | {"localhost"}
         self.judge = lru_cache(_KNOWN_MAX)(self._judge)
@@ -40,6 +40,6 @@ class OwnPages:
         return name in self._names or address_of(name) is not None
 
 
-def own_pages(settings: GatewaySettings) -> OwnPages | None:
+def browser_origin(settings: GatewaySettings) -> BrowserOrigin | None:
     """None where everybody is asked: a foreign page has no credential to send."""
-    return None if settings.ways_to_ask else OwnPages(settings.host_names)
+    return None if settings.ways_to_ask else BrowserOrigin(settings.host_names)
