@@ -35,6 +35,8 @@ def given(
         )
     except UndecodableError as error:
         raise Rejected(error.code, error.detail) from error
+    if endpoint.payload is None:
+        return fields, None
     version = None
     if versions := versions_of(endpoint):
         try:
@@ -42,8 +44,7 @@ def given(
         except UnknownVersionError as error:
             raise Rejected("unknown_version", str(error)) from error
     contract = payload_contract(endpoint, version)
-    if contract is None:
-        return fields, None
+    assert contract is not None
     found = contract.of_texts(fields) if form.is_text else contract.breach(fields)
     breach = found if isinstance(found, Breach) else None
     if breach and endpoint.contract_mode == "enforce":
