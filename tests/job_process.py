@@ -26,6 +26,7 @@ class JobProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        assert self._process is None, "it runs"
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command,

@@ -38,7 +38,8 @@ def cpu_s(group: int) -> float:
 
 
 def idle_share(rig: Timers, job: JobProcess, for_s: float) -> float:
-    rig.start(job)
+    job.start()
+    rig.until_up()
     eventually(lambda: rig.lane_unread() == 0, within_s=300)
     time.sleep(_SETTLES_S)
     assert job.pid is not None

@@ -106,10 +106,9 @@ class Timers:
             passed = lane.committed().offsets.get(LANE, {})
             return sum(its.end - passed.get(at[1], 0) for at, its in lane.ranges().items())
 
-    def start(self, job: JobProcess) -> None:
-        """Until it has been told to look at all that waits: then it is up."""
+    def until_up(self) -> None:
+        """The job that has just been started: until it was told to look at all that waits."""
         began_ms = time.time_ns() // 1_000_000
-        job.start()
 
         def up_ms() -> int | None:
             wakes = [
@@ -222,7 +221,7 @@ def run(
         timers = drawn(count, begins_ms, int(lasts_s * 1000), chance)
         rig.send(timers)
         with rig.job("retry") as job:
-            rig.start(job)
+            rig.until_up()
             eventually(lambda: rig.lane_unread() == 0, within_s=300)
             spare_s = begins_ms / 1000 - time.time()
             say(f"all wait, {spare_s:.0f} s before the first is due")
@@ -232,7 +231,8 @@ def run(
                 rig.kill(job)
                 rig.look()
                 say(f"kill {number}: {len(rig.rang)} have been done, {len(rig.open)} lines wait")
-                rig.start(job)
+                job.start()
+                rig.until_up()
             eventually(lambda: rig.look() or not rig.open, within_s=300, every_s=1)
             time.sleep(3)  # it is idle, and says so
             rig.kill(job)

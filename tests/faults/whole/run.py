@@ -100,6 +100,9 @@ async def _run(
             await asyncio.sleep(0.2)
     except Exception as error:  # the rest of the plan cannot be, what was sent is judged
         violations.append(f"{type(error).__name__}: {error}")
+        say(f"the plan ends: {violations[-1]}")
+        if rig.launcher.status()["kafka_bootstrap"] is None:
+            raise  # nothing is up that could be judged
     finally:
         rig.heal()
         with suppress(psycopg.OperationalError):  # then the oracles show it
