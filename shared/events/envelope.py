@@ -51,6 +51,7 @@ TRIES = "ce_tries"  # on what was parked: how often it was tried there
 PARTS_MAX = 10_000
 _TOLD_BYTES_MAX = 4096
 _KEPT_BYTES_MAX = 1024
+_FIELDS_OF_ALL = 7  # in the value of an event that has no more to tell
 _SPEC_VERSION = SPEC_VERSION, b"1.0"
 _JSON = CONTENT_TYPE, b"application/json"
 # of a payload's headers, what its event has, too
@@ -139,6 +140,18 @@ def event_fields(record: EventRecord) -> Fields:
 
 def event_of(position: Position, fields: Fields) -> EventRecord:
     """The other way round."""
+    if len(fields) == _FIELDS_OF_ALL:  # as most are, and a reader has many
+        return EventRecord(
+            position,
+            fields["entity_id"],
+            fields["id"],
+            fields["type"],
+            fields["time_ms"],
+            fields["arrived_ms"],
+            Position(*fields["origin"]),
+            0,
+            fields["data"],
+        )
     part, parts = fields.get("part", (0, 1))
     return EventRecord(
         position,
@@ -162,23 +175,30 @@ def event_of(position: Position, fields: Fields) -> EventRecord:
 def read_event(position: Position, value: bytes) -> EventRecord:
     """ValueError where the value is not in the common format."""
     try:
-        record = event_of(position, orjson.loads(value))
+        fields = orjson.loads(value)
+        record = event_of(position, fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{position} is no event: {type(error).__name__} {error}") from error
     if not (
         type(record.entity_id) is type(record.id) is type(record.type) is str
         and type(record.origin.topic) is str
         and type(record.origin.partition) is type(record.origin.offset) is int
-        and type(record.attempt) is type(record.revision) is type(record.shape) is int
         and type(record.data) is dict
-        and (record.cause is None or type(record.cause) is str)
-        and _is_part(record.part, record.parts)
-        and (record.saw is None or type(record.saw) is dict)
+        and (len(fields) == _FIELDS_OF_ALL or _has_good_extras(record))
     ):
         raise ValueError(f"{position} is no event: a field of its envelope has the wrong type")
     if not (is_time_ms(record.time_ms) and is_time_ms(record.arrived_ms)):
         raise ValueError(f"{position} is no event: a time is out of the years 1 to 9999")
     return record
+
+
+def _has_good_extras(record: EventRecord) -> bool:
+    return (
+        type(record.attempt) is type(record.revision) is type(record.shape) is int
+        and (record.cause is None or type(record.cause) is str)
+        and _is_part(record.part, record.parts)
+        and (record.saw is None or type(record.saw) is dict)
+    )
 
 
 def _is_part(part: object, parts: object) -> bool:
@@ -200,8 +220,7 @@ def event_headers(record: EventRecord, kept: Sequence[Header] = ()) -> list[Head
     headers = [
         _SPEC_VERSION,
         (ID, record.id.encode()),
-        (TYPE, record.type.encode()),
-        (SOURCE, _source(record.origin.topic)),
+        *_type_and_source(record.type, record.origin.topic),
         (SUBJECT, record.entity_id.encode()),
         (TIME, to_rfc3339(record.time_ms).encode()),
         _JSON,
@@ -214,8 +233,8 @@ def event_headers(record: EventRecord, kept: Sequence[Header] = ()) -> list[Head
 
 
 @cache
-def _source(topic: str) -> bytes:
-    return f"/{topic}".encode()
+def _type_and_source(kind: str, topic: str) -> tuple[Header, Header]:
+    return (TYPE, kind.encode()), (SOURCE, f"/{topic}".encode())
 
 
 def failure_headers(

@@ -6,6 +6,7 @@ One function serves the Spark job, readers, replays and tests. Records come in e
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from shared.actions import Action
@@ -99,7 +100,8 @@ class Applier:
             looked_at += 1
             if record.revision:
                 continue  # it was taken in before, or a higher one
-            if self._is_second_writing(now, record):
+            mark = self.mark(record)
+            if _is_second_writing(now, record, mark):
                 duplicates += 1
                 continue
             digest = id_digest(record.id)
@@ -108,7 +110,7 @@ class Applier:
                 if record.cause is None:
                     repeats.append((record.origin, record.id if record.parts > 1 else None))
                 continue
-            failure = self.fold(now, record, digest, emitted)
+            failure = self.fold(now, record, mark, digest, emitted)
             if failure is None:
                 folded += 1
             else:
@@ -119,36 +121,29 @@ class Applier:
         return Applied(now, folded, duplicates, parked, repeats, emitted, held, asks)
 
     def fold(
-        self, now: Snapshot, record: EventRecord, digest: str, emitted: list[EventRecord]
+        self,
+        now: Snapshot,
+        record: EventRecord,
+        mark: str,
+        digest: str,
+        emitted: list[EventRecord],
     ) -> Parked | None:
         """Of a record that is known to be new; `digest` is its id's."""
-        self._remember(now, record, digest)
+        self._remember(now, record, mark, digest)
         failure = self._take(now, record, emitted)
         if failure is not None:
             now.parked = [*now.parked, record.id][-_PARKED_MAX:]
         now.version += 1
         return failure
 
-    def _is_second_writing(self, now: Snapshot, record: EventRecord) -> bool:
-        # A first attempt comes in the order of its origin: behind the mark it is a second writing
-        # of enrich, however long ago. A retried one may come behind the mark for the first time,
-        # and so may a derived one, which other entities may have caused.
-        if record.attempt or record.cause is not None:
-            return False
-        mark = self._mark(record)
-        last = now.marks.get(mark, -1)
-        if record.origin.offset == last:
-            return record.part <= now.mark_parts.get(mark, 0)
-        return record.origin.offset < last
-
-    def _remember(self, now: Snapshot, record: EventRecord, digest: str) -> None:
+    def _remember(self, now: Snapshot, record: EventRecord, mark: str, digest: str) -> None:
         if record.revision:
             now.corrections[record.id] = record.revision
             if len(now.corrections) > _CORRECTIONS_MAX:
                 del now.corrections[next(iter(now.corrections))]
         if self.ring_size:
             self._remember_id(now, record.type, record.arrived_ms, digest)
-        mark, offset = self._mark(record), record.origin.offset
+        offset = record.origin.offset
         if record.attempt == 0:
             if record.cause is None:
                 now.marks[mark] = offset
@@ -191,17 +186,20 @@ class Applier:
             return record.revision > known
         if record.attempt == 0 or record.cause is not None or record.id in now.asked:
             return False
-        mark, offset = self._mark(record), record.origin.offset
+        mark, offset = self.mark(record), record.origin.offset
         last = now.marks.get(mark, -1)
         is_older_part = offset == last and record.part < now.mark_parts.get(mark, 0)
         if not is_older_part and offset >= max(last, now.retried_marks.get(mark, -1)):
             return False
         return record.id in now.parked or not now.knows(id_digest(record.id))
 
-    def _mark(self, record: EventRecord) -> str:
-        row = self.event_types.get(record.type)
-        line = record.type if row is None else row.line
+    def mark(self, record: EventRecord) -> str:
+        line = self._lines.get(record.type, record.type)
         return f"{line}:{record.origin.topic}/{record.origin.partition}"
+
+    @cached_property
+    def _lines(self) -> dict[str, str]:
+        return {name: row.line for name, row in self.event_types.items()}
 
     def _take(
         self, now: Snapshot, record: EventRecord, emitted: list[EventRecord]
@@ -270,6 +268,17 @@ class Applier:
         if not drafts:
             return []
         return emissions.records(self.entity, self.event_types, record, event, drafts)
+
+
+def _is_second_writing(now: Snapshot, record: EventRecord, mark: str) -> bool:
+    # A first attempt comes in the order of its origin: behind the mark it was written again, however
+    # long ago. A retried or derived one may come behind the mark for the first time.
+    if record.attempt or record.cause is not None:
+        return False
+    last = now.marks.get(mark, -1)
+    if record.origin.offset == last:
+        return record.part <= now.mark_parts.get(mark, 0)
+    return record.origin.offset < last
 
 
 def _is_sent_on_again(now: Snapshot, record: EventRecord) -> bool:

@@ -89,7 +89,7 @@ def refold(applier: Applier, request: Request, log: Iterable[EventRecord]) -> Re
         emitted: list[EventRecord] = []
         failure = None
         for record in candidates:
-            failure = applier.fold(now, record, id_digest(record.id), emitted)
+            failure = applier.fold(now, record, applier.mark(record), id_digest(record.id), emitted)
             if failure is None:
                 break
         if record.id in request.asked or _is_new(record, request):

@@ -6,6 +6,7 @@ As bytes it is one JSON object: the state's own fields at the top level, beside 
 from binascii import b2a_base64
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,7 +25,8 @@ _AT_TIMES = (
     *("parked", "corrections", "mark_parts", "retried_marks", "asked"),
     *("deleted", "late", "clock_off", "behind"),
 )
-_TIMES = ("arrived_ms", "ended_ms")
+_values_at_times = attrgetter(*_AT_TIMES)
+_KEYS_AT_ALL_TIMES = 7
 
 # time, arrival and origin offset of the newest event of a type
 Newest = tuple[int, int, int]
@@ -95,12 +97,12 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
         "marks": snapshot.marks,
         "fold": fold_fingerprint,
     }
-    for name in _AT_TIMES:
-        if value := getattr(snapshot, name):
-            meta[name] = value
-    for name in _TIMES:
-        if (time_ms := getattr(snapshot, name)) is not None:
-            meta[name] = time_ms
+    if snapshot.arrived_ms is not None:
+        meta["arrived_ms"] = snapshot.arrived_ms
+    if any(values := _values_at_times(snapshot)):
+        meta |= {name: value for name, value in zip(_AT_TIMES, values, strict=True) if value}
+    if snapshot.ended_ms is not None:
+        meta["ended_ms"] = snapshot.ended_ms
     if snapshot.bursts is not None and (bursts := snapshot.bursts.told()):
         meta["bursts"] = bursts
     if snapshot.emissions:
@@ -163,6 +165,9 @@ def decode_with_fold(raw: bytes) -> tuple[Snapshot, str]:
 
 
 def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
+    # most have none, and there are many
+    has_more = len(meta) - ("arrived_ms" in meta) > _KEYS_AT_ALL_TIMES
+    more = (*_AT_TIMES, "ended_ms") if has_more else ()
     return Snapshot(
         state=state,
         version=meta["version"],
@@ -175,5 +180,6 @@ def _snapshot(state: Fields, meta: dict[str, Any]) -> Snapshot:
         marks=meta["marks"],
         emissions=[event_of(Position(*e["origin"]), e) for e in meta.get("emissions", ())],
         emitted_to=meta.get("emitted_to"),
-        **{name: meta[name] for name in (*_AT_TIMES, *_TIMES) if name in meta},
+        arrived_ms=meta.get("arrived_ms"),
+        **{name: meta[name] for name in more if name in meta},
     )

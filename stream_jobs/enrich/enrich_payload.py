@@ -63,15 +63,19 @@ def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
 
 def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
     shapes = {event_type.name: event_type.shape for event_type in flow.event_types}
+    alone = {topic: row for topic in flow.ingest_topics if (row := flow.endpoint_of(topic, None))}
 
     def enrich(payload: Payload, master: MasterRows) -> Sequence[Outgoing]:
         if payload.lacks:
             reason = "bad_headers" if payload.lacks == BAD_HEADERS else "no_origin"
             return [failure(DEAD_LETTERS, payload, reason, payload.lacks)]
-        headers = dict(reversed(payload.headers))  # of a name that comes twice, the first value
-        kind = _text(headers, envelope.TYPE)
-        endpoint = flow.endpoint_of(payload.position.topic, kind)
+        headers = dict(payload.headers)
+        if len(headers) < len(payload.headers):  # of a name that comes twice, the first value
+            headers = dict(reversed(payload.headers))
+        topic = payload.position.topic
+        endpoint = alone.get(topic) or flow.endpoint_of(topic, _text(headers, envelope.TYPE))
         if endpoint is None:
+            kind = _text(headers, envelope.TYPE)
             detail = f"its header {envelope.TYPE} is {kind!r}, and several endpoints have its topic"
             return [failure(DEAD_LETTERS, payload, "unknown_endpoint", detail)]
         passed = None
