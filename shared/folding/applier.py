@@ -271,8 +271,8 @@ class Applier:
 
 
 def _is_second_writing(now: Snapshot, record: EventRecord, mark: str) -> bool:
-    # A first attempt comes in the order of its origin: behind the mark it was written again, however
-    # long ago. A retried or derived one may come behind the mark for the first time.
+    # A first attempt comes in the order of its origin: behind the mark it was written again, and be
+    # it long ago. A retried or derived one may come behind the mark for the first time.
     if record.attempt or record.cause is not None:
         return False
     last = now.marks.get(mark, -1)
