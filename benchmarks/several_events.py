@@ -1,13 +1,17 @@
 """Twelve readings in one CBOR payload, beside twelve JSON payloads of one.
 
-    python -m benchmarks.several_events [--payloads 100000]
+    python -m benchmarks.several_events [--payloads 100000] [--enrich-alone]
 
 A stack of its own; both kinds in turn, on a backlog that stands in the ingest topic when the clock
-starts: until all events are on the event topic (enrich), folded (fold), and rows (persist).
+starts: until all events are on the event topic (enrich), folded (fold), and rows (persist). The
+jobs share the machine, and an event costs fold and persist the same however it came; so what enrich
+itself gains shows where it runs alone.
 """
 
 import argparse
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,9 +24,13 @@ import orjson
 import psycopg
 from confluent_kafka import Producer
 
+from benchmarks.job_environment import job_environment
+from benchmarks.processes import cpu_s
+from benchmarks.several_events_flow import FLOW
+from clients.kafka.create_topics import ensure_topics
 from clients.kafka.offsets import LogOffsets
 from local_stack.run.stack import Stack
-from shared.settings import Settings
+from shared.settings import JobSettings, Settings
 
 READINGS = 12
 DEVICES = 10_000
@@ -104,15 +112,64 @@ def measure(stack: Stack, reached: Reached, kind: str, number: int) -> dict[str,
     return {stage: wanted / seconds for stage, seconds in took.items()}
 
 
+def enrich_alone(settings: dict[str, str], number: int, rounds: int) -> None:
+    """No other job; each backlog is read by a job that has just started, and the clock runs from
+    its first event to its last."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(Path(folder) / "servers", random_ports=True, services=("kafka",)) as stack,
+    ):
+        its = JobSettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=Path(folder))
+        ensure_topics(FLOW, its)
+        events = LogOffsets(its.kafka, "headrace-benchmark", [EVENTS])
+        job = {
+            **os.environ,
+            **settings,
+            **job_environment(),
+            "HEADRACE_KAFKA_BOOTSTRAP": its.kafka_bootstrap,
+            "HEADRACE_STATE_DIR": str(its.state_dir),
+        }
+        for _ in range(rounds):
+            rates, cpu_us = {}, {}
+            for kind in ("single", "batch"):
+                load(stack.kafka_bootstrap, f"ingest.{kind}.v1", payloads(kind, number))
+                before = sum(events.ends().values())
+                wanted = before + number * READINGS
+                command = [sys.executable, "-m", "stream_jobs", "enrich"]
+                with (Path(folder) / "log").open("ab") as log:
+                    process = subprocess.Popen(command, env=job, stdout=log, stderr=log)
+                while sum(events.ends().values()) == before:
+                    time.sleep(0.02)
+                began_s, used_s = time.monotonic(), cpu_s(process.pid)
+                first = sum(events.ends().values())
+                while sum(events.ends().values()) < wanted:
+                    time.sleep(0.02)
+                rates[kind] = (wanted - first) / (time.monotonic() - began_s)
+                cpu_us[kind] = (cpu_s(process.pid) - used_s) / (wanted - first) * 1e6
+                time.sleep(3)  # it says how far it is
+                process.terminate()
+                process.wait()
+            print(
+                f"enrich alone {rates['single']:9,.0f} events/s one a payload, "
+                f"{rates['batch']:9,.0f} twelve: {rates['batch'] / rates['single']:.2f} x; CPU an "
+                f"event {cpu_us['single']:.1f} and {cpu_us['batch']:.1f} us",
+                flush=True,
+            )
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--payloads", type=int, default=100_000, help="of twelve, a round")
     options.add_argument("--rounds", type=int, default=2)
+    options.add_argument("--enrich-alone", action="store_true")
     given = options.parse_args()
     settings = {
         "HEADRACE_FLOW": "benchmarks.several_events_flow:FLOW",
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1])]),
     }
+    if given.enrich_alone:
+        enrich_alone(settings, given.payloads, given.rounds)
+        return
     with (
         tempfile.TemporaryDirectory() as folder,
         Stack(Path(folder), random_ports=True, settings=settings) as stack,

@@ -217,7 +217,7 @@ class EventType:
         """Of `data` today; the first one is 1."""
         return len(self.upcasters) + 1
 
-    @property
+    @cached_property
     def topic(self) -> str:
         return self.topic_name or f"event.{self.line}.v1"
 

@@ -10,7 +10,7 @@ from clients.kafka.records import BAD_HEADERS, Outgoing, Payload
 from shared.contract import contract_of, infinite_place
 from shared.errors import StaleMasterDataError
 from shared.events import envelope, redelivery
-from shared.events.envelope import EventRecord, Header
+from shared.events.envelope import EventRecord
 from shared.events.oversize_stub import fitted
 from shared.flow_table import Flow
 from shared.formats.text import holds_nul
@@ -85,14 +85,7 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
             if isinstance(found, Dropped):
                 dropped = [_dropped(payload, headers, found)]
                 return noted(passed, endpoint, payload, dropped) if passed else dropped
-            kept = envelope.kept_headers(payload.headers)
-            made, size = [], 0
-            for record in found:
-                made.append(_outgoing(endpoint, flow.event_type(record.type), record, kept))
-                size += len(made[-1].value or b"")
-                if size > _TOGETHER_BYTES_MAX:
-                    most = f"{_TOGETHER_BYTES_MAX} bytes may be together"
-                    raise Rejected("too_large", f"its first {len(made)} events have more: {most}")
+            made = _outgoing(flow, endpoint, found, payload)
             if flow.all_events:
                 for record, event in zip(found, [*made], strict=True):
                     further = flow.topics_by_type[record.type][1:]
@@ -120,8 +113,26 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
 
 
 def _outgoing(
-    endpoint: Endpoint, event_type: EventType, record: EventRecord, kept: Sequence[Header]
-) -> Outgoing:
+    flow: Flow, endpoint: Endpoint, records: Sequence[EventRecord], payload: Payload
+) -> list[Outgoing]:
+    made: list[Outgoing] = []
+    size, kept, before = 0, envelope.kept_headers(payload.headers), None
+    for record in records:
+        event_type = flow.event_type(record.type)
+        value = _value(endpoint, event_type, record)
+        if before and (before.type, before.entity_id) == (record.type, record.entity_id):
+            headers = envelope.next_headers(made[-1].headers, record)
+        else:
+            headers = envelope.event_headers(record, kept)
+        made.append(Outgoing(event_type.topic, record.entity_id.encode(), value, headers))
+        before, size = record, size + len(value)
+        if size > _TOGETHER_BYTES_MAX:
+            most = f"{_TOGETHER_BYTES_MAX} bytes may be together"
+            raise Rejected("too_large", f"its first {len(made)} events have more: {most}")
+    return made
+
+
+def _value(endpoint: Endpoint, event_type: EventType, record: EventRecord) -> bytes:
     try:
         value = envelope.event_value(record)
     except TypeError as error:
@@ -138,8 +149,7 @@ def _outgoing(
         raise Rejected("too_large", f"the event has {len(value)} bytes, {_EVENT_BYTES_MAX} may be")
     if holds_nul(value):
         raise Rejected("nul_in_text", r"\u0000 can be stored nowhere as text")
-    headers = envelope.event_headers(record, kept)
-    return Outgoing(event_type.topic, record.entity_id.encode(), value, headers)
+    return value
 
 
 def _events(
