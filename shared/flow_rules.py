@@ -11,6 +11,7 @@ from shared.actions.rules import refuse_bad_actions
 from shared.contract import contract_of, payload_contract, versions_of
 from shared.formats import ByField, refuse_bad_formats
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE
+from shared.lookups.rules import refuse_bad_lookups
 from shared.model import (
     TABLES_OF_THE_SCHEMA,
     Aggregate,
@@ -59,7 +60,8 @@ class FlowTable(Protocol):
 
 def refuse_what_does_not_add_up(flow: FlowTable) -> None:
     for endpoint in flow.endpoints:
-        refuse_what_is_no_tuple(endpoint, "emits", "master", "fresh", "states", "formats", "drops")
+        fields = "emits", "master", "fresh", "states", "lookups", "formats", "drops"
+        refuse_what_is_no_tuple(endpoint, *fields)
         refuse_bad_formats(f"endpoint {endpoint.name}", endpoint.formats)
         if endpoint.contract_mode not in get_args(ContractMode):
             modes = ", ".join(get_args(ContractMode))
@@ -111,6 +113,7 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
                     f"endpoint {endpoint.name} looks at the state of {name!r}, which is no "
                     f"entity or aggregate of this flow; there are: {known}"
                 )
+    refuse_bad_lookups(flow)
     entities = {row.name for row in flow.entities}
     for aggregate in flow.aggregates:
         if aggregate.members not in entities:

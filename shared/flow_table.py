@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from shared.actions import Action, deadline_endpoint
 from shared.flow_rules import refuse_what_does_not_add_up, refuse_what_is_no_tuple
+from shared.lookups import HttpLookup
 from shared.model import (
     TABLES_OF_THE_SCHEMA,
     Aggregate,
@@ -58,6 +59,7 @@ class Job(NamedTuple):
     emits: tuple[str, ...]
     does: str
     looks_up: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()  # services, by their URLs
     waits_in: tuple[str, ...] = ()  # lanes of what cannot be done yet
     parks_in: tuple[str, ...] = ()  # lanes of what never can
     starts_from: tuple[str, ...] = ()  # where its checkpoint is lost or no longer fits
@@ -162,6 +164,11 @@ class Flow:
         return {name: self._with_state_by_name[name].topic for name in names}
 
     @property
+    def lookups(self) -> tuple[HttpLookup, ...]:
+        """Services that an enrichment asks."""
+        return tuple({row.name: row for e in self.endpoints for row in e.lookups}.values())
+
+    @property
     def waits(self) -> bool:
         """Payloads may have to wait: for master data, or as their enrichment says."""
         return bool(self.master_tables) or any(row.retry for row in self.endpoints)
@@ -212,11 +219,13 @@ class Flow:
     def jobs(self) -> tuple[Job, ...]:
         masters = tuple(master_topic(table) for table in self.master_tables)
         known = *masters, *self.looked_at.values()
+        asked = tuple(lookup.url for lookup in self.lookups)
         whose_payloads_wait = gate_topic("enrich"), retry_topic("enrich")
         enrich = Job(
             "enrich",
             ignited_by=(*self.ingest_topics, again_topic("enrich")),
             looks_up=(*known, *(whose_payloads_wait if self.waits else ())),
+            asks=asked,
             emits=(
                 *self._event_topics(name for row in self.endpoints for name in row.emits),
                 *([dropped_topic("enrich")] if self.drops else []),
@@ -230,6 +239,7 @@ class Flow:
             "retry",
             ignited_by=(*enrich.waits_in, wake_topic("enrich")),
             looks_up=known,
+            asks=asked,
             emits=(*enrich.emits, gate_topic("enrich"), wake_topic("enrich")),
             parks_in=enrich.parks_in,
             starts_from=(gate_topic("enrich"),),

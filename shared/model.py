@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from shared.formats import Format, Json
+from shared.lookups import HttpLookup
 from shared.retry_policy import RetryPolicy
 from shared.topic_names import master_topic
 
@@ -59,7 +60,8 @@ class MasterRows(Protocol):
 
 
 class MasterData(MasterRows, Protocol):
-    """And the last published state of entities and aggregates that the endpoint's `states` name."""
+    """And the last published state of entities and aggregates that the endpoint's `states` name,
+    and what the services of its `lookups` say."""
 
     def state(self, name: str, key: str) -> Fields | None:
         """None where there is none, or where it is deleted. It may be older than what was folded
@@ -68,6 +70,15 @@ class MasterData(MasterRows, Protocol):
 
     def version(self, name: str, key: str) -> int:
         """Of that state; 0 where there is none."""
+        ...
+
+    def answer(self, name: str, key: str) -> Any:
+        """Of that look-up: JSON as it came back, None where nothing is known of the key. NotYet
+        where there is no answer now; whoever has a better way than to wait may catch it."""
+        ...
+
+    def answers(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
+        """By key; all of them are asked at once."""
         ...
 
 
@@ -161,6 +172,7 @@ class Endpoint:
     master: tuple[str, ...] = ()  # tables of master data that it looks things up in
     fresh: tuple[FreshField, ...] = ()
     states: tuple[str, ...] = ()  # entities and aggregates whose state it looks at
+    lookups: tuple[HttpLookup, ...] = ()  # services that it asks; needs `retry`
     payload: Any = None  # or its `Versions`
     example: Example | None = None
     topic_name: str | None = None
@@ -169,7 +181,7 @@ class Endpoint:
     decompressed_bytes_max: int = 8 * 1024 * 1024
     drops: tuple[str, ...] = ()  # reasons
     stream: str | None = None
-    # its enrichment may raise NotYet, and this is how long and how often it is tried again
+    # its enrichment or a look-up of it may raise NotYet: how long and how often it is tried again
     retry: RetryPolicy | None = None
     is_open: bool = True  # devices may post to it; the flow has others of its own
     # what a payload that breaks its contract becomes: a dead letter ("enforce"), or an event all

@@ -22,6 +22,7 @@ from shared.flow_table import Flow
 from shared.model import Fields, MasterRows
 from shared.published.dead_letters import Letter
 from stream_jobs.enrich.enrich_payload import as_first_come
+from stream_jobs.enrich.known import Ask, ask_nobody
 from stream_jobs.persist.rows import DeadLetter
 
 
@@ -45,6 +46,7 @@ def try_again(
     change: Rewrite | None,
     master: MasterRows,
     snapshots: SnapshotLookup,
+    ask: Ask = ask_nobody,
 ) -> Trial:
     try:
         way = redrive_target(flow, letter, attempt, change)
@@ -56,15 +58,17 @@ def try_again(
         event = event_of(letter)
         return Trial("row", event=envelope.event_fields(event) if event else None)
     if letter.payload == letter.origin:
-        return _payload(flow, way, master, snapshots)
+        return _payload(flow, way, master, snapshots, ask)
     place = Position(letter.origin.topic, NO_PARTITION, 0)
     return _event(flow, place, way.key, way.value or b"", snapshots)
 
 
-def _payload(flow: Flow, way: Outgoing, master: MasterRows, snapshots: SnapshotLookup) -> Trial:
+def _payload(
+    flow: Flow, way: Outgoing, master: MasterRows, snapshots: SnapshotLookup, ask: Ask
+) -> Trial:
     place = Position(way.topic, 0, 0)
     payload = as_first_come(Payload(place, way.key, way.value, way.headers, 0), flow.ingest_topics)
-    fate = fate_of(flow, payload, master, snapshots)
+    fate = fate_of(flow, payload, master, snapshots, ask)
     if not fate.events:
         return Trial(fate.outcome, fate.cause, fate.detail)
     first, *more = fate.events

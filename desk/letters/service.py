@@ -21,6 +21,7 @@ from shared.flow import load_flow
 from shared.model import Fields
 from shared.published.dead_letters import Letter
 from shared.settings import Settings
+from stream_jobs.enrich.answers import Answers
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.persist.writer import EventStore
 
@@ -67,14 +68,15 @@ class Desk:
     def try_again(self, letter_id: str, change: Rewrite | None = None) -> Trial:
         known = self._known(letter_id)
         letter, attempt = self._letter(known), known.row["attempt"] + 1
-        view = StateView(self.settings.state_dir)
+        view, answers = StateView(self.settings.state_dir), Answers(self._flow)
         try:
             master, snapshots = KnownMaster(self.settings), snapshots_of(view)
-            return try_again(self._flow, letter, attempt, change, master, snapshots)
+            return try_again(self._flow, letter, attempt, change, master, snapshots, answers.find)
         except StaleMasterDataError as stale:
             return Trial("waits", "stale_master_data", str(stale))
         finally:
             view.close()
+            answers.close()
 
     def redrive(self, ids: Sequence[str], by: str, change: Rewrite | None = None) -> Sent:
         with self._redriver() as redriver:

@@ -13,6 +13,7 @@ from shared.flow_table import Flow
 from shared.model import Fields, MasterRows
 from shared.topic_names import breach_topic, dropped_topic, retry_topic
 from stream_jobs.enrich.enrich_payload import enricher
+from stream_jobs.enrich.known import Ask, ask_nobody
 
 _BREACHES = breach_topic("enrich")
 # state topic and key -> the snapshot that is known now
@@ -35,10 +36,14 @@ class Fate(NamedTuple):
 
 
 def fate_of(
-    flow: Flow, payload: Payload, master: MasterRows, snapshots: SnapshotLookup = no_snapshots
+    flow: Flow,
+    payload: Payload,
+    master: MasterRows,
+    snapshots: SnapshotLookup = no_snapshots,
+    ask: Ask = ask_nobody,
 ) -> Fate:
     topics = flow.looked_at
-    enrich = enricher(flow, lambda name, key: snapshots(topics[name], key.encode()))
+    enrich = enricher(flow, lambda name, key: snapshots(topics[name], key.encode()), ask)
     made = enrich(payload, master)
     broken = [orjson.loads(one.value or b"{}") for one in made if one.topic == _BREACHES]
     return _fate(flow, made)._replace(breach=broken[0] if broken else None)

@@ -21,6 +21,7 @@ from shared.ids import FULL_ID, FULL_ID_RULE, tenant_of
 from shared.model import Endpoint, Fields, MasterRows
 from shared.timestamps import to_rfc3339
 from shared.topic_names import BODY_BYTES_MOST
+from stream_jobs.enrich.known import Ask, ask_nobody
 
 _TEXT_CHARS_MAX = 10_000
 
@@ -31,9 +32,10 @@ def answer(
     payload: Payload,
     master: MasterRows,
     snapshots: SnapshotLookup | None,
+    ask: Ask = ask_nobody,
 ) -> Fields:
     """Without states where no snapshots are known."""
-    fate = fate_of(flow, payload, master, snapshots or no_snapshots)
+    fate = fate_of(flow, payload, master, snapshots or no_snapshots, ask)
     after = None if snapshots is None else states_after(flow, fate.events, snapshots)
     return {
         "decoded": _decoded(endpoint, payload),
@@ -102,4 +104,5 @@ def _event(record: EventRecord) -> Fields:
         "time": to_rfc3339(record.time_ms),
         "data": record.data,
     }
-    return shown if record.cause is None else {**shown, "cause": record.cause}
+    more = {"cause": record.cause, "saw": record.saw}
+    return {**shown, **{name: value for name, value in more.items() if value}}

@@ -1,5 +1,5 @@
 """What would become of a payload, if a device sent it now. Nothing is written, but the domain's own
-code is called: what it asks outside is really asked."""
+code is called: what it asks outside is really asked, and so are its look-ups."""
 
 from desk.letters.service import Desk, KnownMaster, snapshots_of
 from desk.trial.answer import answer, payload_of
@@ -13,6 +13,7 @@ from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.model import Endpoint, Fields
 from shared.timestamps import to_rfc3339
+from stream_jobs.enrich.answers import Answers
 
 
 def try_payload(
@@ -23,13 +24,16 @@ def try_payload(
     endpoint = _endpoint(flow, endpoint_name)
     payload = payload_of(endpoint, entity_id, read_head(headers), body)
     master, view = KnownMaster(desk.settings), StateView(desk.settings.state_dir)
+    answers = Answers(flow)
     try:
         states_at = _states_at(flow, view)
-        found = answer(flow, endpoint, payload, master, snapshots_of(view) if states_at else None)
+        snapshots = snapshots_of(view) if states_at else None
+        found = answer(flow, endpoint, payload, master, snapshots, answers.find)
     except StaleMasterDataError as stale:
         raise Problem(503, "stale_master_data", str(stale), headers=retry_after(10)) from stale
     finally:
         view.close()
+        answers.close()
     known = {table: to_rfc3339(at_ms) for table, at_ms in master.as_of_ms().items() if at_ms}
     return {
         "endpoint": endpoint.name,

@@ -11,20 +11,15 @@ Other doors, whose badges the directory has answered, go on, and so does what ne
 """
 
 import os
-import time
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Annotated
 
-import httpx
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.flow_table import Flow
-from shared.model import Arrival, Draft, Endpoint, Entity, Event, EventType, Fields, NotYet
+from shared.lookups import HttpLookup
+from shared.model import Arrival, Draft, Endpoint, Entity, Event, EventType, Fields, MasterData
 from shared.retry_policy import RetryPolicy
-
-_ANSWERS_WITHIN_S = 2.0
-_REST_S = 1.0  # after it did not answer: not each badge should wait for that
 
 Text = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -35,6 +30,10 @@ class Badge(TypedDict):
 
 class Contact(TypedDict):
     open: bool
+
+
+class Owner(TypedDict):  # what the directory says of a badge
+    holder: str
 
 
 class Passage(TypedDict):
@@ -52,45 +51,24 @@ class Door(TypedDict):
     opened_by: list[str | None]  # who was let in last when it opened
 
 
-class Directory:
-    """Asked by each worker process for itself."""
-
-    def __init__(self) -> None:
-        self._client = httpx.Client(timeout=_ANSWERS_WITHIN_S)
-        self._rests_until_s = 0.0
-
-    def find(self, badge: str) -> Fields | None:
-        """None: nobody has this badge. NotYet where it does not answer."""
-        if time.monotonic() < self._rests_until_s:
-            raise NotYet("the directory is away", away=True)
-        try:
-            name = quote(badge, safe="")  # a device may send anything
-            answer = self._client.get(f"{os.environ['DIRECTORY_URL']}/badges/{name}")
-        except httpx.TransportError as error:
-            raise self._away(type(error).__name__) from error
-        if answer.status_code >= 500:
-            raise self._away(f"it answers {answer.status_code}")
-        if answer.status_code == 404:
-            return None
-        found: Fields = answer.raise_for_status().json()
-        return found
-
-    def _away(self, why: str) -> NotYet:
-        self._rests_until_s = time.monotonic() + _REST_S
-        return NotYet(f"the directory is away: {why}", away=True)
+DIRECTORY = HttpLookup(
+    "directory",
+    url=os.environ.get("DIRECTORY_URL", "http://127.0.0.1:9999") + "/badges/{key}",
+    answer=Owner,
+    fresh_for_s=30,
+    absent_for_s=5,
+)
 
 
-_directory = Directory()
-
-
-def to_passage(payload: Fields, arrival: Arrival, _master: Any) -> Draft:
+def to_passage(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
+    """Where the directory does not answer the look-up raises NotYet, and the badge waits."""
     badge = payload["badge"]
-    found = _directory.find(badge)
-    data = {"badge": badge, "holder": found and found["holder"], "allowed": found is not None}
+    owner = master.answer("directory", badge)  # None: nobody has this badge
+    data = {"badge": badge, "holder": owner and owner["holder"], "allowed": owner is not None}
     return Draft("passage", arrival.at_ms, data)
 
 
-def to_moved(payload: Fields, arrival: Arrival, _master: Any) -> Draft:
+def to_moved(payload: Fields, arrival: Arrival, _master: MasterData) -> Draft:
     return Draft("moved", arrival.at_ms, payload)
 
 
@@ -117,6 +95,7 @@ FLOW = Flow(
             emits=("passage",),
             payload=Badge,
             stream="door",
+            lookups=(DIRECTORY,),
             retry=RetryPolicy(first_pause_s=1, factor=1.5, pause_max_s=10),
         ),
         Endpoint("contact", to_moved, emits=("moved",), payload=Contact, stream="door"),

@@ -27,6 +27,7 @@ def document(flow: "Flow") -> dict[str, Any]:
                 "emits": e.emits,
                 "master": e.master,
                 "states": e.states,
+                "lookups": [lookup.name for lookup in e.lookups],
             }
             for e in flow.endpoints
         ],
@@ -77,6 +78,7 @@ def picture(flow: "Flow") -> str:
         lines += ["", f"{job.name}: {job.does}"]
         lines += [f"  ignited by  {topic}" for topic in job.ignited_by]
         lines += [f"  looks up    {topic}" for topic in job.looks_up]
+        lines += [f"  asks        GET {url}" for url in job.asks]
         lines += [f"  emits       {marked(topic)}" for topic in job.emits]
         lines += [f"  waits in    {topic}" for topic in job.waits_in]
         lines += [f"  parks in    {topic}" for topic in job.parks_in]

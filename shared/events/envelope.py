@@ -89,7 +89,8 @@ class EventRecord(NamedTuple):
     shape: int = 1  # of `data`: which of the event type's
     part: int = 0  # of the events that its payload became, which one it is
     parts: int = 1  # and how many these are
-    # "entity/id" -> version of each state that was looked at when it was made; 0: there was none
+    # "entity/id" -> version of each state that was looked at when it was made; 0: there was none.
+    # "look-up/key" -> when the service that was asked gave its answer, in epoch milliseconds
     saw: Mapping[str, int] | None = None
 
 

@@ -31,7 +31,7 @@ from shared.topic_names import RECORD_BYTES_MAX, dead_letter_topic, dropped_topi
 from shared.user_code import describe_error
 from stream_jobs.enrich.breaches import noted
 from stream_jobs.enrich.given import given
-from stream_jobs.enrich.known import Known, SnapshotOf, no_snapshot
+from stream_jobs.enrich.known import Ask, Known, SnapshotOf, ask_nobody, no_snapshot
 from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 
 STAGE = ENRICH
@@ -61,7 +61,7 @@ def as_first_come(payload: Payload, ingest_topics: Collection[str]) -> Payload:
     )
 
 
-def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
+def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot, ask: Ask = ask_nobody) -> Enrich:
     shapes = {event_type.name: event_type.shape for event_type in flow.event_types}
     alone = {topic: row for topic in flow.ingest_topics if (row := flow.endpoint_of(topic, None))}
 
@@ -81,7 +81,7 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot) -> Enrich:
         passed = None
         try:
             fields, passed = given(endpoint, payload, headers)
-            found = _events(endpoint, payload, headers, fields, master, snapshot_of, shapes)
+            found = _events(endpoint, payload, headers, fields, master, snapshot_of, ask, shapes)
             if isinstance(found, Dropped):
                 dropped = [_dropped(payload, headers, found)]
                 return noted(passed, endpoint, payload, dropped) if passed else dropped
@@ -159,12 +159,13 @@ def _events(
     fields: Any,
     master: MasterRows,
     snapshot_of: SnapshotOf,
+    ask: Ask,
     shapes: Mapping[str, int],
 ) -> Sequence[EventRecord] | Dropped:
     entity_id = _entity_id(payload)
     tenant = tenant_of(entity_id)
     arrival = Arrival(entity_id, payload.arrived_ms, _received_ms(headers))
-    known = Known(tenant, master, endpoint, snapshot_of, {})
+    known = Known(tenant, master, endpoint, snapshot_of, ask, {})
     found = endpoint.enrich(fields, arrival, known)
     if isinstance(found, Dropped):
         if found.reason not in endpoint.drops:

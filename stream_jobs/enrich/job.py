@@ -21,6 +21,7 @@ from shared.flow_table import Flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import WhenParked
 from shared.settings import JobSettings
+from stream_jobs.enrich.answers import Answers
 from stream_jobs.enrich.enrich_payload import STAGE, Enrich, as_first_come, enricher
 from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.enrich.master_data_view import MasterView
@@ -65,7 +66,7 @@ class EnrichTask:
         else:  # nothing is waited for, and no job would take it from the lane
             enrich = EntityGate(_enricher(self), Gates(), "go_on")
         master, states = _master_view(self), _states(self)
-        fresh = _fresh_fields(self)
+        fresh, answers = _fresh_fields(self), _answers(self)
         topics = load_flow(self.flow).ingest_topics
         writer = self.writer()
         with writer.or_nothing():
@@ -76,6 +77,7 @@ class EnrichTask:
                 read = [payload_of(message) for message in chunk]
                 payloads = [as_first_come(payload, topics) for payload in read]
                 known = fresh.over(master, payloads)
+                answers.look_ahead(_enricher(self), payloads, known)
                 for payload, as_read in zip(payloads, read, strict=True):
                     for outgoing in enrich(payload, as_read.position, known):
                         writer.send(outgoing)
@@ -85,7 +87,13 @@ class EnrichTask:
 
 @cache
 def _enricher(task: EnrichTask) -> Enrich:
-    return enricher(load_flow(task.flow), _states(task).find)
+    return enricher(load_flow(task.flow), _states(task).find, _answers(task).find)
+
+
+@cache
+def _answers(task: EnrichTask) -> Answers:
+    # retry waits for what comes of a probe, and nobody else's payloads do
+    return Answers(load_flow(task.flow), probes_aside=True)
 
 
 @cache

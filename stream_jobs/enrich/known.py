@@ -1,12 +1,16 @@
-"""What an enrichment may look up: master data and states, of its payload's tenant alone. Pure."""
+"""What an enrichment may look up: master data and states, of its payload's tenant alone, and what
+services say. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 from shared.folding.snapshot import Facts, read_facts
 from shared.ids import full_id_within, tenant_of
-from shared.model import Endpoint, Fields, MasterRows, Rejected
+from shared.lookups import HttpLookup
+from shared.model import Endpoint, Fields, MasterRows, NotYet, Rejected
 
 # entity or aggregate, full id -> its snapshot as it was published last
 SnapshotOf = Callable[[str, str], bytes | None]
@@ -16,6 +20,20 @@ def no_snapshot(_name: str, _key: str) -> None:
     return None
 
 
+class Answer(NamedTuple):
+    """Of a service."""
+
+    at_ms: int  # when it came
+    body: bytes | None  # JSON; None: nothing is known of the key
+
+
+Ask = Callable[[HttpLookup, str], Answer]  # NotYet where there is none now
+
+
+def ask_nobody(lookup: HttpLookup, _key: str) -> Answer:
+    raise NotYet(f"{lookup.name} is not asked here")
+
+
 class Known(NamedTuple):
     """For one payload, whatever key it may bring."""
 
@@ -23,6 +41,7 @@ class Known(NamedTuple):
     master: MasterRows
     endpoint: Endpoint
     snapshot_of: SnapshotOf
+    ask: Ask
     saw: dict[str, int]  # what it has looked at, as its events tell it
 
     def find(self, table: str, key: str) -> Fields | None:
@@ -37,6 +56,28 @@ class Known(NamedTuple):
     def version(self, name: str, key: str) -> int:
         facts = self._facts(name, key)
         return 0 if facts is None else facts.version
+
+    def answer(self, name: str, key: str) -> Any:
+        lookup = next((row for row in self.endpoint.lookups if row.name == name), None)
+        if lookup is None:
+            why = f"{self.endpoint.name} does not name {name!r} in `lookups`"
+            raise Rejected("undeclared_look", why)
+        if not isinstance(key, str):
+            raise TypeError(f"{name} is asked by a text, not by {type(key).__name__}")
+        at_ms, body = self.ask(lookup, key)
+        self.saw[f"{name}/{key}"] = at_ms
+        return None if body is None else orjson.loads(body)
+
+    def answers(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
+        found, not_yet = {}, None
+        for key in keys:  # also where one is missing: what is called ahead learns of each key
+            try:
+                found[key] = self.answer(name, key)
+            except NotYet as error:
+                not_yet = not_yet or error
+        if not_yet is not None:
+            raise not_yet
+        return found
 
     def _facts(self, name: str, key: str) -> Facts | None:
         if name not in self.endpoint.states:

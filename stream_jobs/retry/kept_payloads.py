@@ -1,7 +1,7 @@
 """The payloads of a bucket's lines, each under a key of its own: a line that grows must not rewrite
 those that it has. They are asked for and written many at once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from clients.kafka.records import Payload
 from stream_jobs.state.bulk_map_state import AT_ONCE, Key, ManyStates
@@ -47,6 +47,19 @@ class KeptPayloads:
                 if not entry.parked and batch.is_ripe(entry.read_at)
             ]
         )
+
+    def tried_next(self, lines: Mapping[str, Line], batch: Batch) -> Iterator[Payload]:
+        """If all goes well; of what was looked ahead at, or has come in this batch."""
+        for key, line in lines.items():
+            for entry in line.in_order()[:_OF_A_LINE]:
+                if entry.parked or not (
+                    batch.is_ripe(entry.read_at) and entry.is_due(batch.time_ms)
+                ):
+                    break
+                name = _name(key, entry)
+                letter = self._new.get(name) or self._known.get(name)
+                if letter is not None and entry.given_up_in is None:
+                    yield payload_of(key, entry, letter)
 
     def payload(self, key: str, entry: Entry) -> Payload:
         name = _name(key, entry)

@@ -19,6 +19,7 @@ from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
 from shared.retry_policy import LineRules, RetryPolicy, WhenParked
 from shared.topic_names import dead_letter_topic, gate_topic
+from stream_jobs.enrich.answers import Answers
 from stream_jobs.enrich.enrich_payload import Enrich, enricher
 from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
@@ -73,7 +74,8 @@ class Worker:
     def __init__(self, task: RetryTask) -> None:
         flow = load_flow(task.flow)
         self._states = StateLookUp(task.kafka, flow.looked_at, at_once=True)
-        self._enrich: Enrich = enricher(flow, self._states.find)
+        self._answers = Answers(flow)
+        self._enrich: Enrich = enricher(flow, self._states.find, self._answers.find)
         self._master = MasterView(task.kafka, flow.master_tables, task.master_age_max_s)
         self._fresh = FreshFields(flow, task.postgres_url, task.slow_after_s)
         self._ripeness = RipenessView(task.kafka, flow)
@@ -90,6 +92,11 @@ class Worker:
 
     def time_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def look_ahead(self, payloads: Iterable[Payload]) -> None:
+        """At what services say of them, all at once."""
+        if ahead := list(payloads) if self._answers.are_asked_for else None:
+            self._answers.look_ahead(self._enrich, ahead, self._fresh.over(self._master, ahead))
 
     def enrich(self, payload: Payload) -> Sequence[Outgoing]:
         """Never as a first attempt: payloads of others, which went on meanwhile, may have become
@@ -220,6 +227,7 @@ class BucketOfLines(Handler):
             self._load(some, lines)
             served = {key: lines.pop(key) for key in some}
             self._letters.look_ahead(served, batch)
+            worker.look_ahead(self._letters.tried_next(served, batch))
             for key, line in served.items():
                 for what in orders.get(key, ()):
                     line.hurry() if what == "try" else line.give_up()

@@ -71,6 +71,9 @@ class Entry:
     def is_tried_when_due(self) -> bool:
         return self.row is None
 
+    def is_due(self, time_ms: int) -> bool:
+        return not self.tries or (self.is_tried_when_due and time_ms >= self.due_ms)
+
     def has_to_wait(
         self, missing: Missing, now_ms: int, found_ms: int, policy: RetryPolicy
     ) -> None:

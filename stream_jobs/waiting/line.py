@@ -277,7 +277,7 @@ def _try(
     entry: Entry, batch: Batch, attempt: Callable[[Entry], Outcome], policy: RetryPolicy
 ) -> Outcome:
     """Refused: it is given up."""
-    if not entry.tries or (entry.is_tried_when_due and batch.time_ms >= entry.due_ms):
+    if entry.is_due(batch.time_ms):
         outcome = attempt(entry)
         if isinstance(outcome, Missing):
             entry.has_to_wait(outcome, batch.now_ms, batch.time_ms, policy)

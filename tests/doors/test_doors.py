@@ -1,62 +1,31 @@
 """The domain alone: what becomes of a badge, by what the directory says of it."""
 
-from collections.abc import Iterator
-
 import doors
-import orjson
 import pytest
 
-from clients.kafka.records import Outgoing, Payload
-from shared.events import envelope
-from shared.events.envelope import Position, read_event
-from shared.model import Event
-from stream_jobs.enrich.enrich_payload import enricher
-from tests.builders import Master
-from tests.doors.directory import PlayedDirectory, played_directory
+from shared.lookups.given_data import GivenData
+from shared.model import Arrival, Event, Fields, NotYet
+
+ARRIVAL = Arrival("door-1", 1_700_000_000_000)
+DIRECTORY = {"b-1": {"holder": "ann"}, "b-2": NotYet("directory is away", away=True)}
 
 
-@pytest.fixture(autouse=True)
-def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedDirectory]:
-    with played_directory() as played:
-        monkeypatch.setenv("DIRECTORY_URL", played.url)
-        asking = doors.Directory()
-        monkeypatch.setattr(doors, "_directory", asking)
-        yield played
-        asking._client.close()
-
-
-def _made_of(badge: str) -> Outgoing:
-    headers = [(envelope.ID, b"p-1"), (envelope.TYPE, b"ingest.badge")]
-    value = orjson.dumps({"badge": badge})
-    payload = Payload(
-        Position("ingest.door.v1", 0, 1), b"door-1", value, headers, 1_700_000_000_000
-    )
-    (made,) = enricher(doors.FLOW)(payload, Master())
-    return made
+def passage_of(badge: str) -> Fields:
+    known = GivenData(services={"directory": DIRECTORY})
+    return doors.to_passage({"badge": badge}, ARRIVAL, known).data
 
 
 def test_a_badge_becomes_a_passage_with_its_holder() -> None:
-    for badge, holder in (("b-1", "holder of b-1"), ("stranger-1", None)):
-        made = _made_of(badge)
-        event = read_event(Position(made.topic, 0, 0), made.value or b"")
-        assert event.data == {"badge": badge, "holder": holder, "allowed": holder is not None}
+    assert passage_of("b-1") == {"badge": "b-1", "holder": "ann", "allowed": True}
 
 
-def test_a_badge_asks_for_itself_alone_whatever_it_is_called(directory: PlayedDirectory) -> None:
-    _made_of("../doors?all")
-    assert directory.paths == ["/badges/..%2Fdoors%3Fall"]
+def test_a_badge_that_nobody_has_is_denied() -> None:
+    assert passage_of("stranger") == {"badge": "stranger", "holder": None, "allowed": False}
 
 
-def test_while_the_directory_is_away_a_badge_waits_and_not_each_one_asks(
-    directory: PlayedDirectory,
-) -> None:
-    directory.is_away = True
-    for _ in range(3):
-        made = _made_of("b-1")
-        assert made.topic == "retry.enrich.v1"
-        assert envelope.text(made.headers, envelope.REASON) == "not_yet"
-        assert envelope.find(made.headers, envelope.AWAY) is not None
-    assert directory.asked == 1
+def test_a_badge_waits_while_the_directory_is_away() -> None:
+    with pytest.raises(NotYet, match="is away"):
+        passage_of("b-2")
 
 
 def test_a_door_knows_who_was_let_in_before_it_opened() -> None:

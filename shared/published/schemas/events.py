@@ -54,7 +54,8 @@ def event(event_type: EventType) -> RecordSchema:
             "saw": {
                 **map_of(COUNT),
                 "description": "versions of the states that its enrichment looked at, by "
-                "entity/id; 0: there was none",
+                "entity/id; 0: there was none. Of the services that it asked, when each answer "
+                "came, by look-up/key, in epoch milliseconds",
             },
         },
     )

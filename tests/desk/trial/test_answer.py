@@ -17,6 +17,7 @@ from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.folding.applier import Applier
 from shared.formats import Cbor, Json
+from shared.lookups import HttpLookup
 from shared.model import (
     Arrival,
     Draft,
@@ -31,7 +32,9 @@ from shared.model import (
     Rejected,
 )
 from shared.retry_policy import RetryPolicy
+from stream_jobs.enrich.answers import Answers
 from tests.builders import Master, event_record
+from tests.played_service import answering, played
 
 
 class Meters(TypedDict):
@@ -226,3 +229,31 @@ def test_what_the_gateway_would_not_take_as_a_payload_is_refused(
     with pytest.raises(Problem) as refusal:
         payload_of(endpoint, entity_id, read_head({b"content-type": media_type}), body)
     assert refusal.value.code == code
+
+
+def to_badge(payload: Fields, arrival: Arrival, master: MasterData) -> Draft:
+    return Draft("passed", arrival.at_ms, {"owner": master.answer("owner", payload["badge"])})
+
+
+def test_a_service_that_the_enrichment_asks_is_really_asked() -> None:
+    with played() as service:
+        owner = HttpLookup("owner", f"{service.url}/{{key}}")
+        flow = Flow(
+            endpoints=(
+                Endpoint("badge", to_badge, ("passed",), lookups=(owner,), retry=RetryPolicy()),
+            ),
+            event_types=(EventType("passed"),),
+            entities=(),
+        )
+        answers = Answers(flow)
+        endpoint = flow.endpoints[0]
+        payload = payload_of(endpoint, "door-1", read_head({}), b'{"badge": "b-1"}')
+        found = answer(flow, endpoint, payload, Master(), None, answers.find)
+        (event,) = found["events"]
+        assert event["data"] == {"owner": {"holder": "holder of b-1"}}
+        assert [*event["saw"]] == ["owner/b-1"]
+        service.way = answering(503)
+        payload = payload_of(endpoint, "door-1", read_head({}), b'{"badge": "b-2"}')
+        found = answer(flow, endpoint, payload, Master(), None, answers.find)
+        assert (found["outcome"], found["detail"]) == ("waits", "owner is away: it answers 503")
+        answers.close()

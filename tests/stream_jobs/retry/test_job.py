@@ -1,6 +1,6 @@
 """The handler alone, over a state of its own; what decides is tested in `test_protocol.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -96,6 +96,9 @@ class World:
 
     def look(self) -> None:
         pass
+
+    def look_ahead(self, payloads: Iterable[Payload]) -> None:
+        """At what services say: these flows ask none."""
 
     def is_ripe(self, _place: Position) -> bool:
         return self.ripe
