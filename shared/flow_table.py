@@ -169,6 +169,10 @@ class Flow:
         return tuple({row.name: row for e in self.endpoints for row in e.lookups}.values())
 
     @property
+    def asks_registry(self) -> bool:
+        return any(row.asks_registry for row in self.endpoints)
+
+    @property
     def waits(self) -> bool:
         """Payloads may have to wait: for master data, or as their enrichment says."""
         return bool(self.master_tables) or any(row.retry for row in self.endpoints)
@@ -219,7 +223,8 @@ class Flow:
     def jobs(self) -> tuple[Job, ...]:
         masters = tuple(master_topic(table) for table in self.master_tables)
         known = *masters, *self.looked_at.values()
-        asked = tuple(lookup.url for lookup in self.lookups)
+        registry = ["{schema registry}/schemas/ids/{key}"] if self.asks_registry else []
+        asked = (*(lookup.url for lookup in self.lookups), *registry)
         whose_payloads_wait = gate_topic("enrich"), retry_topic("enrich")
         enrich = Job(
             "enrich",

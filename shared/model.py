@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
-from shared.formats import Format, Json
+from shared.formats import Format, Json, RegisteredAvro
 from shared.lookups import HttpLookup
 from shared.retry_policy import RetryPolicy
 from shared.topic_names import master_topic
@@ -196,6 +196,15 @@ class Endpoint:
     def payload_type(self) -> str:
         """The header `ce_type` of its payloads."""
         return f"ingest.{self.name}"
+
+    @cached_property
+    def asks(self) -> bool:
+        """Services, or the schema registry: so its payloads may have to wait for an answer."""
+        return bool(self.lookups) or self.asks_registry
+
+    @cached_property
+    def asks_registry(self) -> bool:
+        return any(isinstance(form, RegisteredAvro) for form in self.formats)
 
     @cached_property
     def has_other_than_json(self) -> bool:

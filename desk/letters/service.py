@@ -68,7 +68,8 @@ class Desk:
     def try_again(self, letter_id: str, change: Rewrite | None = None) -> Trial:
         known = self._known(letter_id)
         letter, attempt = self._letter(known), known.row["attempt"] + 1
-        view, answers = StateView(self.settings.state_dir), Answers(self._flow)
+        view = StateView(self.settings.state_dir)
+        answers = Answers(self._flow, self.settings.registry)
         try:
             master, snapshots = KnownMaster(self.settings), snapshots_of(view)
             return try_again(self._flow, letter, attempt, change, master, snapshots, answers.find)

@@ -24,7 +24,7 @@ def try_payload(
     endpoint = _endpoint(flow, endpoint_name)
     payload = payload_of(endpoint, entity_id, read_head(headers), body)
     master, view = KnownMaster(desk.settings), StateView(desk.settings.state_dir)
-    answers = Answers(flow)
+    answers = Answers(flow, desk.settings.registry)
     try:
         states_at = _states_at(flow, view)
         snapshots = snapshots_of(view) if states_at else None

@@ -31,8 +31,12 @@ def check_settings() -> None:
     """What the gateway and the jobs are about to read from the same environment."""
     for wrong in wrong_settings():
         raise wrong
-    chosen_flow()
-    settings = _read(Settings)
+    flow, settings = chosen_flow(), _read(Settings)
+    if flow.asks_registry and settings.registry is None:
+        raise StackError(
+            "the flow reads Avro with a schema registry, and none is set",
+            "name yours in HEADRACE_SCHEMA_REGISTRY_URL",
+        )
     if settings.kafka_security != "plaintext" and not os.environ.get("HEADRACE_KAFKA_BOOTSTRAP"):
         raise StackError(
             f"HEADRACE_KAFKA_SECURITY={settings.kafka_security} is for a Kafka of your own: the "

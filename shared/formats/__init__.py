@@ -10,6 +10,7 @@ from shared.formats.decoding import decoded, refuse_bad_formats
 from shared.formats.format import Format, UndecodableError
 from shared.formats.protobuf import Protobuf
 from shared.formats.raw import Raw
+from shared.formats.registered_avro import RegisteredAvro, UnknownSchemaError
 from shared.formats.text import Csv, Form, Json
 from shared.formats.versions import ByField, ByMediaType, UnknownVersionError, Versions
 
@@ -25,7 +26,9 @@ __all__ = [
     "MessagePack",
     "Protobuf",
     "Raw",
+    "RegisteredAvro",
     "UndecodableError",
+    "UnknownSchemaError",
     "UnknownVersionError",
     "Versions",
     "decoded",

@@ -26,36 +26,44 @@ class Avro:
     is_text: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _least_bytes(self._parsed, (), {})
+        _ = self.parsed  # says now what is wrong with it
 
     @cached_property
-    def _json(self) -> Any:
+    def parsed(self) -> Any:
         text = self.schema.read_text() if isinstance(self.schema, Path) else self.schema
-        return orjson.loads(text)
-
-    @cached_property
-    def _parsed(self) -> Any:
-        """With the full name of each type, wherever it stands."""
-        import fastavro
-
-        _bound_decimals()
-        return fastavro.parse_schema(self._json)
+        return parsed_schema(text)
 
     def decode(self, value: bytes) -> Any:
-        import fastavro
+        return datum_of(value, self.parsed)
 
-        stream = BytesIO(value)
-        try:
-            found = fastavro.schemaless_reader(stream, self._parsed, None)
-        except Exception as error:  # the library has no error of its own for it
-            why = str(error) or "the bytes end here, and the schema asks for more"
-            raise UndecodableError("not_avro", f"byte {stream.tell()}: {why}") from error
-        if stream.tell() < len(value):
-            rest = len(value) - stream.tell()
-            raise UndecodableError(
-                "not_avro", f"byte {stream.tell()}: the datum ends here, {rest} bytes follow"
-            )
-        return found
+
+def parsed_schema(text: str) -> Any:
+    """With the full name of each type, wherever it stands. ValueError where it is unsafe."""
+    import fastavro
+
+    _bound_decimals()
+    parsed = fastavro.parse_schema(orjson.loads(text))
+    _least_bytes(parsed, (), {})
+    return parsed
+
+
+def datum_of(value: bytes, schema: Any, reader: Any = None, begins_at: int = 0) -> Any:
+    """Which must end where the bytes do."""
+    import fastavro
+
+    stream = BytesIO(value)
+    stream.seek(begins_at)
+    try:
+        found = fastavro.schemaless_reader(stream, schema, reader)
+    except Exception as error:  # the library has no error of its own for it
+        why = str(error) or "the bytes end here, and the schema asks for more"
+        raise UndecodableError("not_avro", f"byte {stream.tell()}: {why}") from error
+    if stream.tell() < len(value):
+        rest = len(value) - stream.tell()
+        raise UndecodableError(
+            "not_avro", f"byte {stream.tell()}: the datum ends here, {rest} bytes follow"
+        )
+    return found
 
 
 def _least_bytes(schema: Any, inside: tuple[str, ...], named: dict[str, int]) -> int:

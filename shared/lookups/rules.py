@@ -6,6 +6,7 @@ from typing import Protocol
 
 from shared.contract import contract_of
 from shared.lookups.http_lookup import HttpLookup
+from shared.lookups.registry import REGISTRY
 from shared.model import Aggregate, Endpoint, Entity
 
 _NAME = re.compile("[a-z0-9_]+")
@@ -30,6 +31,8 @@ def refuse_bad_lookups(flow: Table) -> None:
             who = f"look-up {lookup.name!r}"
             if not _NAME.fullmatch(lookup.name):
                 raise ValueError(f"{who}: use lower-case letters, digits and _")
+            if lookup.name == REGISTRY:
+                raise ValueError(f"{who} has the name of the schema registry: choose another one")
             if lookup.name in with_state:
                 raise ValueError(
                     f"{who} has the name of an entity or aggregate: an event could not tell what "
@@ -41,9 +44,10 @@ def refuse_bad_lookups(flow: Table) -> None:
                 raise ValueError(f"{who} cannot be: {why_not}")
             if lookup.answer is not None:
                 _refuse_bad_contract(who, lookup.answer)
-        if endpoint.lookups and endpoint.retry is None:
+        if endpoint.asks and endpoint.retry is None:
+            asked = endpoint.lookups[0].name if endpoint.lookups else REGISTRY
             raise ValueError(
-                f"endpoint {endpoint.name} asks {endpoint.lookups[0].name!r}, which may be away: "
+                f"endpoint {endpoint.name} asks {asked!r}, which may be away: "
                 "say how its payloads are tried again, retry=RetryPolicy(…)"
             )
 

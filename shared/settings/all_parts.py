@@ -8,6 +8,8 @@ from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.kafka_access import KafkaAccess, Mechanism, Security
+from shared.lookups import HttpLookup
+from shared.lookups.registry import registry_lookup
 from shared.private_folder import keep_private
 from shared.settings.kafka_rules import refuse_what_does_not_go_together
 from shared.settings.wrong_setting import PREFIX, WrongSetting, variable
@@ -16,6 +18,7 @@ from shared.settings.wrong_setting import PREFIX, WrongSetting, variable
 READ_BY = "read_by"
 _TOPICS: JsonDict = {READ_BY: "topics"}
 _JOBS: JsonDict = {READ_BY: "jobs"}
+_ENRICHMENT: JsonDict = {READ_BY: "enrich, retry, desk"}
 _FOLD_AND_GATEWAY: JsonDict = {READ_BY: "fold, gateway"}
 
 # no secret among the input of an error that nobody explains
@@ -101,7 +104,25 @@ class Settings(BaseSettings):
     kafka_sasl_password_file: Path | None = Field(
         None, description="File that contains the SASL password"
     )
+    schema_registry_url: str | None = Field(
+        None,
+        description="Schema registry that payloads of the format `RegisteredAvro` name their "
+        "schemas of (docs/your-own-domain.md#avro-with-a-schema-registry)",
+        json_schema_extra=_ENRICHMENT,
+    )
+    schema_registry_username: str | None = Field(
+        None,
+        description="User of the registry",
+        json_schema_extra=_ENRICHMENT,
+    )
+    schema_registry_password: SecretStr | None = Field(
+        None, description="Password of that user", json_schema_extra=_ENRICHMENT
+    )
+    schema_registry_password_file: Path | None = Field(
+        None, description="File that contains that password", json_schema_extra=_ENRICHMENT
+    )
     _kafka_password: str = PrivateAttr("")
+    _registry: HttpLookup | None = PrivateAttr(None)
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -120,14 +141,18 @@ class Settings(BaseSettings):
         """Those with payloads, states and secrets, closed to others."""
         make_folder("state_dir", self.state_dir)
 
-    def _read_kafka_password(self) -> str:
-        file = self.kafka_sasl_password_file
+    @property
+    def registry(self) -> HttpLookup | None:
+        return self._registry
+
+    def _secret(self, name: str) -> str:
+        file, given = getattr(self, f"{name}_file"), getattr(self, name)
         if file is None:
-            return self.kafka_sasl_password.get_secret_value() if self.kafka_sasl_password else ""
+            return given.get_secret_value() if given else ""
         try:
-            return file.read_text().rstrip("\n")
+            return str(file.read_text().rstrip("\n"))
         except (OSError, ValueError) as error:
-            name = variable("kafka_sasl_password_file")
+            name = variable(f"{name}_file")
             raise ValueError(f"{name}={str(file)!r} cannot be read: {error}") from None
 
     @model_validator(mode="after")
@@ -139,8 +164,24 @@ class Settings(BaseSettings):
             if name.startswith(prefix) and value
         }
         # once: its file may be in the middle of being replaced at a later look
-        self._kafka_password = self._read_kafka_password()
+        self._kafka_password = self._secret("kafka_sasl_password")
         refuse_what_does_not_go_together(self.kafka, given)
+        return self
+
+    @model_validator(mode="after")
+    def _registry_can_be_asked(self) -> Self:
+        url, name = self.schema_registry_url, variable("schema_registry_url")
+        secrets = self.schema_registry_password or self.schema_registry_password_file
+        if (self.schema_registry_username or secrets) and url is None:
+            raise ValueError(f"{name} is not set: of which registry are user and password?")
+        if secrets and not self.schema_registry_username:
+            raise ValueError(f"{variable('schema_registry_username')} is not set: whose password?")
+        if url is not None:
+            password = self._secret("schema_registry_password")
+            registry = registry_lookup(url, self.schema_registry_username or "", password)
+            if why_not := registry.why_not():
+                raise ValueError(f"{name} cannot be: {why_not}")
+            self._registry = registry
         return self
 
 

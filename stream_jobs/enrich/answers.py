@@ -14,6 +14,7 @@ from clients.kafka.records import Payload
 from shared.events import envelope
 from shared.flow_table import Flow
 from shared.lookups import HttpLookup
+from shared.lookups.registry import UNSET
 from shared.model import MasterRows, NotYet, Rejected
 from stream_jobs.enrich.enrich_payload import Enrich
 from stream_jobs.enrich.known import Answer
@@ -28,35 +29,38 @@ class Answers:
     def __init__(
         self,
         flow: Flow,
+        registry: HttpLookup | None = None,
         *,
         probes_aside: bool = False,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.are_asked_for = bool(flow.lookups)
         self._endpoint_of = flow.endpoint_of
         self._services = {
             lookup.name: Service(lookup, probes_aside=probes_aside, clock_s=clock_s)
-            for lookup in flow.lookups
+            for lookup in (*flow.lookups, *([registry] if registry else []))
         }
+        self.are_asked_for = bool(flow.lookups) or flow.asks_registry
         self._wanted: dict[str, dict[str, None]] | None = None  # where it is called ahead
         self._in_vain = 0  # how often it was asked for what is wanted
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         self._http: Any = None
 
-    def find(self, lookup: HttpLookup, key: str) -> Answer:
+    def find(self, name: str, key: str) -> Answer:
         """NotYet where the service gives none now."""
+        service = self._services.get(name)
+        if service is None:
+            raise NotYet(UNSET, away=True)
         try:
-            lookup.url_of(key)
+            service.lookup.url_of(key)
         except ValueError as error:
-            raise Rejected("bad_key", f"{lookup.name} cannot be asked: {error}") from error
-        service = self._services[lookup.name]
+            raise Rejected("bad_key", f"{name} cannot be asked: {error}") from error
         if not service.is_asked(key):
             if self._wanted is not None:
-                self._wanted[lookup.name][key] = None
+                self._wanted[name][key] = None
                 self._in_vain += 1
-                raise NotYet(f"{lookup.name} is about to be asked")
-            self._ask({lookup.name: [key]})
+                raise NotYet(f"{name} is about to be asked")
+            self._ask({name: [key]})
         return service.answer(key)
 
     def look_ahead(self, enrich: Enrich, payloads: Collection[Payload], master: MasterRows) -> None:
@@ -80,7 +84,7 @@ class Answers:
     def _asks(self, payload: Payload) -> bool:
         kind = envelope.text(payload.headers, envelope.TYPE)
         endpoint = self._endpoint_of(payload.position.topic, kind)
-        return endpoint is not None and bool(endpoint.lookups)
+        return endpoint is not None and endpoint.asks
 
     def _is_in_want(self, enrich: Enrich, payload: Payload, master: MasterRows) -> bool:
         before = self._in_vain

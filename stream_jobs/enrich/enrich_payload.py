@@ -80,7 +80,7 @@ def enricher(flow: Flow, snapshot_of: SnapshotOf = no_snapshot, ask: Ask = ask_n
             return [failure(DEAD_LETTERS, payload, "unknown_endpoint", detail)]
         passed = None
         try:
-            fields, passed = given(endpoint, payload, headers)
+            fields, passed = given(endpoint, payload, headers, ask)
             found = _events(endpoint, payload, headers, fields, master, snapshot_of, ask, shapes)
             if isinstance(found, Dropped):
                 dropped = [_dropped(payload, headers, found)]

@@ -7,16 +7,26 @@ from typing import Any
 from clients.kafka.records import Payload
 from shared.contract import Breach, payload_contract, versions_of
 from shared.events import envelope
-from shared.formats import UndecodableError, UnknownVersionError, Versions, decoded
+from shared.formats import (
+    Format,
+    UndecodableError,
+    UnknownSchemaError,
+    UnknownVersionError,
+    Versions,
+    decoded,
+)
+from shared.lookups.registry import REGISTRY
 from shared.model import Endpoint, Rejected
 from shared.user_code import describe_error
 from stream_jobs.enrich.breaches import LetPass, let_pass
+from stream_jobs.enrich.known import Ask
 
 
 def given(
-    endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes]
+    endpoint: Endpoint, payload: Payload, headers: Mapping[str, bytes], ask: Ask
 ) -> tuple[Any, LetPass | None]:
-    """And how it breaks the contract, where the endpoint lets that pass."""
+    """And how it breaks the contract, where the endpoint lets that pass. NotYet where the schema
+    that it needs cannot be had now."""
     value = payload.value
     if not value:
         if stub := headers.get(envelope.STUB):
@@ -26,13 +36,7 @@ def given(
     if sent_sha256 is not None and sha256(value).hexdigest().encode() != sent_sha256:
         raise Rejected("corrupt", "the bytes are not those that the gateway took (sha256 differs)")
     try:
-        fields, form = decoded(
-            endpoint.formats,
-            value,
-            headers.get(envelope.CONTENT_TYPE),
-            headers.get(envelope.CONTENT_ENCODING),
-            endpoint.decompressed_bytes_max,
-        )
+        fields, form = _decoded(endpoint, value, headers, ask)
     except UndecodableError as error:
         raise Rejected(error.code, error.detail) from error
     if endpoint.payload is None:
@@ -55,6 +59,20 @@ def given(
     if versions and version:
         fields = _lifted(endpoint, versions, version, fields, breach)
     return fields, passed
+
+
+def _decoded(
+    endpoint: Endpoint, value: bytes, headers: Mapping[str, bytes], ask: Ask
+) -> tuple[Any, Format]:
+    media_type = headers.get(envelope.CONTENT_TYPE)
+    encodings = headers.get(envelope.CONTENT_ENCODING)
+    most = endpoint.decompressed_bytes_max
+    try:
+        return decoded(endpoint.formats, value, media_type, encodings, most)
+    except UnknownSchemaError as unknown:
+        found = ask(REGISTRY, str(unknown.schema_id))
+        unknown.form.learn(unknown.schema_id, found.body)
+        return decoded(endpoint.formats, value, media_type, encodings, most)
 
 
 def _lifted(

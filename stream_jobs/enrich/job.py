@@ -19,6 +19,7 @@ from clients.kafka.messages import payload_of
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.kafka_access import KafkaAccess
+from shared.lookups import HttpLookup
 from shared.retry_policy import WhenParked
 from shared.settings import JobSettings
 from stream_jobs.enrich.answers import Answers
@@ -53,6 +54,7 @@ class EnrichTask:
     when_parked: WhenParked
     caps: Caps
     writer: WriterOf
+    registry: HttpLookup | None
 
     def __call__(self, chunks: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         if load_flow(self.flow).waits:
@@ -93,7 +95,7 @@ def _enricher(task: EnrichTask) -> Enrich:
 @cache
 def _answers(task: EnrichTask) -> Answers:
     # retry waits for what comes of a probe, and nobody else's payloads do
-    return Answers(load_flow(task.flow), probes_aside=True)
+    return Answers(load_flow(task.flow), task.registry, probes_aside=True)
 
 
 @cache
@@ -144,6 +146,7 @@ def task(settings: JobSettings) -> EnrichTask:
         settings.when_parked,
         Caps.of(settings),
         WriterOf.job_of(STAGE, settings),
+        settings.registry,
     )
 
 

@@ -9,7 +9,6 @@ import orjson
 
 from shared.folding.snapshot import Facts, read_facts
 from shared.ids import full_id_within, tenant_of
-from shared.lookups import HttpLookup
 from shared.model import Endpoint, Fields, MasterRows, NotYet, Rejected
 
 # entity or aggregate, full id -> its snapshot as it was published last
@@ -27,11 +26,12 @@ class Answer(NamedTuple):
     body: bytes | None  # JSON; None: nothing is known of the key
 
 
-Ask = Callable[[HttpLookup, str], Answer]  # NotYet where there is none now
+# look-up, key -> its answer; NotYet where there is none now
+Ask = Callable[[str, str], Answer]
 
 
-def ask_nobody(lookup: HttpLookup, _key: str) -> Answer:
-    raise NotYet(f"{lookup.name} is not asked here")
+def ask_nobody(name: str, _key: str) -> Answer:
+    raise NotYet(f"{name} is not asked here")
 
 
 class Known(NamedTuple):
@@ -58,13 +58,12 @@ class Known(NamedTuple):
         return 0 if facts is None else facts.version
 
     def answer(self, name: str, key: str) -> Any:
-        lookup = next((row for row in self.endpoint.lookups if row.name == name), None)
-        if lookup is None:
+        if all(lookup.name != name for lookup in self.endpoint.lookups):
             why = f"{self.endpoint.name} does not name {name!r} in `lookups`"
             raise Rejected("undeclared_look", why)
         if not isinstance(key, str):
             raise TypeError(f"{name} is asked by a text, not by {type(key).__name__}")
-        at_ms, body = self.ask(lookup, key)
+        at_ms, body = self.ask(name, key)
         self.saw[f"{name}/{key}"] = at_ms
         return None if body is None else orjson.loads(body)
 

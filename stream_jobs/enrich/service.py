@@ -29,7 +29,7 @@ class Service:
         self, lookup: HttpLookup, *, probes_aside: bool, clock_s: Callable[[], float]
     ) -> None:
         """`probes_aside`: nobody waits for the request that finds out whether it is back."""
-        self._lookup = lookup
+        self.lookup = lookup
         self._probes_aside = probes_aside
         self._clock_s = clock_s
         self._kept: dict[str, _Kept] = {}  # the oldest first
@@ -54,7 +54,7 @@ class Service:
         """Of a key that was asked. NotYet where nothing came."""
         if (answer := self._answer(key)) is not None:
             return answer
-        name, failure = self._lookup.name, self._failures.get(key)
+        name, failure = self.lookup.name, self._failures.get(key)
         if failure is None or failure.away or self._breaker.state(self._clock_s()) != "closed":
             why = failure.why if failure else self._why_away
             raise NotYet(f"{name} is away: {why}", away=True)
@@ -81,7 +81,7 @@ class Service:
 
     async def _request(self, http: Any, key: str) -> None:
         try:
-            body = await request(http, self._lookup, key)
+            body = await request(http, self.lookup, key)
         except NoAnswerError as error:
             self._failures[key] = error
             if error.is_there:
@@ -104,10 +104,10 @@ class Service:
 
     def _keep(self, key: str, answer: Answer) -> None:
         now_s, body = self._clock_s(), answer.body
-        holds_s = self._lookup.absent_for_s if body is None else self._lookup.fresh_for_s
+        holds_s = self.lookup.absent_for_s if body is None else self.lookup.fresh_for_s
         size = _ENTRY_BYTES + len(key) + len(body or b"")
         self._forget(key)
-        while self._kept and self._kept_bytes + size > self._lookup.kept_bytes_max:
+        while self._kept and self._kept_bytes + size > self.lookup.kept_bytes_max:
             self._forget(next(iter(self._kept)))
         self._kept[key] = _Kept(answer, now_s, now_s + holds_s, size)
         self._kept_bytes += size

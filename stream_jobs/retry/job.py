@@ -100,6 +100,7 @@ def task(settings: JobSettings) -> RetryTask:
         settings.when_parked,
         settings.master_stale_after_s,
         settings.waiting_per_entity_max,
+        settings.registry,
     )
 
 

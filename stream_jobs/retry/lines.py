@@ -17,6 +17,7 @@ from shared.events.oversize_stub import fitted
 from shared.events.redelivery import FirstArrival, headers_of
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
+from shared.lookups import HttpLookup
 from shared.retry_policy import LineRules, RetryPolicy, WhenParked
 from shared.topic_names import dead_letter_topic, gate_topic
 from stream_jobs.enrich.answers import Answers
@@ -55,6 +56,7 @@ class RetryTask(NamedTuple):
     when_parked: WhenParked
     master_stale_after_s: float
     waiting_per_entity_max: int
+    registry: HttpLookup | None = None
 
     @property
     def rules(self) -> LineRules:
@@ -74,7 +76,7 @@ class Worker:
     def __init__(self, task: RetryTask) -> None:
         flow = load_flow(task.flow)
         self._states = StateLookUp(task.kafka, flow.looked_at, at_once=True)
-        self._answers = Answers(flow)
+        self._answers = Answers(flow, task.registry)
         self._enrich: Enrich = enricher(flow, self._states.find, self._answers.find)
         self._master = MasterView(task.kafka, flow.master_tables, task.master_age_max_s)
         self._fresh = FreshFields(flow, task.postgres_url, task.slow_after_s)
@@ -106,9 +108,7 @@ class Worker:
         return self._enrich(payload._replace(attempt=max(payload.attempt, 1)), known)
 
 
-@cache
-def _worker(task: RetryTask) -> Worker:
-    return Worker(task)
+_worker = cache(Worker)
 
 
 class BucketOfLines(Handler):

@@ -35,6 +35,7 @@ NOT_OF_A_JOB = {
     "MasterDataError": "an answer to an operator's command",
     "MissingMasterData": "an outcome of a payload: it waits in the lane",
     "NotYet": "an outcome of a payload: it waits in the lane",
+    "NoAnswerError": "an outcome of a request: its payloads wait in the lane",
     "NoEvent": "an outcome of a record: it is a dead letter",
     "Rejected": "an outcome of a payload: it is a dead letter",
     "RunExistsError": "an answer to an operator's command",
