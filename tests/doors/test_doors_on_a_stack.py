@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from typing import Any
 
 import psycopg
@@ -13,9 +14,9 @@ import pytest
 
 from local_stack.run.stack import Stack
 from tests.doors.conftest import FOLDER
-from tests.doors.directory import PlayedDirectory, played_directory
 from tests.kafka_log import eventually, read_topic
 from tests.killed import killing, post_until_accepted, wait_for_states
+from tests.played_service import PlayedService, Way, answering, good, hangs_up, played
 
 pytestmark = pytest.mark.stack
 
@@ -25,13 +26,13 @@ KILLED = ("spark", "gateway", "spark", "relay")
 
 
 @pytest.fixture(scope="module")
-def directory() -> Iterator[PlayedDirectory]:
-    with played_directory() as played:
-        yield played
+def directory() -> Iterator[PlayedService]:
+    with played(good) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, directory: PlayedDirectory) -> Iterator[Stack]:
+def stack(tmp_path_factory: pytest.TempPathFactory, directory: PlayedService) -> Iterator[Stack]:
     settings = {
         "HEADRACE_FLOW": "doors:FLOW",
         "PYTHONPATH": str(FOLDER),
@@ -39,6 +40,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory, directory: PlayedDirectory) 
     }
     with Stack(tmp_path_factory.mktemp("doors"), random_ports=True, settings=settings) as stack:
         yield stack
+
+
+def away(ways: Iterator[Way]) -> Way:
+    """In each of these ways in turn."""
+    return lambda request: next(ways)(request)
 
 
 class DoorMan:
@@ -75,7 +81,7 @@ class DoorMan:
 
 
 def test_nothing_is_lost_or_parked_and_each_door_keeps_its_order(
-    stack: Stack, directory: PlayedDirectory
+    stack: Stack, directory: PlayedService
 ) -> None:
     men = [DoorMan(number) for number in (*BADGED, *FREE)]
     until_s = time.monotonic() + OUTAGE_S
@@ -91,14 +97,14 @@ def test_nothing_is_lost_or_parked_and_each_door_keeps_its_order(
     with killing(stack, KILLED, every_s), ThreadPoolExecutor(len(men)) as pool:
         done = [pool.submit(work, man) for man in men]
         time.sleep(2)
-        directory.is_away = True
+        directory.way = away(cycle((answering(503), hangs_up)))
         for one in done:
             one.result()
     # still away: whoever does not need it is through
     free = [man for man in men if not man.has_reader]
     wait_for_states(stack, {("door", man.name): man.state for man in free}, within_s=60)
     assert read_topic(stack.kafka_bootstrap, "retry.enrich.v1") != []
-    directory.is_away = False
+    directory.way = good
     wait_for_states(stack, {("door", man.name): man.state for man in men}, within_s=120)
 
     assert read_topic(stack.kafka_bootstrap, "dlq.enrich.v1") == []

@@ -260,7 +260,7 @@ def test_headers_of_the_row_are_sent(
     world = world_of(directory.url, headers={"authorization": "Bearer abc"})
     world.asks("b-1")
     assert directory.heads[0]["authorization"] == "Bearer abc"
-    assert "abc" not in repr(world.flow)
+    assert "Bearer" not in repr(world.flow)
 
 
 LIES: dict[str, tuple[Way, str]] = {
