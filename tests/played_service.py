@@ -95,6 +95,12 @@ def dripping(request: Request) -> None:
         time.sleep(0.05)
 
 
+def silent(request: Request) -> None:
+    """Longer than anybody waits."""
+    time.sleep(5)
+    request.close_connection = True
+
+
 def hangs_up(request: Request) -> None:
     request.close_connection = True
 

@@ -97,7 +97,8 @@ class Worker:
 
     def look_ahead(self, payloads: Iterable[Payload]) -> None:
         """At what services say of them, all at once."""
-        if ahead := list(payloads) if self._answers.are_asked_for else None:
+        if self._answers.are_asked_for:  # also for none: what failed before is asked again
+            ahead = list(payloads)
             self._answers.look_ahead(self._enrich, ahead, self._fresh.over(self._master, ahead))
 
     def enrich(self, payload: Payload) -> Sequence[Outgoing]:
@@ -282,9 +283,8 @@ class BucketOfLines(Handler):
         known = headers_of(payload.headers, first)
         headers = envelope.failure_headers(known, ENRICH, entry.place, entry.reason, entry.detail)
         tries = (envelope.TRIES, str(entry.tries).encode())
-        topic = dead_letter_topic(ENRICH)
         letter = fitted(entry.place, payload.key, payload.value, [*headers, tries])
-        return Outgoing(topic, *letter)
+        return Outgoing(dead_letter_topic(ENRICH), *letter)
 
 
 def _line(key: str) -> Key:

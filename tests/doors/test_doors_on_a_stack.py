@@ -16,7 +16,7 @@ from local_stack.run.stack import Stack
 from tests.doors.conftest import FOLDER
 from tests.kafka_log import eventually, read_topic
 from tests.killed import killing, post_until_accepted, wait_for_states
-from tests.played_service import PlayedService, Way, answering, good, hangs_up, played
+from tests.played_service import PlayedService, Way, answering, good, hangs_up, played, silent
 
 pytestmark = pytest.mark.stack
 
@@ -97,7 +97,7 @@ def test_nothing_is_lost_or_parked_and_each_door_keeps_its_order(
     with killing(stack, KILLED, every_s), ThreadPoolExecutor(len(men)) as pool:
         done = [pool.submit(work, man) for man in men]
         time.sleep(2)
-        directory.way = away(cycle((answering(503), hangs_up)))
+        directory.way = away(cycle((answering(503), hangs_up, silent)))
         for one in done:
             one.result()
     # still away: whoever does not need it is through

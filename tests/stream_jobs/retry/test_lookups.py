@@ -13,6 +13,8 @@ from shared.model import NotYet
 from stream_jobs.enrich.answers import Answers
 from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.enrich.entity_gate import EntityGate
+from stream_jobs.retry import lines
+from stream_jobs.waiting.codec import Order
 from tests.played_service import PlayedService, Way, answering, good, played, slow
 from tests.stream_jobs.asking_flow import FLOW, PORT
 from tests.stream_jobs.retry import test_job
@@ -30,12 +32,13 @@ class World(test_job.World):
         self.of_retry = Answers(FLOW, clock_s=self._now_s)
         self.in_turn = EntityGate(enricher(FLOW, ask=self.of_enrich.find), self.gates, "go_on")
         self._enrich = enricher(FLOW, ask=self.of_retry.find)
+        self._answers, self._fresh, self._master = self.of_retry, test_job.Nothing(), self.master
 
     def _now_s(self) -> float:
         return self.now_ms / 1000
 
     def look_ahead(self, payloads: Iterable[Payload]) -> None:
-        self.of_retry.look_ahead(self._enrich, list(payloads), self.master)
+        lines.Worker.look_ahead(self, payloads)  # type: ignore[arg-type]
 
     def badges(self, *numbers: int) -> list[Outgoing]:
         made = [self.lane(number, value=badge(number)) for number in numbers]
@@ -131,3 +134,11 @@ def test_those_who_wait_are_asked_for_at_once(world: World) -> None:
         world.batch(after_s=10)
         assert sorted(asked(service)) == ["b-5", "b-6", "b-7", "b-8"]
         assert service.at_once_most > 1
+
+
+def test_an_operator_has_a_service_asked_again_at_once(world: World) -> None:
+    with played(answering(500), PORT) as service:
+        lane = world.badges(5)
+        assert holders([*world.batch(lane), *world.batch(after_s=10)]) == []
+        service.way = good
+        assert holders(world.batch(orders=(Order("try", "device-7"),))) == ["holder of b-5"]
