@@ -40,6 +40,7 @@ NOT_OF_A_JOB = {
     "Rejected": "an outcome of a payload: it is a dead letter",
     "RunExistsError": "an answer to an operator's command",
     "UndecodableError": "an outcome of a payload: it is a dead letter",
+    "UnknownSchemaError": "an outcome of a payload: it waits, or is a dead letter",
     "UnknownVersionError": "an outcome of a payload: it is a dead letter",
     "WrongSetting": "ends a process before it has a job",
     "_UnfitError": "an outcome of a record: it is a dead letter",
