@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -78,6 +79,14 @@ class DoorMan:
             if opens and not self.state["open"]:
                 self.state["opened_by"].append(self.state["last_holder"])
             self.state["open"] = opens
+
+
+def test_a_trial_really_asks_the_directory(stack: Stack) -> None:
+    url = f"{stack.desk_url}/api/try/badge/door-99"
+    found = httpx.post(url, content=b'{"badge": "b-1"}', timeout=30).json()
+    (event,) = found["events"]
+    assert event["data"] == {"badge": "b-1", "holder": "holder of b-1", "allowed": True}
+    assert [*event["saw"]] == ["directory/b-1"]
 
 
 def test_nothing_is_lost_or_parked_and_each_door_keeps_its_order(

@@ -3,6 +3,7 @@ order, what names none goes on, and nothing is parked."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,6 +39,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory, registry: PlayedRegistry) ->
         yield stack
 
 
+def _tried(stack: Stack, body: bytes) -> Any:
+    """What the desk says would become of it."""
+    answer = httpx.post(f"{stack.desk_url}/api/try/meter/m-1", content=body, timeout=30)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 def test_what_names_a_schema_waits_for_the_registry_and_then_all_goes_in_order(
     stack: Stack, registry: PlayedRegistry
 ) -> None:
@@ -52,13 +60,16 @@ def test_what_names_a_schema_waits_for_the_registry_and_then_all_goes_in_order(
         post(f"meter/m-{kwh % 2}", framed(number, METER, {"kwh": kwh}))
     post("by_hand/m-9", b'{"kwh": 7.5}')
     wait_for_states(stack, {("meter", "m-9"): {"kwh": [7.5]}}, within_s=90)
-    waiting = [*range(20)]
-    eventually(
-        lambda: len(read_topic(stack.kafka_bootstrap, "retry.enrich.v1")) >= len(waiting),
-        within_s=60,
+    eventually(lambda: len(read_topic(stack.kafka_bootstrap, "retry.enrich.v1")) >= 20, within_s=60)
+    tried = _tried(stack, framed(number, METER, {"kwh": 5}))
+    assert (tried["outcome"], tried["detail"]) == (
+        "waits",
+        "schema_registry is away: it answers 503",
     )
     registry.away = None
-    states = {("meter", f"m-{own}"): {"kwh": [*map(float, waiting[own::2])]} for own in (0, 1)}
+    states = {("meter", f"m-{own}"): {"kwh": [*map(float, range(own, 20, 2))]} for own in (0, 1)}
     wait_for_states(stack, states, within_s=90)
+    tried = _tried(stack, framed(number, METER, {"kwh": 5}))
+    assert (tried["outcome"], tried["decoded"]["value"]) == ("event", {"kwh": 5.0})
     assert read_topic(stack.kafka_bootstrap, "dlq.enrich.v1") == []
     assert len(read_topic(stack.kafka_bootstrap, "event.metered.v1")) == 21
