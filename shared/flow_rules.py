@@ -162,6 +162,12 @@ def _refuse_bad_tables(flow: FlowTable) -> None:
             raise ValueError(
                 f"table {table.name!r} is there already (./headrace devices): choose another name"
             )
+        if table.source and table.in_sql:
+            raise ValueError(
+                f"table {table.name} has a source and is in_sql: its rows come on one way alone"
+            )
+        if table.source and (why_not := table.source.why_not()):
+            raise ValueError(f"table {table.name}: its source cannot be: {why_not}")
     known = {*TABLES_OF_THE_SCHEMA, *(table.name for table in flow.tables)}
     in_sql = {*TABLES_OF_THE_SCHEMA, *(table.name for table in flow.tables if table.in_sql)}
     for endpoint in flow.endpoints:
@@ -186,6 +192,14 @@ def _refuse_bad_key(table: Table) -> None:
             f"table {table.name}: its rows have no text {table.key!r}, which is to hold their key: "
             "name the field that does, Table(…, key=…)"
         )
+    since = table.valid_from
+    if fields is not None and since and fields.get(since, {}).get("type") != "integer":
+        raise ValueError(
+            f"table {table.name}: its rows have no whole number {since!r}, which is to say from "
+            "when on they count, in epoch milliseconds"
+        )
+    if since and table.in_sql:
+        raise ValueError(f"table {table.name}: valid_from is for tables that are not in_sql")
 
 
 def _refuse_bad_emissions(entity: Entity) -> None:

@@ -182,6 +182,16 @@ class Flow:
         return (*map(Table, TABLES_OF_THE_SCHEMA), *self.tables)
 
     @property
+    def timed_tables(self) -> frozenset[str]:
+        """Whose rows count from a time on."""
+        return frozenset(table.name for table in self.tables if table.valid_from)
+
+    @property
+    def sourced_tables(self) -> tuple[Table, ...]:
+        """Whose rows are read from stores of the user's."""
+        return tuple(table for table in self.tables if table.source)
+
+    @property
     def folded_topics(self) -> tuple[str, ...]:
         names = _once(name for entity in self.entities for name in entity.reads)
         return _once(self.event_type(name).topic for name in names)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from shared.formats import Format, Json, RegisteredAvro
 from shared.lookups import HttpLookup
+from shared.master_data import SqlSource, TopicSource
 from shared.retry_policy import RetryPolicy
 from shared.topic_names import master_topic
 
@@ -57,6 +58,10 @@ class MasterRows(Protocol):
     """Last known master data, by table and key."""
 
     def find(self, table: str, key: str) -> Fields | None: ...
+
+    def find_at(self, table: str, key: str, time_ms: int) -> Fields | None:
+        """Of a table with `valid_from`: the row that counted at that time."""
+        ...
 
 
 class MasterData(MasterRows, Protocol):
@@ -336,8 +341,13 @@ class Table:
     name: str
     row: Any = None
     key: str = "id"  # the field of a row that holds its key
+    # the field that says from when on it counts, in epoch milliseconds: then a key has several
+    # rows, and `master.find_at` takes the one of a time
+    valid_from: str | None = None
     # its rows stand in a table of your own, which `headrace.publish_table` publishes
     in_sql: bool = False
+    # its rows stand in a store of yours, which is read: nobody else writes them here
+    source: SqlSource | TopicSource | None = None
 
     @property
     def topic(self) -> str:

@@ -1,7 +1,9 @@
 """RFC 3339 text and epoch milliseconds, one into the other."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import TypeGuard
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -10,7 +12,11 @@ _FIRST_MS = -62_135_596_800_000
 _LAST_MS = 253_402_300_799_999
 
 
-def is_time_ms(value: object) -> bool:
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def is_time_ms(value: object) -> TypeGuard[int]:
     """Whether it can be told as text and stored."""
     return type(value) is int and _FIRST_MS <= value <= _LAST_MS
 

@@ -24,6 +24,11 @@ def master_topic(table: str) -> str:
     return f"master.{table}.v1"
 
 
+def status_of_source(table: str) -> str:
+    """The key on the status topic of who reads a table's rows from a store of the user's."""
+    return f"source:{table}"
+
+
 def retry_topic(stage: str) -> str:
     return f"retry.{stage}.v1"
 

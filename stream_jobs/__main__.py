@@ -24,6 +24,7 @@ from stream_jobs.guards import checkpoint_offsets
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS
 from stream_jobs.ledger import keeper
+from stream_jobs.sources import reader as sources
 from stream_jobs.supervision.session import open_session, tidy_up
 from stream_jobs.supervision.status import StatusReporter
 from stream_jobs.supervision.supervisor import JobRun, supervise
@@ -32,7 +33,8 @@ from stream_jobs.supervision.warm_up import warm_up
 USAGE = f"""usage: python -m stream_jobs {"|".join(JOBS)}|all|relay|topics|migrate
 
   {", ".join(JOBS)}   one Spark application; several names run in one process, `all` runs all
-  relay                   PostgreSQL's outbox -> Kafka, a plain process; it keeps the ledger, too
+  relay                   PostgreSQL's outbox -> Kafka, a plain process; it keeps the ledger, and
+                          reads master data from stores of yours, too
   topics                  makes the flow's topics and ends
   migrate                 brings the schema up, seeds the sample devices for a flow that
                           looks devices up, and ends"""
@@ -60,6 +62,7 @@ def main(names: Sequence[str]) -> int:
         signal.signal(number, lambda *_: stop.set())
     if names == ["relay"]:
         threading.Thread(target=keeper.run, args=(settings, stop), daemon=True).start()
+        sources.start(settings, stop)
         relay.run(settings, stop)
         return 0
     declared = [job.name for job in flow.jobs()]

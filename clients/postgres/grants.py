@@ -35,6 +35,9 @@ _JOBS = {
     "ledger_lane": _CHANGE,
     "ledger_state": "SELECT, UPDATE",
     "reenrich_run": _CHANGE,
+    "master_row": _ALL_ROWS,
+    "master_source": _CHANGE,
+    "master_refusal": _ALL_ROWS,
 }
 _DESK = {
     "event": _CHANGE,
@@ -50,6 +53,8 @@ _DESK = {
     "redrive": _CHANGE,
     "letter_audit": _ADD,
     "master_row": _ALL_ROWS,
+    "master_source": _READ,
+    "master_refusal": _READ,
 }
 # of whatever else is there, master data among it, the jobs read what is asked for on demand
 _NOT_FOR_JOBS = {*_DESK, "seed", "alembic_version"} - _JOBS.keys()

@@ -107,14 +107,23 @@ class MasterRows:
             yield
 
     def change(self, table: str, rows: Iterable[tuple[str, Fields]], gone: Sequence[str]) -> None:
-        """Many at once, in the caller's transaction."""
+        """Many at once, in the caller's transaction. A row that is the same is not written."""
         left = iter(rows)
         while some := list(islice(left, _ROWS_AT_ONCE)):
             self._connection.execute(
                 f"""INSERT INTO headrace.master_row (table_name, key, fields)
-                    SELECT %s::text, key, fields::jsonb
-                    FROM unnest(%s::text[], %s::text[]) AS given (key, fields) {_OVER}""".encode(),
-                (table, [key for key, _ in some], [orjson.dumps(f).decode() for _, f in some]),
+                    SELECT %s::text, key, given.fields::jsonb
+                    FROM unnest(%s::text[], %s::text[]) AS given (key, fields)
+                    WHERE NOT EXISTS (
+                        SELECT FROM headrace.master_row AS there WHERE table_name = %s
+                        AND there.key = given.key AND there.fields = given.fields::jsonb
+                    ) {_OVER}""".encode(),
+                (
+                    table,
+                    [key for key, _ in some],
+                    [orjson.dumps(fields).decode() for _, fields in some],
+                    table,
+                ),
             )
         for begin in range(0, len(gone), _ROWS_AT_ONCE):
             self._connection.execute(

@@ -124,11 +124,18 @@ class KnownMaster:
         self._view: MasterView | None = None
 
     def find(self, table: str, key: str) -> Fields | None:
+        return self._read().find(table, key)
+
+    def find_at(self, table: str, key: str, time_ms: int) -> Fields | None:
+        return self._read().find_at(table, key, time_ms)
+
+    def _read(self) -> MasterView:
         if self._view is None:
-            tables = load_flow(self._settings.flow).master_tables
-            self._view = MasterView(self._settings.kafka, tables, _MASTER_AGE_MAX_S)
+            flow, kafka = load_flow(self._settings.flow), self._settings.kafka
+            tables = flow.master_tables
+            self._view = MasterView(kafka, tables, _MASTER_AGE_MAX_S, flow.timed_tables)
             self._view.refresh()
-        return self._view.find(table, key)
+        return self._view
 
     def as_of_ms(self) -> Mapping[str, int]:
         """By table, up to when it is known; none where nothing was asked for."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from desk.master.rows import BadRowError, row_of
+from shared.master_data.rows import BadRowError, row_of
 from shared.model import Fields, Table
 
 _TOLD_MAX = 10

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from clients.postgres.master_rows import NOT_THERE, MasterRow, MasterRows
+from clients.postgres.source_book import Refusal, refusals, told_of_sources
 from clients.postgres.store import judged_errors
 from desk.letters.selection import Selection
 from desk.letters.store import LetterBook
-from desk.master.rows import BadRowError, Difference, difference, row_of
 from shared.errors import RowRefusedError
 from shared.flow_table import Flow
+from shared.master_data.rows import BadRowError, Difference, difference, row_of
 from shared.model import TABLES_OF_THE_SCHEMA, Fields, Table
 
 
@@ -19,6 +20,10 @@ class NoTableError(Exception):
 
 class NoRowError(Exception):
     """Of this key."""
+
+
+class ReadOnlyTableError(Exception):
+    """Its rows come from a store of yours."""
 
 
 class ChangedMeanwhileError(Exception):
@@ -52,6 +57,32 @@ class MasterTables:
             raise NoTableError(f"the rows of {name!r} stand in a table of your own: use SQL")
         return tables[name]
 
+    def written_table(self, name: str) -> Table:
+        """One whose rows are written here."""
+        table = self.table(name)
+        if table.source:
+            raise ReadOnlyTableError(
+                f"the rows of {name!r} are read from {table.source}: change them there"
+            )
+        return table
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Of tables whose rows are read from stores of the user's: as of when they are known."""
+        told = told_of_sources(self._book.connection)
+        return [
+            {
+                "table": table.name,
+                "source": str(table.source),
+                "rows_as_of": read_at,
+                "refused": refused,
+            }
+            for table in self._flow.sourced_tables
+            for read_at, refused in [told.get(table.name, (None, 0))]
+        ]
+
+    def refusals(self, table: str, limit: int) -> list[Refusal]:
+        return refusals(self._book.connection, self.table(table).name, limit)
+
     def page(self, table: str, limit: int, after: str = "") -> tuple[list[MasterRow], str | None]:
         """By their keys, and the key to go on after, if there are more."""
         rows = self._rows.page(self.table(table).name, limit + 1, after)
@@ -67,7 +98,7 @@ class MasterTables:
         self, table: str, key: str, fields: Any, by: str, version: str | None = None
     ) -> MasterRow:
         """BadRowError where it is none. `version`: what the row must have now, or NOT_THERE."""
-        row = row_of(self.table(table), fields, key)
+        row = row_of(self.written_table(table), fields, key)
         try:
             with judged_errors(), self._book.connection.transaction():
                 found = self._rows.set(table, row.key, row.fields, version)
@@ -80,7 +111,7 @@ class MasterTables:
 
     def delete(self, table: str, key: str, by: str, version: str | None = None) -> None:
         with judged_errors(), self._book.connection.transaction():
-            if not self._rows.delete(self.table(table).name, key, version):
+            if not self._rows.delete(self.written_table(table).name, key, version):
                 self.get(table, key)
                 raise self._changed(table, key, version)
             self._note(by, f"delete {table} {key}")
@@ -92,6 +123,7 @@ class MasterTables:
         self, table: str, rows: Mapping[str, Fields], by: str, *, replace: bool
     ) -> Difference:
         """All or none. `replace`: what is not among the rows is deleted."""
+        self.written_table(table)
         with self._rows.alone():
             found = self.difference(table, rows)
             gone = found.absent if replace else []

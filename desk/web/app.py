@@ -8,13 +8,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from desk.letters.service import NoLetterError, desk
-from desk.master.rows import BadRowError
-from desk.master.service import ChangedMeanwhileError, NoRowError, NoTableError
+from desk.master.row_file import BadFileError
+from desk.master.service import (
+    ChangedMeanwhileError,
+    NoRowError,
+    NoTableError,
+    ReadOnlyTableError,
+)
 from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.api import api
-from desk.web.master_api import master_api
+from desk.web.master_api import master_api, sources_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
 from gateway.auth.setup import known_callers
@@ -22,6 +27,7 @@ from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
 from shared.errors import RowRefusedError, StoreAwayError
 from shared.kafka_access import KafkaAwayError
+from shared.master_data.rows import BadRowError
 from shared.settings import GatewaySettings
 
 
@@ -40,6 +46,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     )
     app.include_router(api(open_desk))
     app.include_router(master_api(settings))
+    app.include_router(sources_api(settings))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")
@@ -58,7 +65,9 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     NoTableError: (404, "no_table"),
     NoRowError: (404, "no_row"),
     ChangedMeanwhileError: (412, "changed_meanwhile"),
+    ReadOnlyTableError: (409, "read_only_table"),
     BadRowError: (422, "bad_row"),
+    BadFileError: (422, "bad_file"),
 }
 _TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
 

@@ -30,23 +30,24 @@ async def sign_in_form(request: Request) -> FormFields:
 
 async def payload(request: Request) -> bytes:
     """As a device would send it."""
-    return await _body(request, BODY_BYTES_MOST, "a payload")
+    return await read_body(request, BODY_BYTES_MOST, "a payload")
 
 
-async def _body(request: Request, bytes_max: int, what: str) -> bytes:
+async def read_body(request: Request, bytes_max: int, what: str) -> bytes:
+    """As it comes, and no more of it than that."""
     too_large = Problem(413, "too_large", f"{what} has {bytes_max} bytes at most here")
     if int(request.headers.get("content-length", 0)) > bytes_max:
         raise too_large
-    body = bytearray()
+    taken = bytearray()
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > bytes_max:
+        taken += chunk
+        if len(taken) > bytes_max:
             raise too_large
-    return bytes(body)
+    return bytes(taken)
 
 
 async def _form(request: Request, bytes_max: int) -> FormFields:
-    body = await _body(request, bytes_max, "a form")
+    body = await read_body(request, bytes_max, "a form")
     try:
         fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except ValueError:

@@ -1,64 +1,128 @@
 """Master data for programs: /api/master. A row's version is its ETag."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from clients.postgres import store
 from clients.postgres.master_rows import NOT_THERE, MasterRow
 from desk.letters.store import LetterBook
+from desk.master.row_file import rows_of
 from desk.master.service import MasterTables
 from desk.web.access import by
-from gateway.http.problems import Problem
+from desk.web.form import read_body
+from gateway.http.problems import Problem, retry_after
 from shared.flow import load_flow
+from shared.flow_table import Flow
 from shared.settings import Settings
+
+_FILE_BYTES_MAX = 64 * 1024 * 1024
+_KINDS = {"text/csv": "csv", "application/x-ndjson": "ndjson", "application/json": "json"}
+_SOON = retry_after(5)
+
+
+@contextmanager
+def open_tables(settings: Settings, flow: Flow) -> Iterator[MasterTables]:
+    with store.connect(settings.postgres_url.get_secret_value(), "desk") as connection:
+        yield MasterTables(LetterBook(connection), flow)
 
 
 def master_api(settings: Settings) -> APIRouter:
     router = APIRouter(prefix="/api/master")
     flow = load_flow(settings.flow)
+    importing = threading.Lock()  # a file's rows are many times its size in memory
 
-    @contextmanager
-    def open_tables() -> Iterator[MasterTables]:
-        url = settings.postgres_url.get_secret_value()
-        with store.connect(url, "desk") as connection:
-            yield MasterTables(LetterBook(connection), flow)
+    opened = partial(open_tables, settings, flow)
 
     @router.get("")
     def tables() -> Response:
-        with open_tables() as master:
+        with opened() as master:
             return _json({"tables": master.tables()})
 
     @router.get("/{table}")
     def page(
         table: str, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000, after: str = ""
     ) -> Response:
-        with open_tables() as master:
+        with opened() as master:
             rows, following = master.page(table, limit, after)
         return _json({"rows": [_told(row) for row in rows], "next": following})
 
+    @router.post("/{table}/import")
+    def import_(
+        request: Request,
+        table: str,
+        content: Annotated[bytes, Depends(_file)],
+        replace: bool = False,
+        dry_run: bool = False,
+        delimiter: Annotated[str, Query(min_length=1, max_length=1)] = ",",
+    ) -> Response:
+        kind = _kind(request)
+        if not importing.acquire(blocking=False):
+            raise Problem(503, "import_at_work", "another import is at work", headers=_SOON)
+        try:
+            with opened() as master:
+                rows = rows_of(master.written_table(table), kind, content, delimiter)
+                if dry_run:
+                    return _json(master.difference(table, rows).told())
+                found = master.take_in(table, rows, by(request), replace=replace)
+        finally:
+            importing.release()
+        return _json(found.counts(replace=replace))
+
     @router.get("/{table}/{key:path}")
     def get(table: str, key: str) -> Response:
-        with open_tables() as master:
+        with opened() as master:
             return _row(master.get(table, key))
 
     @router.put("/{table}/{key:path}")
     def put(request: Request, table: str, key: str, fields: Annotated[Any, Body()]) -> Response:
-        with open_tables() as master:
+        with opened() as master:
             return _row(master.set(table, key, fields, by(request), _version(request)))
 
     @router.delete("/{table}/{key:path}")
     def delete(request: Request, table: str, key: str) -> Response:
-        with open_tables() as master:
+        with opened() as master:
             master.delete(table, key, by(request), _version(request))
         return Response(status_code=204)
 
     return router
+
+
+def sources_api(settings: Settings) -> APIRouter:
+    router = APIRouter(prefix="/api/master-sources")
+    flow = load_flow(settings.flow)
+
+    @router.get("")
+    def sources() -> Response:
+        with open_tables(settings, flow) as master:
+            return _json({"sources": master.sources()})
+
+    @router.get("/{table}/refused")
+    def refused(table: str, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> Response:
+        with open_tables(settings, flow) as master:
+            rows = [one._asdict() for one in master.refusals(table, limit)]
+        return _json({"refused": rows})
+
+    return router
+
+
+async def _file(request: Request) -> bytes:
+    return await read_body(request, _FILE_BYTES_MAX, "a file of rows")
+
+
+def _kind(request: Request) -> str:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise Problem(415, "unknown_kind", f"content-type says what the file is: {known}")
+    return _KINDS[media_type]
 
 
 def _version(request: Request) -> str | None:

@@ -47,7 +47,13 @@ class Observation(NamedTuple):
     workers_ready: int = 1
 
 
-def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> dict[str, Any]:
+def report(
+    seen: Observation,
+    jobs: tuple[str, ...],
+    lanes: tuple[str, ...],
+    sources: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """`sources`: who reads rows of master data from stores of the user's."""
     statuses = {job: _status(seen, job.encode()) for job in jobs}
     desk = _status(seen, letters_check.DESK)
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
@@ -70,6 +76,7 @@ def report(seen: Observation, jobs: tuple[str, ...], lanes: tuple[str, ...]) -> 
         ),
         "letters:parked": letters_check.check(desk),
         **{f"job:{job}": _job(status, seen.lag_warn_s) for job, status in statuses.items()},
+        **{source: _job(_status(seen, source.encode()), seen.lag_warn_s) for source in sources},
         **{
             f"breaker:{job}:{store}": _breaker(breaker)
             for job, status in statuses.items()

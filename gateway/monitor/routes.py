@@ -29,6 +29,7 @@ from gateway.spool.spool import Spool
 from gateway.view.reader import StateView
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings
+from shared.topic_names import status_of_source
 
 _logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Health:
         node: Node | None = None,
     ) -> None:
         self.jobs = (*(job.name for job in flow.jobs()), RELAY)
+        self.sources = tuple(status_of_source(table.name) for table in flow.sourced_tables)
         self.lanes = flow.lanes
         self._topics = [topic.name for topic in flow.topics()]
         self._settings = settings
@@ -116,6 +118,7 @@ class Health:
             ),
             self.jobs,
             self.lanes,
+            self.sources,
         )
 
     def spooled_s(self) -> float:
@@ -127,7 +130,7 @@ class Health:
         return ledger_check.metrics(said, time.time_ns() // 1_000_000)
 
     def jobs_metrics(self) -> Iterator[Metric]:
-        return job_metrics(self.news.statuses(self.jobs))
+        return job_metrics(self.news.statuses((*self.jobs, *self.sources)))
 
     async def _look_at_kafka(self, probe: KafkaProbe) -> None:
         while True:

@@ -60,7 +60,16 @@ def document(flow: "Flow") -> dict[str, Any]:
             }
             for a in flow.actions
         ],
-        "tables": [{"name": t.name, "topic": t.topic, "key": t.key} for t in flow.tables],
+        "tables": [
+            {
+                "name": t.name,
+                "topic": t.topic,
+                "key": t.key,
+                "valid_from": t.valid_from,
+                "source": str(t.source) if t.source else None,
+            }
+            for t in flow.tables
+        ],
         "jobs": [job._asdict() for job in flow.jobs()],
         "topics": [topic._asdict() for topic in flow.topics()],
     }
@@ -88,6 +97,9 @@ def picture(flow: "Flow") -> str:
         lines += [f"  answers at  POST /v1/{action.answered_at}/<id>"]
         if action.within_s:
             lines += [f"  within      {action.within_s:g} s, or else {action.timed_out}"]
+    for table in flow.sourced_tables:
+        lines += ["", f"{table.name}: master data of yours, which the relay's process reads"]
+        lines += [f"  comes from  {table.source}", f"  emits       {table.topic}"]
     lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
     lines += [f"who may ask the gateway stands on {CREDENTIAL_TOPIC}"]
     return "\n".join(lines)

@@ -17,13 +17,13 @@ from local_stack.terminal.user import user_name
 
 if TYPE_CHECKING:
     from clients.postgres.master_rows import MasterRow
-    from desk.master.rows import Difference
     from desk.master.service import MasterTables
+    from shared.master_data.rows import Difference
     from shared.model import Fields
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="""Master data of your own tables: list, get, set, delete, import, diff.
+    help="""Master data of your own tables: list, get, set, delete, import, diff, sources, refused.
 
     Example: ./headrace master list price --limit 5
     """,
@@ -120,7 +120,7 @@ def import_(
     with _tables(state_dir) as master:
         rows = _rows_of(master, table, file, delimiter)
         found = master.take_in(table, rows, user_name(), replace=replace)
-    say_found(_counts(found, replace), _summary(found, replace), output)
+    say_found(found.counts(replace=replace), _summary(found, replace), output)
 
 
 @app.command()
@@ -139,13 +139,38 @@ def diff(
     with _tables(state_dir) as master:
         found = master.difference(table, _rows_of(master, table, file, delimiter))
     if output is Output.JSON:
-        changed = {key: {"is": now, "will_be": then} for key, (now, then) in found.changed.items()}
-        say_json({"added": found.added, "changed": changed, "absent": found.absent})
+        say_json(found.told())
         return
     lines = _lines(found)
     if len(lines) > limit:
         lines[limit:] = [f"… and {len(lines) - limit} more: --limit"]
     say("\n".join([*map(printable, lines), _summary(found, replace=False)]))
+
+
+@app.command()
+def sources(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """Tables whose rows are read from a store of yours, and as of when they are known.
+
+    Example: ./headrace master sources
+    """
+    with _tables(state_dir) as master:
+        say_rows(master.sources(), output, "No table of this flow has a source.")
+
+
+@app.command()
+def refused(
+    table: str,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Rows that a source has and that break the table's contract. What they were before stays.
+
+    Example: ./headrace master refused price
+    """
+    with _tables(state_dir) as master:
+        rows = [one._asdict() for one in master.refusals(table, limit)]
+    say_rows(rows, output, f"No row of {table} is refused.")
 
 
 _NOTHING = "nothing was changed"
@@ -155,10 +180,10 @@ _NOTHING = "nothing was changed"
 def _tables(state_dir: Path | None) -> Iterator["MasterTables"]:
     from clients.postgres.grants import DESK
     from desk.letters.store import LetterBook
-    from desk.master.rows import BadRowError
-    from desk.master.service import MasterTables, NoRowError, NoTableError
+    from desk.master.service import MasterTables, NoRowError, NoTableError, ReadOnlyTableError
     from local_stack.machine.settings_check import chosen_flow
     from shared.errors import RowRefusedError
+    from shared.master_data.rows import BadRowError
 
     flow = chosen_flow()
     try:
@@ -166,6 +191,8 @@ def _tables(state_dir: Path | None) -> Iterator["MasterTables"]:
             yield MasterTables(LetterBook(connection), flow)
     except NoTableError as error:
         raise StackError(str(error), "HEADRACE_FLOW names the flow: ./headrace flow") from error
+    except ReadOnlyTableError as error:
+        raise StackError(str(error), _NOTHING) from error
     except NoRowError as error:
         raise StackError(str(error), "see: ./headrace master list") from error
     except (BadRowError, RowRefusedError) as error:
@@ -197,17 +224,8 @@ def _told(row: "MasterRow") -> dict[str, Any]:
     }
 
 
-def _counts(found: "Difference", replace: bool) -> dict[str, int]:
-    return {
-        "added": len(found.added),
-        "changed": len(found.changed),
-        "same": found.same,
-        "deleted" if replace else "kept": len(found.absent),
-    }
-
-
 def _summary(found: "Difference", replace: bool) -> str:
-    counts = _counts(found, replace)
+    counts = found.counts(replace=replace)
     kept = counts.pop("kept", 0)
     said = ", ".join(f"{count} {what}" for what, count in counts.items())
     return f"{said}; {kept} more are there, which --replace deletes" if kept else said

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 from shared import consumer_groups as groups
 from shared.flow_table import Flow, Job
+from shared.master_data import TopicSource
 from shared.published.ledger import lanes_of_payloads
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
@@ -113,6 +114,9 @@ def _relay(flow: Flow) -> Iterable[Acl]:
     yield from _write("relay", written)
     yield from _last_word("relay")
     yield from _ledger(flow)
+    if read := [row.source.topic for row in flow.tables if isinstance(row.source, TopicSource)]:
+        yield from _on_topics("relay", "READ", read)
+        yield from _asks("relay", groups.SOURCES)
 
 
 def _ledger(flow: Flow) -> Iterable[Acl]:

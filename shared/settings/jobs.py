@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic.config import JsonDict
 
 from shared.retry_policy import WhenParked
@@ -12,6 +12,7 @@ from shared.settings.all_parts import READ_BY, Settings, make_folder
 _JOBS_AND_RELAY: JsonDict = {READ_BY: "jobs, relay"}
 _ENRICH: JsonDict = {READ_BY: "enrich"}
 _ENRICH_AND_RETRY: JsonDict = {READ_BY: "enrich, retry"}
+_RELAY: JsonDict = {READ_BY: "relay"}
 _RETRY: JsonDict = {READ_BY: "retry"}
 _FOLD: JsonDict = {READ_BY: "fold"}
 _FOLD_AND_AGGREGATE: JsonDict = {READ_BY: "fold, aggregate"}
@@ -79,7 +80,14 @@ class JobSettings(Settings):
         "unavailable and pauses (docs/operations.md#breakers)",
         json_schema_extra=_JOBS_AND_RELAY,
     )
-
+    master_databases: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="Databases of your own that tables of master data are read from, as a JSON "
+        'object: `{"shop": "postgresql://…"}`. A role that may only read is enough; '
+        "`?passfile=FILE` keeps its password out of the URL "
+        "(docs/your-own-domain.md#9-master-data)",
+        json_schema_extra=_RELAY,
+    )
     master_stale_after_s: float = Field(
         300.0,
         ge=120,

@@ -128,7 +128,8 @@ _limits = cache(WaitLimits)
 
 @cache
 def _master_view(task: EnrichTask) -> MasterView:
-    return MasterView(task.kafka, load_flow(task.flow).master_tables, task.master_age_max_s)
+    flow = load_flow(task.flow)
+    return MasterView(task.kafka, flow.master_tables, task.master_age_max_s, flow.timed_tables)
 
 
 @cache

@@ -49,6 +49,11 @@ class Known(NamedTuple):
             return None
         return self.master.find(table, key)
 
+    def find_at(self, table: str, key: str, time_ms: int) -> Fields | None:
+        if "/" in key and tenant_of(key) != self.tenant:
+            return None
+        return self.master.find_at(table, key, time_ms)
+
     def state(self, name: str, key: str) -> Fields | None:
         facts = self._facts(name, key)
         return None if facts is None or facts.deleted else facts.state

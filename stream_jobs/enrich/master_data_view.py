@@ -15,6 +15,7 @@ from clients.kafka.follow import LogFollower
 from shared.consumer_groups import MASTER_VIEW
 from shared.errors import StaleMasterDataError
 from shared.kafka_access import KafkaAccess
+from shared.master_data.timed_key import Times
 from shared.model import Fields
 from shared.timestamps import is_time_ms
 from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic
@@ -23,11 +24,19 @@ _LOAD_DEADLINE_S = 60.0
 
 
 class MasterView:
-    def __init__(self, kafka: KafkaAccess, tables: tuple[str, ...], age_max_s: float) -> None:
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        tables: tuple[str, ...],
+        age_max_s: float,
+        timed: frozenset[str] = frozenset(),
+    ) -> None:
+        """`timed`: those of them whose rows count from a time on."""
         self._age_max_s = age_max_s
         self._table_by_topic = {master_topic(table): table for table in tables}
         # values stay bytes until they are asked for: a million parsed rows would not fit
         self._rows: dict[str, dict[str, bytes]] = {table: {} for table in tables}
+        self._times = {table: Times() for table in timed}
         self._as_of_ms = dict.fromkeys(tables, 0)
         self._log = LogFollower(kafka, MASTER_VIEW, self._table_by_topic)
         if tables:
@@ -37,6 +46,12 @@ class MasterView:
         # what is no row is as good as none: the payload waits for a better one
         row = _json(self._rows[table].get(key))
         return row if isinstance(row, dict) else None
+
+    def find_at(self, table: str, key: str, time_ms: int) -> Fields | None:
+        if table not in self._times:
+            raise LookupError(f"table {table!r} has no valid_from: look its rows up by find")
+        kept = self._times[table].kept_at(key, time_ms)
+        return None if kept is None else self.find(table, kept)
 
     def refresh(self) -> None:
         """Takes in what has come since; raises where what is known has grown too old."""
@@ -81,7 +96,10 @@ class MasterView:
             if key == RELAY_HEARTBEAT_KEY:
                 if (as_of_ms := confirmed_ms(value)) is not None:
                     self._as_of_ms[table] = as_of_ms
-            elif value is None:
+                continue
+            if table in self._times:
+                self._times[table].note(key, is_there=value is not None)
+            if value is None:
                 self._rows[table].pop(key, None)
             else:
                 self._rows[table][key] = value

@@ -82,3 +82,6 @@ class _Overlay:
         row = self._master.find(table, key)
         fresh = self._fresh.get((table, key))
         return {**row, **fresh} if row is not None and fresh else row
+
+    def find_at(self, table: str, key: str, time_ms: int) -> Fields | None:
+        return self._master.find_at(table, key, time_ms)

@@ -78,7 +78,9 @@ class Worker:
         self._states = StateLookUp(task.kafka, flow.looked_at, at_once=True)
         self._answers = Answers(flow, task.registry)
         self._enrich: Enrich = enricher(flow, self._states.find, self._answers.find)
-        self._master = MasterView(task.kafka, flow.master_tables, task.master_age_max_s)
+        self._master = MasterView(
+            task.kafka, flow.master_tables, task.master_age_max_s, flow.timed_tables
+        )
         self._fresh = FreshFields(flow, task.postgres_url, task.slow_after_s)
         self._ripeness = RipenessView(task.kafka, flow)
 

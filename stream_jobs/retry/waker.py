@@ -22,6 +22,7 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, by_partition
 from shared.consumer_groups import of_job
 from shared.flow_table import Flow
+from shared.master_data.timed_key import timed_key
 from shared.settings import JobSettings
 from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic, wake_topic
 from stream_jobs.enrich.master_data_view import confirmed_ms
@@ -58,6 +59,7 @@ class Waker(DriverTask):
         self._producer = writer(settings.kafka, options)
         self._as_of_ms: dict[str, int] = {}  # by topic, since this process follows it
         self._masters = masters
+        self._timed = flow.timed_tables
         self._rows: dict[str, None] = {}  # which have come, and have woken nobody yet
         self._look_ms = 0
         self._look_all_the_same_s = 0.0
@@ -113,7 +115,8 @@ class Waker(DriverTask):
                     self._as_of_ms[str(message.topic())] = as_of_ms
             else:
                 table = str(message.topic()).removeprefix(_TABLE_BEGINS).removesuffix(_TABLE_ENDS)
-                self._rows[row(table, key)] = None
+                timed = timed_key(key) if table in self._timed else None
+                self._rows[row(table, timed.key if timed else key)] = None
 
     def _is_long_ago(self) -> bool:
         now_s = time.monotonic()

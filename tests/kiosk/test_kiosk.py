@@ -52,7 +52,7 @@ def test_a_kiosk_adds_up_what_it_has_sold() -> None:
 
 @pytest.mark.parametrize("cents", [-1, "150", None])
 def test_a_price_must_be_a_number_of_cents(cents: object) -> None:
-    from desk.master.rows import BadRowError, row_of
+    from shared.master_data.rows import BadRowError, row_of
 
     with pytest.raises(BadRowError, match="cents"):
         row_of(kiosk.FLOW.tables[0], {"cents": cents}, "cola")

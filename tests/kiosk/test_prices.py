@@ -21,13 +21,15 @@ from clients.kafka.create_topics import ensure_topics
 from clients.postgres import store
 from clients.postgres.grants import DESK
 from clients.postgres.outbox import Outbox
+from clients.postgres.source_book import Changes, SourceBook
 from desk.letters.store import LetterBook
-from desk.master.rows import BadRowError
-from desk.master.service import ChangedMeanwhileError, MasterTables
+from desk.master.service import ChangedMeanwhileError, MasterTables, ReadOnlyTableError
 from desk.web.app import create_app
 from local_stack import cli
 from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError
+from shared.master_data import SqlSource
+from shared.master_data.rows import BadRowError
 from shared.model import Table
 from shared.settings import GatewaySettings, JobSettings
 from stream_jobs import relay
@@ -256,6 +258,88 @@ def test_the_api_shows_and_changes_rows(
         *[("anyone", "set price cola")] * 2,
         ("anyone", "delete price cola"),
     ]
+
+
+def test_a_file_is_taken_in_over_http_as_at_a_terminal(
+    desk_url: str, tmp_path: Path, connection: store.Connection
+) -> None:
+    settings = GatewaySettings(
+        flow="kiosk:FLOW",
+        kafka_bootstrap="127.0.0.1:1",
+        postgres_url=SecretStr(desk_url),
+        state_dir=tmp_path,
+    )
+
+    async def steps() -> None:
+        transport = httpx.ASGITransport(create_app(settings))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+
+            async def post(content: bytes, kind: str = "text/csv", **query: Any) -> httpx.Response:
+                headers = {"content-type": kind}
+                path = "/api/master/price/import"
+                return await http.post(path, content=content, headers=headers, params=query)
+
+            csv = b"article,cents\ncola,150\nchips,200\n"
+            would = (await post(csv, dry_run=True)).json()
+            assert would["added"].keys() == {"cola", "chips"}
+            assert (await http.get("/api/master/price")).json()["rows"] == []
+            done = {"added": 2, "changed": 0, "same": 0, "kept": 0}
+            assert (await post(csv)).json() == done
+            lines = b'{"article": "cola", "cents": 160}\n'
+            counts = (await post(lines, "application/x-ndjson; charset=utf-8", replace=True)).json()
+            assert counts == {"added": 0, "changed": 1, "same": 0, "deleted": 1}
+            semicolons = await post(b"article;cents\ncola;160\n", delimiter=";")
+            assert semicolons.json() == {"added": 0, "changed": 0, "same": 1, "kept": 0}
+
+            wrong = await post(b"article,cents\nnuts,1\ncola,x\n")
+            assert (wrong.status_code, wrong.json()["code"]) == (422, "bad_file")
+            assert wrong.json()["detail"].startswith("line 3: bad_value: cents")
+            assert (await post(b"{}", "text/html")).json()["code"] == "unknown_kind"
+            big = await post(b"x" * (64 * 1024 * 1024 + 1))
+            assert (big.status_code, big.json()["code"]) == (413, "too_large")
+            assert (await http.post("/api/master/prices/import")).status_code in (404, 415)
+
+            async def endless() -> Any:
+                for _ in range(66):
+                    yield b"x" * 1024 * 1024
+
+            path, kind = "/api/master/price/import", {"content-type": "text/csv"}
+            chunked = await http.post(path, content=endless(), headers=kind)
+            assert chunked.status_code == 413
+            rows = (await http.get("/api/master/price")).json()["rows"]
+            assert [row["fields"] for row in rows] == [{**COLA, "cents": 160}]
+
+    asyncio.run(steps())
+    audit = connection.execute("SELECT by, what, letters FROM headrace.letter_audit").fetchall()
+    assert audit == [("anyone", "import price", 2), ("anyone", "import price", 2)]
+
+
+def test_rows_that_come_from_a_store_of_the_users_are_not_written_here(
+    book: LetterBook, connection: store.Connection
+) -> None:
+    source = SqlSource("shop", "stock.price")
+    (table,) = kiosk.FLOW.tables
+    flow = replace(kiosk.FLOW, tables=(replace(table, source=source),))
+    master = MasterTables(book, flow)
+    says = "the rows of 'price' are read from stock.price in shop: change them there"
+    for write in (
+        lambda: master.set("price", "cola", {"cents": 1}, "ann"),
+        lambda: master.delete("price", "cola", "ann"),
+        lambda: master.take_in("price", {}, "ann", replace=True),
+    ):
+        with pytest.raises(ReadOnlyTableError, match=says):
+            write()
+    assert master.page("price", 10) == ([], None)
+    told = {"table": "price", "source": "stock.price in shop", "rows_as_of": None, "refused": 0}
+    assert master.sources() == [told]
+    sourced = SourceBook(connection, "price", "digest")
+    changes = Changes()
+    changes.refuse("cola", "cents: it is a text")
+    sourced.keep(changes)
+    sourced.keep_position(None, 1_795_000_000_000, 1_795_000_000_000)
+    (known,) = master.sources()
+    assert (known["rows_as_of"].year, known["refused"]) == (2026, 1)
+    assert [one[:2] for one in master.refusals("price", 5)] == [("cola", "cents: it is a text")]
 
 
 def _value_of_cola(settings: JobSettings) -> Any:

@@ -30,6 +30,7 @@ EACH = [(kind, one) for kind in KINDS for one in by_name(kind).values()]
 
 # what no job's query ends by, and why
 NOT_OF_A_JOB = {
+    "BadRowError": "an answer to who sets a row, or a refusal of one of a source",
     "DeadProducerError": "the relay makes another producer",
     "KafkaAwayError": "ends the command that makes topics",
     "MasterDataError": "an answer to an operator's command",
@@ -39,8 +40,10 @@ NOT_OF_A_JOB = {
     "NoEvent": "an outcome of a record: it is a dead letter",
     "Rejected": "an outcome of a payload: it is a dead letter",
     "RunExistsError": "an answer to an operator's command",
+    "SourceAwayError": "the reader of a source tries again",
     "UndecodableError": "an outcome of a payload: it is a dead letter",
     "UnknownSchemaError": "an outcome of a payload: it waits, or is a dead letter",
+    "UnreadableError": "an outcome of a record of a source: its row is refused",
     "UnknownVersionError": "an outcome of a payload: it is a dead letter",
     "WrongSetting": "ends a process before it has a job",
     "_UnfitError": "an outcome of a record: it is a dead letter",

@@ -9,8 +9,11 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from local_stack.contracts.documents import value_schemas
+from local_stack.verbs.flow import document as flow_document
+from local_stack.verbs.flow import picture
 from shared.flow import FLOW
 from shared.flow_table import Flow
+from shared.master_data import SqlSource, TopicSource
 from shared.model import FreshField, Table
 from shared.published.acls import acls
 
@@ -85,3 +88,68 @@ def test_a_table_of_ones_own_in_postgresql_is_published_and_may_be_asked_at_each
     in_sql = Table("price", in_sql=True)
     flow = _flow(in_sql, fresh=(FreshField("price", "sku", "cents"),))
     assert "master.price.v1" in {topic.name for topic in flow.topics()}
+
+
+SHOP = SqlSource("shop", "stock.price", version="updated_at")
+DEBEZIUM = TopicSource("shop.public.price", debezium=True)
+
+
+def test_a_table_with_a_source_has_its_topic_as_any_other() -> None:
+    flow = _flow(replace(PRICE, source=SHOP))
+    assert [table.name for table in flow.sourced_tables] == ["price"]
+    assert "master.price.v1" in {topic.name for topic in flow.topics()}
+    assert acls(flow) == acls(_flow(PRICE))
+
+
+def test_the_relay_may_read_the_topic_that_a_table_comes_from_and_nobody_makes_it() -> None:
+    flow = _flow(replace(PRICE, source=DEBEZIUM))
+    added = {*acls(flow)} - {*acls(_flow(PRICE))}
+    assert {(one.application, one.operation, one.name) for one in added} == {
+        ("relay", "READ", "shop.public.price"),
+        ("relay", "DESCRIBE", "headrace-sources"),
+    }
+    assert "shop.public.price" not in {topic.name for topic in flow.topics()}
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (replace(PRICE, source=replace(SHOP, database="Shop!")), "database 'Shop!'"),
+        (replace(PRICE, source=replace(SHOP, relation=" ")), "relation is empty"),
+        (replace(PRICE, source=replace(SHOP, every_s=0)), "every_s"),
+        (replace(PRICE, source=TopicSource("no topic")), "topic 'no topic'"),
+        (replace(PRICE, source=SHOP, in_sql=True), "on one way alone"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused(table: Table, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        _flow(table)
+
+
+class Rate(TypedDict):
+    sku: str
+    from_ms: int
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (Table("price", row=Price, key="sku", valid_from="from_ms"), "no whole number 'from_ms'"),
+        (Table("price", row=Rate, key="sku", valid_from="from_ms", in_sql=True), "not in_sql"),
+    ],
+)
+def test_a_table_whose_rows_cannot_say_from_when_on_they_count_is_refused(
+    table: Table, says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        _flow(table)
+    assert _flow(Table("price", row=Rate, key="sku", valid_from="from_ms")).timed_tables == {
+        "price"
+    }
+
+
+def test_the_flow_tells_where_rows_come_from() -> None:
+    flow = _flow(replace(PRICE, source=SHOP))
+    assert "comes from  stock.price in shop" in picture(flow)
+    (told,) = flow_document(flow)["tables"]
+    assert (told["source"], told["valid_from"]) == ("stock.price in shop", None)

@@ -24,10 +24,12 @@ def master_data(table: Table) -> list[RecordSchema]:
         envelope.SUBJECT: TEXT,
         envelope.CONTENT_TYPE: {"const": "application/json"},
     }
+    since = f", which counts from {table.valid_from} on; key: <{table.key}>@<{table.valid_from}>"
     return [
         RecordSchema(
             "row",
-            f"the row of {table.name} as it is now; null: it was deleted",
+            f"the row of {table.name}{since if table.valid_from else ''} as it is now; null: it "
+            "was deleted",
             {**TEXT, "not": {"const": RELAY_HEARTBEAT_KEY}},
             headers_of(COMPLETION_HEADERS, (), headers),
             {**of_contract(table.row), "type": ["object", "null"]},

@@ -101,6 +101,16 @@ def test_a_breaker_that_is_not_closed_is_a_warning_and_tells_since_when() -> Non
     assert "breaker:persist:odd" not in checks
 
 
+def test_rows_of_a_source_that_is_away_are_a_warning_with_their_age() -> None:
+    away = "stock.price in shop: it does not answer; its rows are as of 2027-01-15T07:59:00.000Z"
+    said = {"state": "waiting", "detail": away, "lag_s": 60.5}
+    document = _report(sources={"source:price": said, "source:tariff": {"state": "running"}})
+    (price,), (tariff,) = (document["checks"][f"source:{name}"] for name in ("price", "tariff"))
+    assert (price["status"], price["output"]) == ("warn", f"waiting: {away}")
+    assert (price["observedValue"], price["observedUnit"]) == (60.5, "s")
+    assert tariff["status"] == "pass"
+
+
 @pytest.mark.parametrize(("age_s", "expected"), [(3.0, "pass"), (4000.0, "warn")])
 def test_old_master_data_is_a_warning(age_s: float, expected: str) -> None:
     as_of_ms = NOW_MS - int(age_s * 1000)
@@ -250,6 +260,8 @@ def _report(**changes: Any) -> dict[str, Any]:
     statuses: dict[str, Any] = {job: {"state": "running"} for job in JOBS}
     statuses["desk"] = {"state": "running", "letters": LETTERS}
     statuses |= {job: changes.pop(job) for job in [*statuses] if job in changes}
+    sources: dict[str, Any] = changes.pop("sources", {})
+    statuses |= sources
     signs = {
         job.encode(): json.dumps(
             {"at_ms": NOW_MS - 1000, **status} if isinstance(status, dict) else status
@@ -266,7 +278,7 @@ def _report(**changes: Any) -> dict[str, Any]:
         view={"state.device.v1": Progress(True, NOW_MS - 500)},
         job_statuses=signs,
     )
-    return report(seen._replace(**changes), JOBS, LANES)
+    return report(seen._replace(**changes), JOBS, LANES, (*sources,))
 
 
 NOTHING_SPOOLED = SpoolState(0, 0, 1000, 0, 0, 0)

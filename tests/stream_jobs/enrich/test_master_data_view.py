@@ -63,3 +63,20 @@ def test_changes_are_seen_and_old_knowledge_is_refused(job_settings: JobSettings
     eventually(is_refused, within_s=60)
     with pytest.raises(StaleMasterDataError, match="last confirmed"):
         MasterView(job_settings.kafka, TABLES, age_max_s=60).refresh()
+
+
+def test_a_row_counts_from_its_time_on(job_settings: JobSettings) -> None:
+    ensure_topics(load_flow(), job_settings)
+    for from_ms, area in ((200, "two"), (100, "one"), (300, "three")):
+        _publish(job_settings, f"device-t@{from_ms}", {"area": area})
+    _publish(job_settings, "device-t@300", None)
+    view = MasterView(job_settings.kafka, TABLES, 60, frozenset({"device"}))
+
+    def area_at(time_ms: int) -> str | None:
+        row = view.find_at("device", "device-t", time_ms)
+        return None if row is None else row["area"]
+
+    assert [area_at(ms) for ms in (99, 100, 199, 200, 1000)] == [None, "one", "one", "two", "two"]
+    assert view.find_at("device", "device-u", 1000) is None
+    with pytest.raises(LookupError, match="has no valid_from"):
+        view.find_at("device_model", "thermo-c", 1000)

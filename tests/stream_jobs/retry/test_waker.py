@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -15,6 +16,8 @@ from clients.kafka.offsets import LogOffsets
 from local_stack.run.stack import Stack
 from shared.consumer_groups import of_job
 from shared.flow import FLOW
+from shared.flow_table import Flow
+from shared.model import Table
 from shared.settings import JobSettings
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.job import BUCKETS
@@ -55,9 +58,9 @@ def _wakes(settings: JobSettings) -> list[list[str]]:
     return [orjson.loads(record.value) for record in records]
 
 
-def _waker(settings: JobSettings) -> Waker:
+def _waker(settings: JobSettings, flow: Flow = FLOW) -> Waker:
     """Of a query that starts, and has said of its first batch that nothing is due."""
-    waker = Waker(settings, FLOW)
+    waker = Waker(settings, flow)
     waker.start()
     waker.step()
     waker.hear({"looks": BUCKETS, "look_ms": None, "woken": 0, "parked": 0})
@@ -88,6 +91,21 @@ def test_a_row_wakes_while_something_waits_also_one_that_came_while_nobody_looke
     known = _wakes(settings)
     another.step()
     assert _wakes(settings) == known
+
+
+def test_a_row_that_counts_from_a_time_on_wakes_who_waits_for_its_key(
+    settings: JobSettings,
+) -> None:
+    rate = Table("rate", key="zone", valid_from="from_ms")
+    telemetry = replace(FLOW.endpoints[0], master=("device", "rate"))
+    flow = replace(FLOW, endpoints=(telemetry, FLOW.endpoints[1]), tables=(rate,))
+    ensure_topics(flow, settings)
+    waker = _waker(settings, flow)
+    _write(settings, GATE, "device-7", WAITS)
+    _write(settings, rate.topic, "north@1798761600000")
+    _write(settings, MASTER, "device@8")
+    waker.step()
+    assert sorted(_wakes(settings)[-1]) == ["device/device@8", "rate/north"]
 
 
 def test_it_is_woken_when_a_look_is_due_and_not_before(settings: JobSettings) -> None:

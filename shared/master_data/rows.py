@@ -1,6 +1,7 @@
 """Whether rows may be in their table, and what a file of them would change there. Pure."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -9,7 +10,9 @@ from pydantic import BaseModel
 from shared.contract import Breach, contract_of, infinite_place
 from shared.formats.text import holds_nul
 from shared.ids import TENANT, tenant_of
+from shared.master_data.timed_key import TimedKey, timed_key
 from shared.model import Fields, Table
+from shared.timestamps import is_time_ms
 
 _KEY_CHARS_MAX = 256
 _ROW_BYTES_MAX = 1024 * 1024
@@ -34,17 +37,79 @@ def row_of(table: Table, fields: Any, key: str | None = None, *, are_texts: bool
     if not isinstance(fields, dict):
         raise BadRowError(f"a row is a JSON object, not {type(fields).__name__}")
     if key is not None:
-        fields = {table.key: key, **fields}
+        fields = {**_said_by(table, key), **fields}
     found = _found(table, fields, are_texts)
     own = found.get(table.key)
     if not isinstance(own, str):
         raise BadRowError(f"it has no text {table.key!r}, which is to hold its key")
-    if key not in (None, own):
+    kept = own if table.valid_from is None else _timed(table.valid_from, own, found)
+    if key not in (None, own, kept):
         raise BadRowError(f"its {table.key} is {own[:_KEY_CHARS_MAX]!r}, and its key is {key!r}")
     if not is_key(own):
         raise BadRowError(f"{table.key}: {KEY_RULE}")
     _refuse_what_cannot_be_stored(found)
-    return Row(own, found)
+    return Row(kept, found)
+
+
+def _said_by(table: Table, key: str) -> Fields:
+    timed = timed_key(key) if table.valid_from else None
+    if timed is None or table.valid_from is None:
+        return {table.key: key}
+    return {table.key: timed.key, table.valid_from: timed.from_ms}
+
+
+def _timed(valid_from: str, own: str, fields: Fields) -> str:
+    since = fields.get(valid_from)
+    if not is_time_ms(since):
+        raise BadRowError(
+            f"it has no {valid_from!r} in epoch milliseconds, which says from when on it counts"
+        )
+    return str(TimedKey(own, since))
+
+
+def kept_key(table: Table, fields: Fields) -> str | None:
+    """Of a row of somebody else's, of which no more may be known than its key."""
+    key = _text(fields.get(table.key))
+    if key is None or table.valid_from is None:
+        return key
+    since = fields.get(table.valid_from)
+    return str(TimedKey(key, since)) if is_time_ms(since) else None
+
+
+def row_from_source(table: Table, found: Fields, key: str | None = None) -> Row:
+    """Of a store that knows nothing of the table's contract: no more than its fields, the key as
+    text, and a field that may be left out is, where it is null. `key`: as it stands beside it."""
+    shape = shape_of(table)
+    known = {name: found[name] for name in shape.fields or found if name in found}
+    if (own := _text(known.get(table.key))) is not None:
+        known[table.key] = own
+    said = {name: v for name, v in known.items() if v is not None or name in shape.needed}
+    return row_of(table, said, key)
+
+
+def _text(key: Any) -> str | None:
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(key)
+    return key if isinstance(key, str) and key else None
+
+
+class Shape(NamedTuple):
+    """Of a table's rows. Without fields: they may have any."""
+
+    fields: tuple[str, ...] = ()
+    needed: frozenset[str] = frozenset()
+
+
+def shape_of(table: Table) -> Shape:
+    return Shape() if table.row is None else _shape(table.row)
+
+
+@cache
+def _shape(contract: Any) -> Shape:
+    schema = contract_of(contract).json_schema()
+    if "$ref" in schema:
+        schema = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+    return Shape((*schema.get("properties", ()),), frozenset(schema.get("required", ())))
 
 
 def is_key(text: str) -> bool:
@@ -94,6 +159,20 @@ class Difference(NamedTuple):
     changed: dict[str, tuple[Fields, Fields]]  # as it is, as it would be
     same: int
     absent: list[str]  # there, and not among the rows
+
+    def counts(self, *, replace: bool) -> dict[str, int]:
+        """Of what an import does. `replace`: what is absent is deleted."""
+        return {
+            "added": len(self.added),
+            "changed": len(self.changed),
+            "same": self.same,
+            "deleted" if replace else "kept": len(self.absent),
+        }
+
+    def told(self) -> dict[str, Any]:
+        """All of it, as a document."""
+        changed = {key: {"is": now, "will_be": then} for key, (now, then) in self.changed.items()}
+        return {"added": self.added, "changed": changed, "absent": self.absent}
 
     @property
     def set(self) -> dict[str, Fields]:

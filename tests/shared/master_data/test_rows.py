@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from desk.master.rows import BadRowError, difference, is_key, row_of
+from shared.master_data.rows import BadRowError, difference, is_key, row_from_source, row_of
 from shared.model import Table
 
 
@@ -95,3 +95,15 @@ def test_a_difference_tells_what_is_new_changed_the_same_or_absent() -> None:
     assert found.changed == {"c": ({"n": True}, {"n": 1})}
     assert (found.same, found.absent) == (1, ["a", "d"])
     assert found.set == {"e": {}, "c": {"n": 1}}
+
+
+def test_of_a_row_of_somebody_elses_no_more_is_taken_than_the_contract_knows() -> None:
+    found = {"sku": 7, "cents": 5, "tags": None, "owner": "somebody"}
+    assert row_from_source(PRICES, found) == ("7", {"sku": "7", "cents": 5})
+    assert row_from_source(PRICES, {"cents": 5}, "7") == ("7", {"sku": "7", "cents": 5})
+    assert row_from_source(ANYTHING, {"id": "a", "x": 1}) == ("a", {"id": "a", "x": 1})
+
+
+def test_a_null_where_the_contract_wants_a_value_is_refused() -> None:
+    with pytest.raises(BadRowError, match="wrong_type: cents"):
+        row_from_source(PRICES, {"sku": "a", "cents": None})
