@@ -29,7 +29,8 @@ from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.persist.rows import EventRow, RowMaker
-from stream_jobs.persist.writer import EventStore, Written, chunks
+from stream_jobs.persist.table_writer import Written
+from stream_jobs.persist.writer import EventStore, chunks
 
 ROUNDS = 5
 POISON_EVERY = 100  # 10,000 per million
