@@ -91,7 +91,8 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
     flow has no job for any more."""
     if job.name == "enrich":
         yield from _asks("enrich", groups.GATES, groups.of_job("retry"))
-        yield from _on_topics("enrich", "READ", (gate_topic("enrich"), retry_topic("enrich")))
+        if not flow.waits:  # else it looks them up
+            yield from _on_topics("enrich", "READ", (gate_topic("enrich"), retry_topic("enrich")))
     elif job.name == "retry":
         yield from _asks("retry", groups.GATES, groups.of_job("enrich"))
         yield Acl("retry", "READ", "group", groups.of_job("wake"))

@@ -142,7 +142,7 @@ class LineRows:
         self._add([(row, BEHIND, "", 0, _LOOK_AFTER_S) for row in behind])
         return free, Written(waiting=len(behind))
 
-    def set_aside(self, row: Row, sqlstate: str, detail: str) -> Written:
+    def begin(self, row: Row, sqlstate: str, detail: str) -> Written:
         """The first of its line."""
         self._refuse_too_many()
         pause_ms = self._rules.policy_of(row).pause_ms(str(row.record.position), 1)

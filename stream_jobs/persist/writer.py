@@ -2,7 +2,7 @@
 
 Everything here may run again: what is stored already is passed over. A row that the store refuses
 is found by halving: the others are written. What can never be a row is parked; what the store may
-take later is set aside in the same database (`waiting_rows.py`).
+take later waits in the same database (`waiting_rows.py`).
 """
 
 import time
@@ -121,22 +121,22 @@ class EventStore:
                 self._busy_lines += 1
                 if self._busy_lines > _BUSY_LINES_MAX:
                     raise
-                return self._set_aside(rows[0], away.sqlstate, str(away))
+                return self._let_wait(rows[0], away.sqlstate, str(away))
         half = len(rows) // 2
         return self._write_or_split(rows[:half]) + self._write_or_split(rows[half:])
 
     def _refused(self, row: Row, refusal: RowRefusedError) -> Written:
         if refusal.may_pass and self._rules is not None:
-            return self._set_aside(row, refusal.sqlstate, refusal.detail)
+            return self._let_wait(row, refusal.sqlstate, refusal.detail)
         place = row.ledger_place if isinstance(row, EventRow) else None
         letter = DeadLetter(row.record, "refused_by_store", str(refusal), ledger_place=place)
         return self._write_together([letter])
 
-    def _set_aside(self, row: Row, sqlstate: str, detail: str) -> Written:
+    def _let_wait(self, row: Row, sqlstate: str, detail: str) -> Written:
         """A store that takes this is well: the row alone is what it does not take."""
         assert self._connection is not None and self._rules is not None
         with judged_errors(), self._connection.transaction():
-            return LineRows(self._connection, self._rules).set_aside(row, sqlstate, detail)
+            return LineRows(self._connection, self._rules).begin(row, sqlstate, detail)
 
     def _write_together(self, rows: Sequence[Row]) -> Written:
         if self._connection is None:

@@ -46,7 +46,7 @@ _OF_THE_USER = """
         IF NOT EXISTS (SELECT FROM public.site WHERE id = NEW.entity_id) THEN
             RAISE EXCEPTION 'site % is not known', NEW.entity_id;
         END IF;
-        INSERT INTO public.last_value VALUES (NEW.entity_id, (NEW.data->>'value')::int);
+        INSERT INTO public.last_value VALUES (NEW.entity_id, (NEW.data->>'value')::numeric::int);
         RETURN NEW;
     END $$;
     CREATE TRIGGER note BEFORE INSERT ON headrace.event
@@ -126,7 +126,7 @@ class Rows:
 
     def stored(self, kind: str) -> int:
         ((count,),) = self._ask(
-            "SELECT count(*) FROM headrace.event WHERE entity_id LIKE %s", f"{kind}-%"
+            "SELECT count(*) FROM headrace.event WHERE entity_id LIKE %s", f"{kind}%"
         )
         return int(count)
 

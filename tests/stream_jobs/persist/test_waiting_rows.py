@@ -278,9 +278,7 @@ def test_of_a_hundred_rows_one_is_refused_and_no_other_suffers(
 
 
 @pytest.mark.parametrize("sqlstate", ["53100", "53300", "57P01", "58030"])
-def test_a_store_in_trouble_makes_the_batch_wait_and_sets_nothing_aside(
-    tables: Store, sqlstate: str
-) -> None:
+def test_a_store_in_trouble_makes_the_batch_wait_as_a_whole(tables: Store, sqlstate: str) -> None:
     body = f"RAISE EXCEPTION 'no' USING ERRCODE = '{sqlstate}';"
     tables.refuses("event", body)
     with pytest.raises(StoreAwayError):
