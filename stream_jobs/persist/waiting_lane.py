@@ -1,7 +1,7 @@
 """The lane of persist beside its query: a thread of the driver serves what waits in PostgreSQL.
 
-It sleeps until the next row is due; whoever lets one wait wakes it by a notification of PostgreSQL's,
-and so does an operator's order. Where nothing waits it asks nothing.
+It sleeps until the next row is due; whoever lets one wait wakes it by a notification of
+PostgreSQL's, and so does an operator's order. Where nothing waits it asks nothing.
 """
 
 import logging

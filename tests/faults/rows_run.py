@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,6 +135,12 @@ class Rows:
         ((count,),) = self._ask("SELECT count(*) FROM headrace.waiting_row")
         return int(count)
 
+    def done(self) -> int:
+        return self.stored("") + self.waits()
+
+    def has_gone_on_from(self, done: int) -> bool:
+        return self.done() != done
+
     def all_stored(self, kind: str) -> None:
         count = sum(not sent.is_wrong for sent in self.kinds(kind))
         eventually(lambda: self.stored(kind) == count, within_s=300)
@@ -221,9 +228,11 @@ def _be_killed(rows: Rows, stack: Stack, events: int, kills: int, up_to_s: float
     job = rows.job()
     late = [*rows.devices["late"]]
     for number in range(1, kills + 1):
+        done = rows.done()
         job.start()
         rows.send(events // kills // 2)
-        time.sleep(rows.chance.uniform(5, up_to_s))
+        eventually(partial(rows.has_gone_on_from, done), within_s=300)
+        time.sleep(rows.chance.uniform(0, up_to_s))
         if number % 3 == 2:
             stack.hold("postgres")
             time.sleep(2)
@@ -232,10 +241,11 @@ def _be_killed(rows: Rows, stack: Stack, events: int, kills: int, up_to_s: float
         if number > kills // 2:
             rows.know(late[: len(late) // 2])
             del late[: len(late) // 2]
-        time.sleep(rows.chance.uniform(0, up_to_s - 5))
+        time.sleep(rows.chance.uniform(0, up_to_s))
         job.kill()
         say(f"kill {number}: {len(rows.sent)} sent, {rows.stored('')} stored, {rows.waits()} wait")
     with rows.job():
+        rows.send(events // kills)
         rows.all_stored("known")  # whatever waits
         assert rows.waits() > 0
         rows.know(late)
@@ -271,7 +281,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--up-to-s", type=float, default=25.0, help="so long the job may live")
+    parser.add_argument(
+        "--up-to-s", type=float, default=5.0, help="so long it goes on after its first rows, twice"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder)

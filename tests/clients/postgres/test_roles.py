@@ -36,6 +36,7 @@ TABLES = {
     "master_row": ("", "SIUD"),
     "outbox": ("SID", "SI"),
     "parked": ("SI", "SI"),
+    "waiting_row": ("SIUD", "SU"),
     "redrive": ("", "SIU"),
     "reenrich_run": ("SIU", ""),
     "repeat": ("SIUD", "SI"),
