@@ -29,12 +29,15 @@ from shared.flow import FLOW
 from shared.model import Fields
 from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.persist.rows import EventRow, RowMaker
-from stream_jobs.persist.writer import EventStore, Written, chunks
+from stream_jobs.persist.table_writer import Written
+from stream_jobs.persist.waiting_rows import RowRules
+from stream_jobs.persist.writer import EventStore, chunks
 
 ROUNDS = 5
 POISON_EVERY = 100  # 10,000 per million
 _TIME = "2026-01-01 00:00:00+00"
 _ids = count(1)
+RULES = RowRules.of(FLOW, age_max_s=7 * 86_400.0, rows_of_line_max=1_000, rows_max=200_000)
 
 
 def log(number: int, *, poison: bool) -> list[Record]:
@@ -50,7 +53,7 @@ def log(number: int, *, poison: bool) -> list[Record]:
 
 
 def persist(url: str, maker: RowMaker, records: list[Record]) -> Written:
-    writer = EventStore(url)
+    writer = EventStore(url, rules=RULES)
     try:
         return sum((writer.write(chunk) for chunk in chunks(map(maker.make, records))), Written())
     finally:

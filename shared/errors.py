@@ -14,6 +14,7 @@
     │   └── InterruptedByStopError
     └── StopError       the job stays down, a person has to look
         ├── AnotherCopyError
+        ├── LaneLeftError
         └── OtherLogError
 
 From a worker process Spark brings an exception to the driver as text alone: there
@@ -36,6 +37,11 @@ class StaleMasterDataError(WaitError):
 class StoreAwayError(WaitError):
     """The store cannot do it now; nothing is wrong with the data."""
 
+    def __init__(self, words: str, sqlstate: str = "") -> None:
+        """`sqlstate`: where the store has answered."""
+        super().__init__(words)
+        self.sqlstate = sqlstate
+
 
 class StoreSlowError(StoreAwayError):
     """It did not answer in time: less at once may go."""
@@ -54,12 +60,14 @@ class RestartError(JobError):
 
 
 class RowRefusedError(RestartError):
-    """The store will never take this row."""
+    """The store does not take this row."""
 
-    def __init__(self, sqlstate: str, detail: str) -> None:
+    def __init__(self, sqlstate: str, detail: str, *, may_pass: bool = False) -> None:
+        """`may_pass`: it may take the very same row later."""
         super().__init__(f"{sqlstate}: {detail}")
         self.sqlstate = sqlstate
         self.detail = detail
+        self.may_pass = may_pass
 
 
 class LogCutError(RestartError):
@@ -80,6 +88,10 @@ class StopError(JobError):
 
 class AnotherCopyError(StopError):
     """This copy must not work; the words say which one does."""
+
+
+class LaneLeftError(StopError):
+    """Work waits, and the flow has no job any more that would do it."""
 
 
 class OtherLogError(StopError):

@@ -23,6 +23,7 @@ from shared.model import (
     Example,
     Table,
 )
+from shared.retry_policy import RetryPolicy
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -71,12 +72,16 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
                 f"endpoint {endpoint.name} has no contract to {endpoint.contract_mode}: give its "
                 "payload's"
             )
-        if endpoint.retry and (why_not := endpoint.retry.why_not()):
-            raise ValueError(f"endpoint {endpoint.name}: its retry policy cannot be: {why_not}")
+        _refuse_bad_retry(f"endpoint {endpoint.name}", endpoint.retry)
     for entity in flow.entities:
         refuse_what_is_no_tuple(entity, "folds", "emits", "deleted_by")
     for event_type in flow.event_types:
         refuse_what_is_no_tuple(event_type, "upcasters")
+        _refuse_bad_retry(f"event type {event_type.name}", event_type.retry)
+    for row in flow.with_state:
+        _refuse_bad_retry(row.name, row.retry)
+        if row.retry and not row.retry.in_order:
+            raise ValueError(f"{row.name}: a retry without order is for event types, not states")
     for kind, names in (
         ("endpoint", [row.name for row in flow.endpoints]),
         ("event type", [row.name for row in flow.event_types]),
@@ -301,6 +306,11 @@ def _with_topic(
     flow: FlowTable,
 ) -> tuple[Endpoint | EventType | AllEvents | Entity | Aggregate, ...]:
     return (*flow.endpoints, *flow.event_types, *flow.all_events, *flow.with_state)
+
+
+def _refuse_bad_retry(owner: str, policy: RetryPolicy | None) -> None:
+    if policy and (why_not := policy.why_not()):
+        raise ValueError(f"{owner}: its retry policy cannot be: {why_not}")
 
 
 def _refuse_bad_names(kind: str, names: list[str]) -> None:

@@ -237,6 +237,8 @@ class EventType:
     # come at least once, always under the same id
     completed_at_most_once: bool = False
     stream: str | None = None
+    # how PostgreSQL is given its rows again that it does not take now and may take later
+    retry: RetryPolicy | None = None
 
     @property
     def shape(self) -> int:
@@ -288,6 +290,7 @@ class Entity:
     emits_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     deleted_by: tuple[str, ...] = ()  # event types that end it; the next event starts it anew
     completions: bool = False  # one for each version that becomes a row: see `completion_topic`
+    retry: RetryPolicy | None = None  # as that of an event type; always in order
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -322,6 +325,7 @@ class Aggregate:
     state: Any = None
     topic_name: str | None = None
     completions: bool = False
+    retry: RetryPolicy | None = None
 
     @property
     def topic(self) -> str:

@@ -14,9 +14,11 @@ from shared.flow_table import Flow, Job
 from shared.settings import JobSettings
 from stream_jobs.aggregate import job as aggregate
 from stream_jobs.enrich import job as enrich
+from stream_jobs.enrich.lane_guard import LaneGuard
 from stream_jobs.fold import job as fold
 from stream_jobs.fold.clock_counts import ClockCounts
 from stream_jobs.persist import job as persist
+from stream_jobs.persist.waiting_lane import WaitingLane
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.waker import Waker
 from stream_jobs.supervision.driver_task import DriverTask
@@ -38,9 +40,9 @@ class JobRow(NamedTuple):
 
 
 JOBS = {
-    "enrich": JobRow(enrich.build, enrich.on_nothing),
+    "enrich": JobRow(enrich.build, enrich.on_nothing, driver_task=LaneGuard),
     "retry": JobRow(retry.build, retry.on_nothing, driver_task=Waker),
     "fold": JobRow(fold.build, fold.on_nothing, driver_task=lambda *_: ClockCounts()),
     "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
-    "persist": JobRow(persist.build, through_outbox=True),
+    "persist": JobRow(persist.build, driver_task=WaitingLane, through_outbox=True),
 }

@@ -25,6 +25,7 @@ _JOBS = {
     "event": _CHANGE,
     "entity_state": _ALL_ROWS,
     "parked": _ADD,
+    "waiting_row": _ALL_ROWS,
     "repeat": _ALL_ROWS,
     "recount": _ALL_ROWS,
     "outbox": _QUEUE,
@@ -55,6 +56,7 @@ _DESK = {
     "master_row": _ALL_ROWS,
     "master_source": _READ,
     "master_refusal": _READ,
+    "waiting_row": "SELECT, UPDATE",
 }
 # of whatever else is there, master data among it, the jobs read what is asked for on demand
 _NOT_FOR_JOBS = {*_DESK, "seed", "alembic_version"} - _JOBS.keys()

@@ -15,6 +15,7 @@ from alembic.config import Config
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import NullPool, create_engine
 
+from clients.postgres import sqlstates
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -34,10 +35,6 @@ _KEEPALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-# classes of SQLSTATE: what the data is to blame for
-_DATA_EXCEPTION, _CONSTRAINT, _PROGRAM_LIMIT = "22", "23", "54"
-_QUERY_CANCELED = "57014"  # by statement_timeout
-_SCHEMA_MISSING = ("3F000", "42P01", "42703", "42883")
 
 
 def connect(url: str, application: str, slow_after_s: float = SLOW_AFTER_S) -> Connection:
@@ -94,17 +91,20 @@ def judged_errors() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         state = error.sqlstate or ""
+        # InterfaceError: the connection is closed
+        judgement = sqlstates.judge(
+            state,
+            in_function=bool(error.diag.context),
+            is_passing=isinstance(error, psycopg.OperationalError | psycopg.InterfaceError),
+        )
         sentence = one_line(error)
-        if state[:2] in (_DATA_EXCEPTION, _CONSTRAINT, _PROGRAM_LIMIT):
-            raise RowRefusedError(state, sentence) from error
-        if state in _SCHEMA_MISSING:
-            raise StoreAwayError(f"no schema yet (run migrate): {sentence}") from error
-        if state == _QUERY_CANCELED:
-            raise StoreSlowError(sentence) from error
-        # InterfaceError: the connection is closed. 25006: this server is a read-only replica by now
-        is_passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        if is_passing or state == "25006":
-            raise StoreAwayError(sentence) from error
+        match judgement:
+            case "refused" | "later":
+                raise RowRefusedError(state, sentence, may_pass=judgement == "later") from error
+            case "slow":
+                raise StoreSlowError(sentence, state) from error
+            case "away":
+                raise StoreAwayError(sqlstates.advice(state) + sentence, state) from error
         raise
 
 

@@ -39,7 +39,7 @@ def try_payload(
         "endpoint": endpoint.name,
         "entity_id": entity_id,
         **found,
-        "waits_behind": Waiting(desk).of(entity_id),
+        "waits_behind": Waiting(desk, "enrich").of(entity_id),
         "as_of": {"states": states_at, "master_data": known},
     }
 

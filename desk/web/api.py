@@ -14,6 +14,7 @@ from desk.letters.redrive_target import Rewrite, always
 from desk.letters.selection import GROUPED_BY, Selection
 from desk.letters.service import Desk
 from desk.trial.payload import try_payload
+from desk.waiting.lines import Stage
 from desk.waiting.service import Waiting
 from desk.web.access import by
 from desk.web.form import payload, selection_of
@@ -71,6 +72,7 @@ class ToOrder(_Body):
     order: Ordered
     entities: list[str] = Field([], max_length=10_000)
     reason: str | None = None
+    stage: Stage | None = None  # None: whatever they wait for
 
 
 def api(open_desk: OpenDesk) -> APIRouter:
@@ -143,22 +145,23 @@ def api(open_desk: OpenDesk) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
         after: str | None = None,
         reason: str | None = None,
+        stage: Stage | None = None,
     ) -> Response:
         with open_desk() as desk:
-            page = Waiting(desk).page(limit, after, reason)
+            page = Waiting(desk, stage).page(limit, after, reason)
         return _json({"waiting": page.entities, "next": page.next})
 
     @router.get("/waiting/{entity_id:path}")
-    def show_waiting(entity_id: str) -> Response:
+    def show_waiting(entity_id: str, stage: Stage | None = None) -> Response:
         with open_desk() as desk:
-            return _json(Waiting(desk).show(entity_id))
+            return _json(Waiting(desk, stage).show(entity_id))
 
     @router.post("/waiting")
     def order(request: Request, ordered: ToOrder) -> Response:
         if not ordered.entities and ordered.reason is None:
             raise Problem(400, "which_entities", "give entities, or the reason why they wait")
         with open_desk() as desk:
-            count = Waiting(desk).order(
+            count = Waiting(desk, ordered.stage).order(
                 ordered.order, ordered.entities, ordered.reason, by(request)
             )
         return _json({"ordered": count}, 202)

@@ -87,7 +87,8 @@ def report(
             f"lane:{lane}": _waiting(waits[lane], full.get(lane, []))
             if lane in waits
             else _lane(lane, seen.kafka, desk)
-            for lane in lanes
+            # what waits in the store is no topic of the flow
+            for lane in dict.fromkeys((*lanes, *waits))
         },
     }
     time = to_rfc3339(seen.at_ms)

@@ -1,7 +1,7 @@
 """`./headrace waiting`: whose payloads wait, why and until when; tried or given up at a word."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,18 +14,23 @@ from local_stack.terminal.progress import say
 from local_stack.terminal.user import user_name
 
 if TYPE_CHECKING:
+    from desk.waiting.lines import Stage
     from stream_jobs.waiting.codec import Ordered
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="""Payloads that wait: list, show, try at once, give up.
+    help="""Payloads and rows that wait: list, show, try at once, give up.
 
     Example: ./headrace waiting list --reason not_yet
     """,
 )
 
 Entities = Annotated[list[str] | None, typer.Argument(help="Whose payloads; or give a reason.")]
-Reason = Annotated[str | None, typer.Option(help="All that wait for it: not_yet, missing_device.")]
+Reason = Annotated[str | None, typer.Option(help="All that wait for it: not_yet, 23503 …")]
+StageOption = Annotated[
+    Literal["enrich", "persist"] | None,
+    typer.Option("--stage", help="Those alone that enrich, or persist, cannot do yet."),
+]
 
 
 @app.command("list")
@@ -33,6 +38,7 @@ def list_(
     reason: Reason = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
     after: Annotated[str | None, typer.Option(help="Go on after this entity.")] = None,
+    stage: StageOption = None,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
@@ -43,15 +49,20 @@ def list_(
     from desk.waiting.service import Waiting
 
     with letters_desk(state_dir) as desk:
-        page = Waiting(desk).page(limit, after, reason)
+        page = Waiting(desk, stage).page(limit, after, reason)
     say_rows(page.entities, output, "No payload waits.")
     if page.next and output is Output.TABLE:
         say(f'\nThere are more: --after "{page.next}"')
 
 
 @app.command()
-def show(entity: str, output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
-    """What an entity waits for, and the payload that holds up its others.
+def show(
+    entity: str,
+    stage: StageOption = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """What an entity waits for, and the payload or event that holds up its others.
 
     Example: ./headrace waiting show device-0001
     """
@@ -59,7 +70,7 @@ def show(entity: str, output: OutputOption = Output.TABLE, state_dir: StateDir =
 
     with letters_desk(state_dir) as desk:
         try:
-            found = Waiting(desk).show(entity)
+            found = Waiting(desk, stage).show(entity)
         except NobodyWaitsError as error:
             raise StackError(str(error), _WHO_DOES) from error
     if output is Output.JSON:
@@ -72,36 +83,52 @@ def show(entity: str, output: OutputOption = Output.TABLE, state_dir: StateDir =
 
 
 @app.command("try")
-def try_(entities: Entities = None, reason: Reason = None, state_dir: StateDir = None) -> None:
+def try_(
+    entities: Entities = None,
+    reason: Reason = None,
+    stage: StageOption = None,
+    state_dir: StateDir = None,
+) -> None:
     """Have them tried at once, whatever they wait for. They stay in order.
 
     Example: ./headrace waiting try --reason not_yet
     """
-    count = _order("try", entities or [], reason, state_dir)
+    count = _order("try", entities or [], reason, stage, state_dir)
     say(f"the payloads of {count} {_entities(count)} are tried")
 
 
 @app.command("give-up")
-def give_up(entities: Entities = None, reason: Reason = None, state_dir: StateDir = None) -> None:
+def give_up(
+    entities: Entities = None,
+    reason: Reason = None,
+    stage: StageOption = None,
+    state_dir: StateDir = None,
+) -> None:
     """Park all of their payloads that wait now; from there they can be sent on again.
 
     Example: ./headrace waiting give-up device-0001
     """
-    count = _order("give_up", entities or [], reason, state_dir)
+    count = _order("give_up", entities or [], reason, stage, state_dir)
     say(f"the payloads of {count} {_entities(count)} are given up: ./headrace letters list")
 
 
 _WHO_DOES = "list those that wait: ./headrace waiting list"
 
 
-def _order(what: "Ordered", entities: list[str], reason: str | None, state_dir: Path | None) -> int:
+def _order(
+    what: "Ordered",
+    entities: list[str],
+    reason: str | None,
+    stage: "Stage | None",
+    state_dir: Path | None,
+) -> int:
     from desk.waiting.service import NobodyWaitsError, Waiting
 
     if not entities and reason is None:
         raise StackError("whose payloads?", "name entities, or --reason")
     with letters_desk(state_dir) as desk:
         try:
-            return Waiting(desk).order(what, entities, reason, user_name())
+            return Waiting(desk, stage).order(what, entities, reason, user_name())
         except NobodyWaitsError as error:
             raise StackError(str(error), _WHO_DOES) from error
 

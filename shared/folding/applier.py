@@ -13,6 +13,7 @@ from shared.actions import Action
 from shared.events.envelope import EventRecord, Position
 from shared.folding import deadlines, emissions
 from shared.folding.bursts import DIGEST_CHARS, Bursts
+from shared.folding.fold_error import told
 from shared.folding.snapshot import (
     Newest,
     Snapshot,
@@ -20,7 +21,6 @@ from shared.folding.snapshot import (
     refuse_what_cannot_be_written,
 )
 from shared.model import Entity, Event, EventType, Fields
-from shared.user_code import describe_error
 
 # A device's time counts as it says it within these; beyond, its clock is off, and arrival counts.
 # Ahead of its arrival:
@@ -69,7 +69,14 @@ class Applier:
         self, entity_id: str, snapshot: Snapshot | None, records: Iterable[EventRecord]
     ) -> Applied:
         """`snapshot` is changed in place and returned: its caller has just decoded it."""
-        now = snapshot or Snapshot(state=self.entity.initial(entity_id))
+        now = snapshot
+        if now is None:
+            try:
+                now = Snapshot(state=self.entity.initial(entity_id))
+            except Exception as error:  # it is a user's code, too: without a state there is no fold
+                detail = told(error, self.entity.initial)
+                failed = [Parked(record, "initial_failed", detail) for record in records]
+                return Applied(None, 0, 0, failed, [])
         folded = duplicates = looked_at = 0
         parked: list[Parked] = []
         repeats: list[Repeat] = []
@@ -233,7 +240,7 @@ class Applier:
                 follow += deadlines.records(self.actions, record, follow, now.version + 1)
             emitted += follow
         except Exception as error:  # a fold is a user's code: whatever it raises parks this event
-            return Parked(record, reason, describe_error(error, function))
+            return Parked(record, reason, told(error, function))
         now.state = state
         now.deleted = False
         if now.arrived_ms is None or arrived_ms > now.arrived_ms:

@@ -14,6 +14,7 @@ from shared.topic_names import (
     again_topic,
     gate_topic,
     master_topic,
+    retry_topic,
     wake_topic,
 )
 
@@ -87,11 +88,12 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
 
 
 def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
-    """enrich and retry look how far the other one is."""
-    if not flow.waits:
-        return
+    """enrich and retry look how far the other one is; and enrich whether anything waits that the
+    flow has no job for any more."""
     if job.name == "enrich":
         yield from _asks("enrich", groups.GATES, groups.of_job("retry"))
+        if not flow.waits:  # else it looks them up
+            yield from _on_topics("enrich", "READ", (gate_topic("enrich"), retry_topic("enrich")))
     elif job.name == "retry":
         yield from _asks("retry", groups.GATES, groups.of_job("enrich"))
         yield Acl("retry", "READ", "group", groups.of_job("wake"))

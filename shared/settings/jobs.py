@@ -14,6 +14,8 @@ _ENRICH: JsonDict = {READ_BY: "enrich"}
 _ENRICH_AND_RETRY: JsonDict = {READ_BY: "enrich, retry"}
 _RELAY: JsonDict = {READ_BY: "relay"}
 _RETRY: JsonDict = {READ_BY: "retry"}
+_PERSIST: JsonDict = {READ_BY: "persist"}
+_RETRY_AND_PERSIST: JsonDict = {READ_BY: "retry, persist"}
 _FOLD: JsonDict = {READ_BY: "fold"}
 _FOLD_AND_AGGREGATE: JsonDict = {READ_BY: "fold, aggregate"}
 
@@ -98,15 +100,24 @@ class JobSettings(Settings):
     waits_max_s: float = Field(
         7 * 86_400.0,
         gt=0,
-        description="A payload whose master data is missing is parked after this time; time in "
-        "which master data was stale does not count (docs/operations.md#what-waits)",
-        json_schema_extra=_RETRY,
+        description="A payload whose master data is missing, or a row that PostgreSQL does not "
+        "take, is parked after this time; time in which master data was stale, or PostgreSQL "
+        "unavailable, does not count (docs/operations.md#what-waits)",
+        json_schema_extra=_RETRY_AND_PERSIST,
     )
     waiting_per_entity_max: int = Field(
         1_000,
         ge=1,
-        description="Payloads of one entity that may wait; further ones are parked as `line_full`",
-        json_schema_extra=_RETRY,
+        description="Payloads or events of one entity that may wait; further ones are parked as "
+        "`line_full`",
+        json_schema_extra=_RETRY_AND_PERSIST,
+    )
+    waiting_rows_max: int = Field(
+        200_000,
+        ge=1,
+        description="Rows that may wait because PostgreSQL does not take them; beyond that, "
+        "persist takes no further records until fewer wait",
+        json_schema_extra=_PERSIST,
     )
     waiting_per_tenant_max: int = Field(
         200_000,

@@ -27,12 +27,14 @@ from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.persist.advisory_lock import PersistLock
 from stream_jobs.persist.rows import Row, RowMaker
-from stream_jobs.persist.writer import EventStore, Written, chunks
+from stream_jobs.persist.table_writer import Written
+from stream_jobs.persist.waiting_rows import RowRules
+from stream_jobs.persist.writer import EventStore, chunks
 from stream_jobs.source.log_source import SELDOM_MS, read_logs
 from stream_jobs.supervision.status import Report
 
 STAGE = "persist"
-_OUTCOME_DDL = "events long, states long, parked long, away string"
+_OUTCOME_DDL = "events long, states long, parked long, waiting long, away string"
 _OUTCOME = pa.schema([*((name, pa.int64()) for name in Written._fields), ("away", pa.string())])
 
 
@@ -48,12 +50,15 @@ class PersistTask:
     flow: str
     url: str
     slow_after_s: float
+    waits_max_s: float
+    rows_of_line_max: int
+    rows_max: int
 
     def __call__(self, read: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
         written, away = Written(), None
         try:
             for chunk in chunks(_rows(read, _row_maker(self.flow))):
-                written += _event_store(self.url, self.slow_after_s).write(chunk)
+                written += _event_store(self).write(chunk)
         except StoreAwayError as error:
             away = str(error)  # told, not raised: a failed task would take the query with it
         yield pa.RecordBatch.from_pylist([{**written._asdict(), "away": away}], _OUTCOME)
@@ -65,8 +70,10 @@ def _row_maker(flow: str) -> RowMaker:
 
 
 @cache
-def _event_store(url: str, slow_after_s: float) -> EventStore:
-    return EventStore(url, slow_after_s)
+def _event_store(task: PersistTask) -> EventStore:
+    caps = task.rows_of_line_max, task.rows_max
+    rules = RowRules.of(load_flow(task.flow), task.waits_max_s, *caps)
+    return EventStore(task.url, task.slow_after_s, rules)
 
 
 @cache
@@ -88,7 +95,7 @@ def write(frame: DataFrame) -> Outcome:
     """One action, in which the batch's tasks read and write."""
     # a row for each task: adding them up in Spark would cost a shuffle
     rows = frame.collect()
-    written = sum((Written(row.events, row.states, row.parked) for row in rows), Written())
+    written = sum((Written(*(row[name] for name in Written._fields)) for row in rows), Written())
     return Outcome(written, next((row.away for row in rows if row.away is not None), None))
 
 
@@ -117,7 +124,14 @@ def write_until_stored(
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
     url = settings.postgres_url.get_secret_value()
-    task = PersistTask(settings.flow, url, settings.slow_after_s)
+    task = PersistTask(
+        settings.flow,
+        url,
+        settings.slow_after_s,
+        settings.waits_max_s,
+        settings.waiting_per_entity_max,
+        settings.waiting_rows_max,
+    )
 
     lock = _persist_lock(url)
 

@@ -114,6 +114,9 @@ class RowMaker:
             },
         )
 
+    def reads(self, topic: str) -> bool:
+        return topic in self.entity_by_topic or topic in self.events.types
+
     def make(self, record: Record) -> Row:
         topic = record.position.topic
         try:

@@ -1,44 +1,27 @@
 """Writes rows and the messages about them in one transaction: both are there, or neither.
 
-Everything here may run again: what is stored already is passed over.
+Everything here may run again: what is stored already is passed over. A row that the store refuses
+is found by halving: the others are written. What can never be a row is parked; what the store may
+take later waits in the same database (`waiting_rows.py`).
 """
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
 
-from clients.postgres import store
-from clients.postgres.outbox import header_rows
+from clients.postgres import sqlstates, store
 from clients.postgres.store import Connection, judged_errors
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
-from shared.events import oversize_stub
-from shared.events.envelope import ID, failure_headers
-from shared.model import Fields
-from shared.published import ledger
-from shared.published.ledger import Verdict
-from shared.topic_names import dead_letter_topic
-from stream_jobs.persist import statements
-from stream_jobs.persist.payload_parts import stored_in_part
-from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
+from stream_jobs.persist.rows import DeadLetter, EventRow, Row
+from stream_jobs.persist.table_writer import TableWriter, Written
+from stream_jobs.persist.waiting_rows import LOCKED_FOR, LineRows, RowRules
 
 CHUNK_ROWS_MAX = 2_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
 _SLOW_ROWS_MIN = 50
 _ATTEMPTS = 3
 _RETRY_AFTER_S = 0.2
-
-
-class Written(NamedTuple):
-    """What was new. A row that was there already counts nowhere."""
-
-    events: int = 0
-    states: int = 0
-    parked: int = 0
-
-    def __add__(self, other: object) -> "Written":
-        assert isinstance(other, Written)
-        return Written(*(mine + its for mine, its in zip(self, other, strict=True)))
+# so many lines one after the other that are locked or take too long: it is the store then
+_BUSY_LINES_MAX = 3
 
 
 def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -58,11 +41,20 @@ def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 class EventStore:
     """One connection, made when it is needed and again when it is lost."""
 
-    def __init__(self, url: str, slow_after_s: float = store.SLOW_AFTER_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        slow_after_s: float = store.SLOW_AFTER_S,
+        rules: RowRules | None = None,
+    ) -> None:
+        """`rules`: how rows wait that the store may take later; without them, they are parked."""
         self._url = url
         self._slow_after_s = slow_after_s
+        self._rules = rules
         self._rows_max = CHUNK_ROWS_MAX
         self._connection: Connection | None = None
+        self._looks_for_busy_row = False
+        self._busy_lines = 0
 
     def write(self, rows: Sequence[Row]) -> Written:
         """StoreAwayError after a few attempts: nothing is lost by calling it again later. A store
@@ -84,6 +76,8 @@ class EventStore:
             except StoreAwayError as away:
                 # also where the connection broke in COMMIT: whatever became of it, again is right
                 self.close()
+                if self._may_be_of_one_row(away, rows, attempt):
+                    return self._write_without_busy_row(rows)
                 if isinstance(away, StoreSlowError):
                     self._rows_max = max(len(rows) // 2, _SLOW_ROWS_MIN)
                     raise
@@ -91,6 +85,23 @@ class EventStore:
                     raise
             time.sleep(_RETRY_AFTER_S * attempt)
         raise AssertionError
+
+    def _may_be_of_one_row(self, away: StoreAwayError, rows: Sequence[Row], attempt: int) -> bool:
+        if self._rules is None or not sqlstates.may_be_of_one_row(away.sqlstate):
+            return False
+        if isinstance(away, StoreSlowError):
+            return len(rows) <= _SLOW_ROWS_MIN
+        return attempt == _ATTEMPTS or not sqlstates.is_conflict(away.sqlstate)
+
+    def _write_without_busy_row(self, rows: Sequence[Row]) -> Written:
+        self._looks_for_busy_row, self._busy_lines = True, 0
+        try:
+            return self._write_or_split(rows)
+        except StoreAwayError:
+            self.close()
+            raise
+        finally:
+            self._looks_for_busy_row = False
 
     def close(self) -> None:
         if self._connection is not None:
@@ -102,194 +113,46 @@ class EventStore:
             return self._write_together(rows)
         except RowRefusedError as refusal:
             if len(rows) == 1:
-                record = rows[0].record
-                place = getattr(rows[0], "ledger_place", None)
-                letter = DeadLetter(record, "refused_by_store", str(refusal), ledger_place=place)
-                return self._write_together([letter])
+                return self._refused(rows[0], refusal)
+        except StoreAwayError as away:
+            if not (self._looks_for_busy_row and sqlstates.may_be_of_one_row(away.sqlstate)):
+                raise
+            if len(rows) == 1:
+                self._busy_lines += 1
+                if self._busy_lines > _BUSY_LINES_MAX:
+                    raise
+                return self._let_wait(rows[0], away.sqlstate, str(away))
         half = len(rows) // 2
         return self._write_or_split(rows[:half]) + self._write_or_split(rows[half:])
+
+    def _refused(self, row: Row, refusal: RowRefusedError) -> Written:
+        if refusal.may_pass and self._rules is not None:
+            return self._let_wait(row, refusal.sqlstate, refusal.detail)
+        place = row.ledger_place if isinstance(row, EventRow) else None
+        letter = DeadLetter(row.record, "refused_by_store", str(refusal), ledger_place=place)
+        return self._write_together([letter])
+
+    def _let_wait(self, row: Row, sqlstate: str, detail: str) -> Written:
+        """A store that takes this is well: the row alone is what it does not take."""
+        assert self._connection is not None and self._rules is not None
+        with judged_errors(), self._connection.transaction():
+            return LineRows(self._connection, self._rules).begin(row, sqlstate, detail)
 
     def _write_together(self, rows: Sequence[Row]) -> Written:
         if self._connection is None:
             self._connection = store.connect(self._url, "persist", self._slow_after_s)
-        given: list[EventRow] = []
-        events: dict[str, EventRow] = {}
-        corrections: dict[str, EventRow] = {}
-        states: dict[tuple[str, str], StateRow] = {}
-        gone: dict[tuple[str, str], GoneRow] = {}
-        letters: dict[str, DeadLetter] = {}
-        for row in rows:
-            match row:
-                case EventRow():
-                    given.append(row)
-                    events.setdefault(row.event_id, row)
-                    if row.revision:
-                        _keep_highest(corrections, row)
-                case StateRow():
-                    _keep_newest(states, row)
-                case GoneRow():
-                    states.pop((row.entity, row.id), None)
-                    gone[row.entity, row.id] = row
-                case DeadLetter():
-                    letters.setdefault(row.id, row)
+        behind = Written()
         with (
             # the server's own limit, for each of a few statements, comes first
             store.answered_within(self._connection, self._slow_after_s * 2),
             judged_errors(),
             self._connection.transaction(),
         ):
-            inserted = self._write_events(statements.INSERT_EVENTS, events.values())
-            corrected = self._write_events(statements.CORRECT_EVENTS, corrections.values())
-            verdicts: list[int] = [Verdict.STORED] * len(given)
-            if inserted < len(given):
-                repeats = []
-                for number, letter in self._repeats(given):
-                    verdicts[number] = Verdict.REUSED_KEY if letter else Verdict.REPEAT
-                    repeats.append(given[number])
-                    if letter is not None:
-                        letters.setdefault(letter.id, letter)
-                self._remember_repeats(repeats)
-            self._journal(given, verdicts, letters.values())
-            self._forget_states(gone.values())
-            return Written(
-                events=inserted + corrected,
-                states=self._upsert_states(states.values()),
-                parked=self._park(letters.values()),
-            )
-
-    def _write_events(self, statement: str, rows: Iterable[EventRow]) -> int:
-        columns = [
-            (
-                row.event_id,
-                row.type,
-                row.entity_id,
-                row.time_ms,
-                row.arrived_ms,
-                row.origin,
-                str(row.record.position),
-                row.payload_sha256,
-                row.data,
-                row.completion_topic,
-                _told(row),
-                json.dumps(header_rows(row.completion_headers)),
-                row.revision,
-            )
-            for row in rows
-        ]
-        return self._execute(statement, columns)
-
-    def _repeats(self, rows: Sequence[EventRow]) -> Iterator[tuple[int, DeadLetter | None]]:
-        """Those whose id a row from elsewhere has, stored just now or at any time before; with a
-        letter where that one's payload was another."""
-        assert self._connection is not None
-        columns = [
-            [row.event_id for row in rows],
-            [str(row.ledger_place) for row in rows],
-            [row.payload_sha256 for row in rows],
-        ]
-        found = self._connection.execute(statements.FROM_ELSEWHERE.encode(), columns)
-        for number, is_other, origin, digest in found:
-            yield number - 1, key_reuse(rows[number - 1], origin, digest) if is_other else None
-
-    def _remember_repeats(self, rows: Iterable[EventRow]) -> None:
-        """Of payloads alone: what folds derive is not in the ledger's pages for fold."""
-        own = [row for row in rows if str(row.ledger_place) == row.origin]
-        self._execute(
-            statements.REMEMBER_REPEATS,
-            [(*row.ledger_place, row.event_id, False if row.parts > 1 else None) for row in own],
-        )
-
-    def _journal(
-        self, rows: Sequence[EventRow], verdicts: Sequence[int], letters: Iterable[DeadLetter]
-    ) -> None:
-        assert self._connection is not None
-        in_part = stored_in_part(self._connection, rows)
-        told = [
-            (row.ledger_place, verdict)
-            for row, verdict in zip(rows, verdicts, strict=True)
-            if not in_part or verdict != Verdict.STORED or row.payload_id not in in_part
-        ]
-        told += [(at, Verdict.PARKED) for letter in letters if (at := letter.ledger_place)]
-        self._execute(statements.JOURNAL, list(ledger.entries(told)))
-
-    def _upsert_states(self, rows: Iterable[StateRow]) -> int:
-        silent: list[tuple[object, ...]] = []
-        told: list[tuple[object, ...]] = []
-        for row in rows:
-            place = str(row.record.position)
-            own = row.entity, row.id, row.version, row.event_time_ms, row.state, row.deleted, place
-            if row.completion_topic is None:
-                silent.append(own)
-            else:
-                headers = json.dumps(header_rows(row.completion_headers))
-                told.append((*own, row.completion_topic, _told_of_state(row), headers))
-        completed = self._execute(statements.UPSERT_AND_COMPLETE_STATES, told)
-        return completed + self._execute(statements.UPSERT_STATES, silent)
-
-    def _forget_states(self, rows: Iterable[GoneRow]) -> None:
-        places = [(row, row.record.position) for row in rows]
-        columns = [(row.entity, row.id, f"{p.topic}/{p.partition}/", p.offset) for row, p in places]
-        self._execute(statements.FORGET_STATES, columns)
-
-    def _park(self, letters: Iterable[DeadLetter]) -> int:
-        columns = [
-            (
-                letter.id,
-                str(letter.record.position),
-                letter.reason,
-                letter.detail.replace("\0", "\\0"),
-                key,
-                value,
-                json.dumps(header_rows(headers)),
-            )
-            for letter in letters
-            for key, value, headers in [_as_parked(letter)]
-        ]
-        return self._execute(statements.PARK, columns, dead_letter_topic("persist"))
-
-    def _execute(self, statement: str, rows: list[tuple[Any, ...]], *more: Any) -> int:
-        if not rows:
-            return 0
-        assert self._connection is not None
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        return self._connection.execute(statement.encode(), [*columns, *more]).rowcount
-
-
-def _told(row: EventRow) -> str:
-    """A completion's value but for what only the store knows: building JSON there takes a third of
-    the statement's time."""
-    known: Fields = {"event_id": row.event_id, "type": row.type, "entity_id": row.entity_id}
-    if row.revision:
-        known["revision"] = row.revision
-    return f', {json.dumps(known, separators=(", ", " : "))[1:-1]}, "stored_at" : "'
-
-
-def _told_of_state(row: StateRow) -> str:
-    known: Fields = {"entity": row.entity, "entity_id": row.id, "version": row.version}
-    if row.deleted:
-        known["deleted"] = True
-    return f'{json.dumps(known, separators=(", ", " : "))[:-1]}, "stored_at" : "'
-
-
-def _keep_highest(corrections: dict[str, EventRow], row: EventRow) -> None:
-    known = corrections.get(row.event_id)
-    if known is None or row.revision > known.revision:
-        corrections[row.event_id] = row
-
-
-def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None:
-    """One statement must not touch a row twice."""
-    known = states.get((row.entity, row.id))
-    if known is None or row.version > known.version:
-        states[row.entity, row.id] = row
-
-
-def _as_parked(letter: DeadLetter) -> oversize_stub.Fields:
-    """Key, value and headers."""
-    record = letter.record
-    headers = failure_headers(
-        record.headers, "persist", record.position, letter.reason, letter.detail
-    )
-    if not any(name == ID for name, _ in headers):
-        headers.append((ID, letter.id.encode()))
-    return oversize_stub.fitted(record.position, record.key, record.value, headers)
+            if self._looks_for_busy_row:
+                self._connection.execute(LOCKED_FOR)
+            if self._rules is not None:
+                rows, behind = LineRows(self._connection, self._rules).queued(rows)
+            written = TableWriter(self._connection).write(rows) + behind
+        if rows:
+            self._busy_lines = 0
+        return written

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from clients.kafka.lag import LagReader, unread
 from clients.kafka.offsets import LogOffsets
 from clients.postgres import store
-from shared.errors import AnotherCopyError, OtherLogError
+from shared.errors import AnotherCopyError, LaneLeftError, OtherLogError
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.partition_counts import PartitionCounts
@@ -193,9 +193,10 @@ class JobRun:
                 self._query = query.start()
                 self._same_log.remember(ids)
                 self._counts.remember(all_ids, counts)
-        except OtherLogError as error:
-            with suppress(KafkaException):  # then the claim's next renewal tells it
-                self._copy.publish(error.begin_at)  # the old place would skip what is there now
+        except (LaneLeftError, OtherLogError) as error:
+            if isinstance(error, OtherLogError):
+                with suppress(KafkaException):  # then the claim's next renewal tells it
+                    self._copy.publish(error.begin_at)  # the old place would skip what is there now
             self.say("failed", str(error))
         except Exception as error:  # whatever Spark raises here, the others go on
             self._fail(str(error), now_s)
@@ -238,8 +239,7 @@ class JobRun:
         self.say("waiting" if failure.waits else "restarting", failure.reason)
 
     def _report(self) -> None:
-        state, detail = self._state, self._detail
-        kafka = self._breakers["kafka"]
+        state, detail, kafka = self._state, self._detail, self._breakers["kafka"]
         self._progress.numbers["lag_records"] = self._progress.numbers["lag_s"] = None
         if kafka.is_open:
             if state != "failed":

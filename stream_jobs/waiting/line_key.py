@@ -34,9 +34,14 @@ def key_of_line(flow: Flow) -> KeyOf:
         if entity is None or not (endpoint and endpoint.retry) or endpoint.retry.in_order:
             return entity
         event_id = envelope.text(payload.headers, envelope.ID) or str(payload.position)
-        return f"{entity}{_ALONE}{event_id}"
+        return alone(entity, event_id)
 
     return key_of
+
+
+def alone(entity_id: str, its_id: str) -> str:
+    """The key of what waits without order."""
+    return f"{entity_id}{_ALONE}{its_id}"
 
 
 def is_alone(key: str) -> bool:

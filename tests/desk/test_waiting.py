@@ -61,6 +61,7 @@ def test_entities_are_listed_with_why_they_wait_and_until_when(
     assert rows[names[0]] == {
         "entity_id": names[0],
         "alone": None,
+        "stage": "enrich",
         "payloads": 3,
         "since": "2023-11-14T22:13:20.000Z",
         "reason": "not_yet",
@@ -106,6 +107,74 @@ def test_what_waits_without_order_is_named_by_its_entity_or_by_itself(
     assert _wakes(room) == [[f"try:{late}"], [f"give_up:{later}", f"give_up:{late}"]]
     for key in (late, later):
         _gate(room, key, None)
+
+
+@pytest.fixture
+def rows(room: Room, names: list[str]) -> Iterator[list[str]]:
+    """Of the first name an event and a state wait for PostgreSQL, and a second event behind."""
+    own = (
+        ("event.reading.v1", 7, names[0], "23503", 2),
+        ("event.reading.v1", 9, names[0], "behind", 0),
+        ("state.device.v1", 4, names[0], "55P03", 1),
+        ("event.reading.v1", 8, names[3], "23503", 1),
+    )
+    for topic, offset, line, reason, tries in own:
+        room.admin.execute(
+            """INSERT INTO headrace.waiting_row (topic, partition, "offset", line, key, value,
+                       headers, since, due_at, reason, detail, tries)
+               VALUES (%s, 0, %s, %s, %s, '{"value": 1}', '[["ce_id", "e"]]', '2023-11-14Z',
+                       '2099-01-01Z', %s, 'it says so', %s)""",
+            (topic, offset, line, line.encode(), reason, tries),
+        )
+    yield names
+    room.admin.execute("DELETE FROM headrace.waiting_row")
+
+
+def test_what_waits_for_postgres_is_listed_with_it(room: Room, rows: list[str]) -> None:
+    found = [row for row in Waiting(room.desk).page(1000).entities if row["entity_id"] in rows]
+    told = [(row["entity_id"], row["stage"], row["reason"], row["payloads"]) for row in found]
+    assert told == [
+        (rows[0], "enrich", "not_yet", 3),
+        (rows[0], "persist", "23503", 2),
+        (rows[0], "persist", "55P03", 1),
+        (rows[1], "enrich", "missing_device", 3),
+        (rows[2], "enrich", "not_yet", 3),
+        (rows[3], "persist", "23503", 1),
+    ]
+    assert found[1]["next_try"] == "2099-01-01T00:00:00.000Z"
+    persist = Waiting(room.desk, "persist")
+    first = persist.page(1)  # all lines of an entity on one page
+    assert [row["reason"] for row in first.entities] == ["23503", "55P03"]
+    assert first.next == rows[0]
+    assert [row["entity_id"] for row in persist.page(1, first.next).entities] == [rows[3]]
+
+
+def test_the_row_that_comes_first_is_shown_whole(room: Room, rows: list[str]) -> None:
+    shown = Waiting(room.desk, "persist").show(rows[3])
+    assert (shown["place"], shown["detail"]) == ("event.reading.v1/0/8", "it says so")
+    assert shown["headers"] == [["ce_id", "e"]]
+    assert Waiting(room.desk).show(rows[3]) == shown
+
+
+def test_orders_for_rows_reach_the_table_and_those_of_another_stage_do_not(
+    room: Room, rows: list[str]
+) -> None:
+    def state() -> list[tuple[int, bool, bool]]:
+        return [
+            *room.admin.execute(
+                """SELECT "offset", due_at <= now(), given_up FROM headrace.waiting_row
+                   ORDER BY "offset" """
+            )
+        ]
+
+    Waiting(room.desk, "enrich").order("try", [rows[0]], None, "ann")
+    assert state() == [(n, False, False) for n in (4, 7, 8, 9)]
+    assert Waiting(room.desk).order("try", [], "23503", "ann") == 2
+    assert state() == [(4, False, False), (7, True, False), (8, True, False), (9, False, False)]
+    assert Waiting(room.desk).order("give_up", [rows[0]], None, "ann") == 1
+    assert state() == [(4, True, True), (7, True, True), (8, True, False), (9, True, True)]
+    assert _wakes(room) == [[f"try:{rows[0]}"], [f"give_up:{rows[0]}"]]
+    assert {noted["by"] for noted in room.book.audit(10)} == {"ann"}
 
 
 def test_who_does_not_wait_is_told_and_nothing_is_ordered(room: Room, names: list[str]) -> None:

@@ -38,6 +38,7 @@ TABLES = {
     "master_source": ("SIU", "S"),
     "outbox": ("SID", "SI"),
     "parked": ("SI", "SI"),
+    "waiting_row": ("SIUD", "SU"),
     "redrive": ("", "SIU"),
     "reenrich_run": ("SIU", ""),
     "repeat": ("SIUD", "SI"),

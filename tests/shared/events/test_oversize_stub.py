@@ -12,7 +12,7 @@ from shared.topic_names import LETTER_BYTES_MAX, RECORD_BYTES_MAX
 from stream_jobs.aggregate import job as aggregate
 from stream_jobs.fold import bucket_fold
 from stream_jobs.persist.rows import DeadLetter
-from stream_jobs.persist.writer import _as_parked
+from stream_jobs.persist.table_writer import _as_parked
 
 PLACE = Position("event.reading.v1", 3, 7)
 LARGEST = b"x" * (RECORD_BYTES_MAX - 200)

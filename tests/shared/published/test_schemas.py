@@ -24,7 +24,7 @@ from shared.model import Endpoint, Entity, EventType, Fields
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema, of_contract
 from stream_jobs.persist.rows import EventRow, RowMaker, StateRow
-from stream_jobs.persist.writer import _told_of_state
+from stream_jobs.persist.table_writer import _told_of_state
 from tests.builders import Master, enriches
 
 KNOWN = messages(FLOW)

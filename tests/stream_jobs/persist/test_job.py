@@ -20,7 +20,7 @@ from shared.folding.snapshot import Snapshot
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.persist.job import Outcome, build, write_until_stored
-from stream_jobs.persist.writer import Written
+from stream_jobs.persist.table_writer import Written
 from stream_jobs.supervision.session import open_session
 from tests.kafka_log import eventually
 

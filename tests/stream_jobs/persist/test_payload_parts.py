@@ -12,7 +12,8 @@ from shared.events.envelope import Position
 from shared.ids import part_id
 from shared.published.ledger import Verdict
 from stream_jobs.persist.rows import EventRow
-from stream_jobs.persist.writer import EventStore, Written
+from stream_jobs.persist.table_writer import Written
+from stream_jobs.persist.writer import EventStore
 
 pytestmark = pytest.mark.stack
 

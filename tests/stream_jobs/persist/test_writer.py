@@ -17,7 +17,8 @@ from shared.flow import FLOW
 from shared.ids import derived_event_id
 from stream_jobs.persist import writer as event_store
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, RowMaker, StateRow
-from stream_jobs.persist.writer import CHUNK_BYTES_MAX, EventStore, Written, chunks
+from stream_jobs.persist.table_writer import Written
+from stream_jobs.persist.writer import CHUNK_BYTES_MAX, EventStore, chunks
 from tests.stream_jobs.persist.postgres_proxy import Way, proxy_before
 
 

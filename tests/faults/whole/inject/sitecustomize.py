@@ -148,9 +148,11 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "stream_jobs.retry.lines": lambda m: after_a_bucket("retry", m.BucketOfLines),
     "stream_jobs.fold.bucket_fold": lambda m: after_a_bucket("fold", m.BucketFold),
     "stream_jobs.aggregate.sums": lambda m: after("aggregate, in a batch", m, "renew"),
-    "stream_jobs.persist.writer": lambda m: (
-        before("persist, not committed", m.EventStore, "_upsert_states"),
-        after("persist, committed", m.EventStore, "_write_together"),
+    "stream_jobs.persist.table_writer": lambda m: before(
+        "persist, not committed", m.TableWriter, "_upsert_states"
+    ),
+    "stream_jobs.persist.writer": lambda m: after(
+        "persist, committed", m.EventStore, "_write_together"
     ),
     "clients.kafka.offsets": lambda m: before("progress untold", m.LogOffsets, "commit"),
     "clients.postgres.outbox": lambda m: before("relay, sent and not removed", m.Outbox, "remove"),

@@ -1,0 +1,73 @@
+"""What an error of PostgreSQL's says of the store and of the row, by its SQLSTATE. Pure.
+
+PostgreSQL's own manual has the list of them (appendix A).
+"""
+
+from typing import Literal
+
+# away: nothing is wrong with the data; slow: the same, and less at once may go; refused: this row
+# may not stand there; later: it may not now; unknown: a mistake of ours
+Judgement = Literal["away", "slow", "refused", "later", "unknown"]
+
+_REFUSED = {
+    "22",  # data exception: a number out of range, a text that no UTF-8 is
+    "23",  # integrity constraint: not null, check, unique
+    "54",  # program limit: too large for an index
+}
+# What a row refers to may come: a foreign key. And what code of the user's says, in a trigger: only
+# that code knows whether it will always say so
+_LATER = {"23503"}
+_LATER_CLASSES = {
+    "P0",  # RAISE EXCEPTION
+    "09",  # triggered action
+    "27",  # triggered data change
+    "2F",  # SQL routine
+    "38",  # external routine
+    "39",  # call of an external routine
+    "44",  # WITH CHECK OPTION
+}
+# an object that is missing, or not granted. Inside a function it is what a trigger of the user's
+# asks for, and other rows may not ask for it
+_RULES = "42"
+_SCHEMA_MISSING = {"3F000", "42P01", "42703", "42883"}
+_NOT_GRANTED = "42501"
+_REPLICA = "25006"
+_CANCELED = "57014"  # by statement_timeout, or by an operator
+
+# Others are at work on the same rows: a transaction is tried again as a whole, and may do then
+_CONFLICTS = {"40001", "40P01"}
+_LOCKED = {"55P03", "55006"}
+
+
+def judge(sqlstate: str, *, in_function: bool, is_passing: bool) -> Judgement:
+    """`is_passing`: the driver counts it among the errors of operation."""
+    kind = sqlstate[:2]
+    if sqlstate in _LATER or kind in _LATER_CLASSES or (kind == _RULES and in_function):
+        return "later"
+    if kind in _REFUSED:
+        return "refused"
+    if sqlstate == _CANCELED:
+        return "slow"
+    lacks = sqlstate in _SCHEMA_MISSING or sqlstate == _NOT_GRANTED
+    if lacks or sqlstate == _REPLICA or is_passing:
+        return "away"
+    return "unknown"
+
+
+def advice(sqlstate: str) -> str:
+    """Before what PostgreSQL says itself; empty where that is all."""
+    if sqlstate in _SCHEMA_MISSING:
+        return "no schema yet (run migrate): "
+    if sqlstate == _NOT_GRANTED:
+        return "a right is missing (run migrate, it grants them): "
+    return ""
+
+
+def is_conflict(sqlstate: str) -> bool:
+    return sqlstate in _CONFLICTS
+
+
+def may_be_of_one_row(sqlstate: str) -> bool:
+    """Of those by which the store counts as away: one row alone can be the cause, which somebody
+    has locked, or for which a trigger takes too long."""
+    return sqlstate in _CONFLICTS or sqlstate in _LOCKED or sqlstate == _CANCELED

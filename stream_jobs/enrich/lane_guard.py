@@ -1,0 +1,72 @@
+"""A flow that has lost its last `retry` and `master` has no job that would do what still waits in
+its lane: enrich does not start with it."""
+
+import logging
+from contextlib import closing
+
+from confluent_kafka import KafkaError, KafkaException
+
+from clients.kafka.follow import LogFollower
+from clients.kafka.lag import unread
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.records import Offsets
+from shared.consumer_groups import GATES, of_job
+from shared.errors import LaneLeftError
+from shared.flow_table import Flow
+from shared.kafka_access import KafkaAccess
+from shared.settings import JobSettings
+from shared.topic_names import gate_topic, retry_topic
+from stream_jobs.supervision.driver_task import DriverTask
+from stream_jobs.waiting.line_key import entity_of
+from stream_jobs.waiting.protocol import ENRICH
+
+_log = logging.getLogger(__name__)
+_FORBIDDEN = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+)
+
+
+class LaneGuard(DriverTask):
+    def __init__(self, settings: JobSettings, flow: Flow) -> None:
+        self._kafka = settings.kafka
+        self._flow = flow
+
+    def start(self) -> Offsets | None:
+        if not self._flow.waits:
+            refuse_what_waits(self._kafka)
+        return None
+
+
+def refuse_what_waits(kafka: KafkaAccess) -> None:
+    """LaneLeftError where anything does."""
+    try:
+        entities, is_unread = _whose(kafka), _is_unread(kafka)
+    except KafkaException as error:
+        if error.args[0].code() not in _FORBIDDEN:
+            raise
+        _log.warning("it is not known whether anything waits: ./headrace acls: %s", error.args[0])
+        return
+    if entities or is_unread:
+        named = f", of {', '.join(sorted(entities)[:5])}" if entities else ""
+        raise LaneLeftError(
+            f"payloads wait in {retry_topic(ENRICH)}{named}, and no row of this flow has `retry` "
+            "or `master` any more, so nothing would ever do them: start the former flow again "
+            "until ./headrace waiting list --stage enrich is empty, or give them up there"
+        )
+
+
+def _whose(kafka: KafkaAccess) -> set[str]:
+    found: dict[bytes, bytes | None] = {}
+    with closing(LogFollower(kafka, GATES, [gate_topic(ENRICH)])) as gates:
+        gates.go_on_from({})
+        for message in gates.to_the_end():
+            found[message.key() or b""] = message.value()
+    keys = (key.decode(errors="replace") for key, value in found.items() if value is not None)
+    return {entity_of(key) for key in keys}
+
+
+def _is_unread(kafka: KafkaAccess) -> bool:
+    """By retry, which then tells of it by its gates."""
+    with LogOffsets(kafka, of_job("retry"), [retry_topic(ENRICH)]) as lane:
+        return bool(unread(lane.committed().offsets, lane.ranges()))

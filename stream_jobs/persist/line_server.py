@@ -1,0 +1,235 @@
+"""Tries what waits for the store, each entity in its order, when its time has come.
+
+A line is served in one transaction: what becomes a row leaves it with that. So whoever dies on the
+way has done nothing, and two that serve at once do it one after the other.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from clients.kafka.records import Record
+from clients.postgres import sqlstates, store
+from clients.postgres.outbox import header_pairs
+from clients.postgres.store import Connection, judged_errors, save
+from shared.errors import RowRefusedError, StoreAwayError
+from shared.events.envelope import Position
+from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, RowMaker, StateRow
+from stream_jobs.persist.table_writer import TableWriter
+from stream_jobs.persist.waiting_rows import LOCKED_FOR, Line, RowRules
+from stream_jobs.persist.writer import CHUNK_BYTES_MAX
+
+GIVEN_UP = "given_up"
+_LINES_AT_ONCE = 100
+_OF_EACH_LINE = 20
+_ROWS_AT_ONCE = 200
+_ONE_AT_A_TIME = b"SELECT pg_advisory_xact_lock(4729018806)"
+# Of one behind another: it has its turn when those before it have gone, and needs no time then.
+_BEHIND_FIRST = b"""
+    UPDATE headrace.waiting_row AS follower SET due_at = '9999-01-01Z'
+    FROM (SELECT DISTINCT topic, line FROM headrace.waiting_row WHERE due_at <= now()) AS due
+    CROSS JOIN LATERAL (
+        SELECT partition, "offset", due_at FROM headrace.waiting_row AS one
+        WHERE (one.line, one.topic) = (due.line, due.topic) ORDER BY partition, "offset" LIMIT 1
+    ) AS first
+    WHERE (follower.line, follower.topic) = (due.line, due.topic) AND NOT follower.given_up
+      AND (follower.partition, follower."offset") <> (first.partition, first."offset")
+      AND follower.due_at <= now() AND first.due_at > now()
+"""
+# Whoever removes a row by hand leaves a line whose first one has no time.
+_FIRST_WITHOUT_TIME = b"""
+    UPDATE headrace.waiting_row AS one SET due_at = now()
+    WHERE due_at = '9999-01-01Z' AND NOT EXISTS (
+        SELECT FROM headrace.waiting_row AS first
+        WHERE (first.line, first.topic) = (one.line, one.topic)
+          AND (first.partition, first."offset") < (one.partition, one."offset"))
+"""
+_DUE = b"""
+    SELECT topic, line FROM (
+        SELECT topic, line, due_at FROM headrace.waiting_row WHERE due_at <= now()
+        ORDER BY due_at LIMIT 1000
+    ) AS soonest GROUP BY topic, line ORDER BY min(due_at) LIMIT %s
+"""
+_NEXT = b"SELECT extract(epoch FROM min(due_at) - now())::float8 FROM headrace.waiting_row"
+# time counts as long as somebody could try: an outage does not make a row old
+_ROWS = b"""
+    SELECT partition, "offset", key, value, headers, tries, given_up,
+           waited_s + coalesce(extract(epoch FROM least(
+               now() - tried_at, due_at - tried_at + interval '60 s')), 0)::float8
+    FROM (SELECT *, sum(octet_length(value)) OVER (ORDER BY partition, "offset")
+                    - octet_length(value) AS bytes_before
+          FROM (SELECT * FROM headrace.waiting_row WHERE (topic, line) = (%s, %s)
+                ORDER BY partition, "offset" LIMIT %s) AS first_rows) AS counted
+    WHERE coalesce(bytes_before, 0) < %s ORDER BY partition, "offset"
+"""
+_REMOVE = """
+    DELETE FROM headrace.waiting_row
+    USING unnest(%b::text[], %b::int[], %b::bigint[]) AS done (topic, partition, "offset")
+    WHERE (waiting_row.topic, waiting_row.partition, waiting_row."offset")
+        = (done.topic, done.partition, done."offset")
+"""
+_WAIT_ON = b"""
+    UPDATE headrace.waiting_row
+    SET tries = %s, waited_s = %s, tried_at = now(), due_at = now() + %s * interval '1 s',
+        reason = %s, detail = %s
+    WHERE (topic, partition, "offset") = (%s, %s, %s)
+"""
+
+
+class _Waiting(NamedTuple):
+    row: Row
+    tries: int
+    given_up: bool
+    age_s: float  # should it be refused now
+
+
+class _Refusal(NamedTuple):
+    sqlstate: str
+    detail: str
+    may_pass: bool
+
+
+class LineServer:
+    """Every method raises StoreAwayError where the store does not answer."""
+
+    def __init__(
+        self, connection: Connection, maker: RowMaker, rules: RowRules, slow_after_s: float
+    ) -> None:
+        self._connection = connection
+        self._maker = maker
+        self._rules = rules
+        self._slow_after_s = slow_after_s
+        self.parked = 0
+
+    def begin(self) -> None:
+        with judged_errors():
+            self._connection.execute(_FIRST_WITHOUT_TIME)
+
+    def serve(self) -> float | None:
+        """All that is due. In how many seconds the next is; None: nothing waits."""
+        with judged_errors():
+            while lines := self._due():
+                if len(lines) == 1 or not self._serve_together(lines):
+                    for topic, line in lines:
+                        self._serve(topic, line)
+            (next_s,) = self._connection.execute(_NEXT).fetchone() or (None,)
+        return None if next_s is None else max(0.0, next_s)
+
+    def _due(self) -> list[Line]:
+        self._connection.execute(_BEHIND_FIRST)
+        return self._connection.execute(_DUE, [_LINES_AT_ONCE]).fetchall()
+
+    def _serve_together(self, lines: Iterable[Line]) -> bool:
+        """What all of them wait for may have come: then it is a few statements. False where one of
+        them is refused, and nothing is done."""
+        with self._connection.transaction():
+            self._begin()
+            first = [one for line in lines for one in self._waiting(*line, _OF_EACH_LINE)]
+            if any(one.given_up for one in first) or self._try(first) is not None:
+                return False
+            self._remove(first)
+            return True
+
+    def _serve(self, topic: str, line: str) -> None:
+        """Until it is empty, or the first of it is refused."""
+        with self._connection.transaction():
+            self._begin()
+            while rows := self._waiting(topic, line, _ROWS_AT_ONCE):
+                if not self._serve_rows(rows):
+                    return
+
+    def _begin(self) -> None:
+        self._connection.execute(_ONE_AT_A_TIME)
+        self._connection.execute(LOCKED_FOR)
+
+    def _waiting(self, topic: str, line: str, limit: int) -> list[_Waiting]:
+        found = self._connection.execute(_ROWS, [topic, line, limit, CHUNK_BYTES_MAX])
+        return [
+            _Waiting(
+                self._row(
+                    Record(Position(topic, partition, offset), key, value, header_pairs(headers))
+                ),
+                *known,
+            )
+            for partition, offset, key, value, headers, *known in found
+        ]
+
+    def _row(self, record: Record) -> Row:
+        topic = record.position.topic
+        if self._maker.reads(topic):
+            return self._maker.make(record)
+        detail = f"the flow has no topic {topic} any more: put it back, then redrive this letter"
+        return DeadLetter(record, "no_topic", detail)
+
+    def _serve_rows(self, rows: Sequence[_Waiting]) -> bool:
+        """False where the first of them has to wait on."""
+        if rows[0].given_up:
+            self._park([one for one in rows if one.given_up], GIVEN_UP, "an operator gave it up")
+            return True
+        are_states = isinstance(rows[0].row, StateRow | GoneRow)
+        take = len(rows) if are_states else 1
+        while rows:
+            some = rows[:take]
+            refusal = self._try(some)
+            if refusal is None:
+                self._remove(some)
+                rows, take = rows[take:], take * 2
+            elif take == 1 or are_states:
+                return self._refused(some, refusal)
+            else:
+                take = 1
+        return True
+
+    def _try(self, rows: Iterable[_Waiting]) -> _Refusal | None:
+        """Within a savepoint: of what is refused nothing stays."""
+        try:
+            with (
+                store.answered_within(self._connection, self._slow_after_s * 2),
+                judged_errors(),
+                self._connection.transaction(),
+            ):
+                self.parked += TableWriter(self._connection).write(one.row for one in rows).parked
+        except RowRefusedError as refused:
+            return _Refusal(refused.sqlstate, refused.detail, refused.may_pass)
+        except StoreAwayError as away:
+            if not sqlstates.may_be_of_one_row(away.sqlstate):
+                raise
+            return _Refusal(away.sqlstate, str(away), may_pass=True)
+        return None
+
+    def _refused(self, rows: Sequence[_Waiting], refusal: _Refusal) -> bool:
+        first, tries = rows[0], rows[0].tries + 1
+        policy, detail = self._rules.policy_of(first.row), refusal.detail
+        if not refusal.may_pass or policy.is_over(tries, int(first.age_s * 1000)):
+            said = f"{refusal.sqlstate}: {detail}; it was tried {tries} times"
+            self._park(rows, "refused_by_store", said)
+            return True
+        pause_s = policy.pause_ms(str(first.row.record.position), tries) / 1000
+        told = tries, first.age_s, pause_s, refusal.sqlstate, detail.replace("\0", "\\0")
+        self._connection.execute(_WAIT_ON, [*told, *first.row.record.position])
+        return False
+
+    def _park(self, rows: Sequence[_Waiting], reason: str, detail: str) -> None:
+        letters = [
+            DeadLetter(
+                row.record,
+                reason,
+                detail,
+                ledger_place=row.ledger_place if isinstance(row, EventRow) else None,
+            )
+            for row in uncovered([one.row for one in rows])
+        ]
+        self.parked += TableWriter(self._connection).write(letters).parked
+        self._remove(rows)
+
+    def _remove(self, rows: Iterable[_Waiting]) -> None:
+        save(self._connection, _REMOVE, [one.row.record.position for one in rows])
+
+
+def uncovered(rows: Sequence[Row]) -> list[Row]:
+    """All but the snapshots that a later one or a null says anew."""
+    left: list[Row] = []
+    for row in rows:
+        if isinstance(row, StateRow | GoneRow) and left and isinstance(left[-1], StateRow):
+            left.pop()
+        left.append(row)
+    return left
