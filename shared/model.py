@@ -116,7 +116,7 @@ class Draft(NamedTuple):
 
 class Event(NamedTuple):
     """What a fold sees of an event. `time_ms` is event time, or arrival where the device's clock is
-    off (`is_clock_off` in `shared/folding/applier.py`); `late` says that the entity has already
+    off (`is_clock_off` in `shared/folding/event_clock.py`); `late` says that the entity has already
     folded an event of this type and of newer time."""
 
     id: str

@@ -13,6 +13,7 @@ from shared.actions import Action
 from shared.events.envelope import EventRecord, Position
 from shared.folding import deadlines, emissions
 from shared.folding.bursts import DIGEST_CHARS, Bursts
+from shared.folding.event_clock import is_clock_off
 from shared.folding.fold_error import told
 from shared.folding.snapshot import (
     Newest,
@@ -22,11 +23,6 @@ from shared.folding.snapshot import (
 )
 from shared.model import Entity, Event, EventType, Fields
 
-# A device's time counts as it says it within these; beyond, its clock is off, and arrival counts.
-# Ahead of its arrival:
-CLOCK_AHEAD_MAX_MS = 5 * 60 * 1000
-# before its arrival and before the newest of its type, too: history that is sent in comes in order
-CLOCK_BEHIND_MAX_MS = 7 * 24 * 3600 * 1000
 # of one type and one time of the log; more are a burst
 _TOGETHER_MAX = 8
 _PARKED_MAX = 1000
@@ -291,14 +287,6 @@ def _is_second_writing(now: Snapshot, record: EventRecord, mark: str) -> bool:
 def _is_sent_on_again(now: Snapshot, record: EventRecord) -> bool:
     """Of an event that was parked: it has had no effect yet."""
     return record.attempt > 0 and record.id in now.parked
-
-
-def is_clock_off(time_ms: int, arrived_ms: int, newest: Newest | None) -> bool:
-    """Whether what the device says of the time is to be believed no more. A clock that fell back
-    would make all that comes late, for as long as it is wrong, and freeze the state."""
-    if time_ms > arrived_ms + CLOCK_AHEAD_MAX_MS:
-        return True
-    return newest is not None and time_ms < min(arrived_ms, newest[0]) - CLOCK_BEHIND_MAX_MS
 
 
 def _note_newest(now: Snapshot, event_type: str, place: Newest) -> None:

@@ -24,7 +24,8 @@ from shared.flow_table import Flow
 from shared.settings import JobSettings
 from shared.topic_names import retry_topic
 from stream_jobs.guards import checkpoint_identity
-from stream_jobs.retry.lines import STAGE, TOLD_DDL, BucketOfLines, RetryTask
+from stream_jobs.retry.lines import STAGE, TOLD_DDL, BucketOfLines
+from stream_jobs.retry.task import RetryTask
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.source.writing_processor import WritingProcessor

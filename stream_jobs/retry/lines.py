@@ -5,7 +5,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from pyspark.sql import Row
@@ -16,9 +16,6 @@ from shared.events.envelope import Position
 from shared.events.oversize_stub import fitted
 from shared.events.redelivery import FirstArrival, headers_of
 from shared.flow import load_flow
-from shared.kafka_access import KafkaAccess
-from shared.lookups import HttpLookup
-from shared.retry_policy import LineRules, RetryPolicy, WhenParked
 from shared.topic_names import dead_letter_topic, gate_topic
 from stream_jobs.enrich.answers import Answers
 from stream_jobs.enrich.enrich_payload import Enrich, enricher
@@ -28,6 +25,7 @@ from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.retry.kept_payloads import KeptPayloads
 from stream_jobs.retry.schedule import FOR_EVER_MS, Looks, StoredClock
+from stream_jobs.retry.task import RetryTask
 from stream_jobs.source.writing_processor import Handler, dead_letter
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.waiting import codec
@@ -42,32 +40,6 @@ STAGE = "retry"
 _LINES_AT_ONCE = 16
 # what a bucket tells the driver of a batch: no topic gets it
 TOLD_DDL = "look_ms long, woken long, parked long"
-
-
-class RetryTask(NamedTuple):
-    """What a worker process needs to know; it builds the rest once and keeps it."""
-
-    flow: str
-    kafka: KafkaAccess
-    master_age_max_s: float
-    postgres_url: str
-    slow_after_s: float
-    waits_max_s: float
-    when_parked: WhenParked
-    master_stale_after_s: float
-    waiting_per_entity_max: int
-    registry: HttpLookup | None = None
-
-    @property
-    def rules(self) -> LineRules:
-        return _rules(self)
-
-
-@cache
-def _rules(task: RetryTask) -> LineRules:
-    own = {row.payload_type: row.retry for row in load_flow(task.flow).endpoints if row.retry}
-    policy = RetryPolicy(age_max_s=task.waits_max_s)
-    return LineRules(policy, task.when_parked, task.waiting_per_entity_max, own)
 
 
 class Worker:

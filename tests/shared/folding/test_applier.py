@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW
 from shared.folding import snapshot
-from shared.folding.applier import CLOCK_AHEAD_MAX_MS, Applier
+from shared.folding.applier import Applier
 from shared.folding.bursts import DIGEST_CHARS, Burst, holds, split
 from shared.folding.code_fingerprint import fold_fingerprint
+from shared.folding.event_clock import CLOCK_AHEAD_MAX_MS
 from shared.folding.snapshot import Snapshot
 from shared.model import Entity, Event, Fields
 from shared.sample_domain import device

@@ -19,7 +19,8 @@ from stream_jobs.enrich.enrich_payload import enricher
 from stream_jobs.enrich.entity_gate import EntityGate
 from stream_jobs.retry import job as retry
 from stream_jobs.retry import lines
-from stream_jobs.retry.lines import BucketOfLines, RetryTask
+from stream_jobs.retry.lines import BucketOfLines
+from stream_jobs.retry.task import RetryTask
 from stream_jobs.state.buckets import bucket_of
 from stream_jobs.state.bulk_map_state import States
 from stream_jobs.waiting import codec
