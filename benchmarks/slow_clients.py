@@ -156,7 +156,7 @@ class _Honest:
         self._free.put_nowait((reader, writer))
 
 
-def _be_honest(host: str, port: int, rate_per_s: float, pipe: Connection) -> None:
+def be_honest(host: str, port: int, rate_per_s: float, pipe: Connection) -> None:
     honest = _Honest(host, port, rate_per_s)
     uvloop.run(honest.run(pipe.poll))
     pipe.send((honest.latencies, honest.failed))
@@ -181,8 +181,8 @@ def _serve(listener: socket.socket) -> None:
         settings = GatewaySettings(state_dir=Path(folder))
         log, view = _QuickLog(), StateView(settings.state_dir)
         node, health = Node(), Health(settings, FLOW, log, view)
-        app, ingest = put_together(Parts(settings, FLOW, node, log, view, health))
-        uvicorn.Server(server_config(app, settings, node, ingest)).run([listener])
+        app, ingest, events = put_together(Parts(settings, FLOW, node, log, view, health))
+        uvicorn.Server(server_config(app, settings, node, ingest, events)).run([listener])
 
 
 def main() -> None:
@@ -208,7 +208,7 @@ def main() -> None:
     time.sleep(5)
 
     pipe, other_end = spawn.Pipe()
-    honest = spawn.Process(target=_be_honest, args=(host, port, options.rate, other_end))
+    honest = spawn.Process(target=be_honest, args=(host, port, options.rate, other_end))
     honest.start()
     time.sleep(_HONEST_BEFORE_S)
     begun_s = time.monotonic()

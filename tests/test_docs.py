@@ -220,7 +220,7 @@ def test_every_verb_that_a_document_shows_is_one_of_the_launcher_s() -> None:
 
 
 def test_the_sample_consumer_is_python_that_runs_on_this_version() -> None:
-    sample, _ = re.findall(r"```python\n(.+?)```", CONSUMERS, re.S)
+    sample, *_ = re.findall(r"```python\n(.+?)```", CONSUMERS, re.S)
     imported = [node for node in ast.walk(ast.parse(sample)) if isinstance(node, ast.ImportFrom)]
     assert [node.module for node in imported] == ["aiokafka"]
 

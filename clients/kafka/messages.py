@@ -7,6 +7,19 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from clients.kafka.records import BAD_HEADERS, Payload, Record
 from shared.events.envelope import Header, Position
 
+# errors that say: a position that was known is of no use any more
+ANOTHER_LOG = frozenset(
+    {
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+
 
 def position_of(message: Message) -> Position:
     return Position(message.topic() or "", message.partition() or 0, message.offset() or 0)

@@ -160,9 +160,15 @@ class LogOffsets:
         """A partition that has just been made, or is moving, has no leader for a moment."""
         give_up_s = time.monotonic() + self._answer_s
         while True:
-            found = self._consumer.offsets_for_times(places, self._answer_s) if places else []
-            if not any(_has_no_leader(place) for place in found) or time.monotonic() > give_up_s:
-                return {(place.topic, place.partition): _offset(place) for place in found}
+            is_late = time.monotonic() > give_up_s
+            try:
+                found = self._consumer.offsets_for_times(places, self._answer_s) if places else []
+            except KafkaException as error:  # where it is so of all of them
+                if is_late or error.args[0].code() not in _WITHOUT_LEADER:
+                    raise
+            else:
+                if is_late or not any(_has_no_leader(place) for place in found):
+                    return {(place.topic, place.partition): _offset(place) for place in found}
             time.sleep(_LEADER_S)
 
     def _committed(self, places: Collection[Partition]) -> list[TopicPartition]:

@@ -6,7 +6,8 @@ from gateway.http.message import Headers
 
 
 class Exchange(Protocol):
-    keep_alive: bool
+    @property
+    def keep_alive(self) -> bool: ...
 
     @property
     def response_started(self) -> bool: ...
@@ -21,6 +22,9 @@ class Exchange(Protocol):
 
     def end(self) -> None:
         """The body is whole."""
+
+    def be_last(self) -> None:
+        """The server ends: this answer is the last of its connection, and has to come to an end."""
 
     def drop(self, why: str) -> None:
         """Nobody hears an answer any more."""

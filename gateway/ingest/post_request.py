@@ -81,6 +81,9 @@ class Post:
         except Exception as error:
             self._fail(error)
 
+    def be_last(self) -> None:
+        self.keep_alive = False
+
     def drop(self, why: str) -> None:
         """A body that is not whole is none."""
         self.disconnected = True

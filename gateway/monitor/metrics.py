@@ -35,6 +35,7 @@ from shared import VERSION
 
 IN_FLIGHT_PAYLOADS = "in_flight_payloads"
 IN_FLIGHT_BYTES = "in_flight_bytes"
+EVENT_STREAMS = "event_streams"
 PRODUCER_REPLACEMENTS = "producer_replacements"
 
 _PREFIX = "headrace_gateway_"
@@ -50,6 +51,7 @@ GAUGES = {
     IN_FLIGHT_PAYLOADS: "Payloads that are being written",
     WORKERS_READY: "Workers that take payloads now",
     IN_FLIGHT_BYTES: "Bytes of bodies in memory, half-read ones included",
+    EVENT_STREAMS: "Readers of GET /v1/events that are connected",
 }
 
 

@@ -63,10 +63,6 @@ class AsgiRequest:
     def keep_alive(self) -> bool:
         return self._cycle.keep_alive
 
-    @keep_alive.setter
-    def keep_alive(self, keep_alive: bool) -> None:
-        self._cycle.keep_alive = keep_alive
-
     @property
     def response_started(self) -> bool:
         return self._cycle.response_started
@@ -90,6 +86,9 @@ class AsgiRequest:
     def end(self) -> None:
         self._cycle.more_body = False
         self._cycle.message_event.set()
+
+    def be_last(self) -> None:
+        self._cycle.keep_alive = False
 
     def drop(self, _: str) -> None:
         self._cycle.disconnected = True

@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.authenticate import Authenticator, NoAuthentication
 from gateway.auth.setup import known_callers
+from gateway.event_streams.streams import EventStreams
 from gateway.ingest.accept import Ingest
 from gateway.ingest.admission import Admission
 from gateway.ingest.durable_log import DurableLog
@@ -17,6 +18,7 @@ from gateway.ingest.span import Tracing
 from gateway.kafka_writer.kafka_log import KafkaLog
 from gateway.kafka_writer.outcome import Log
 from gateway.monitor.metrics import (
+    EVENT_STREAMS,
     IN_FLIGHT_BYTES,
     IN_FLIGHT_PAYLOADS,
     PRODUCER_REPLACEMENTS,
@@ -61,7 +63,9 @@ class Parts(NamedTuple):
 
 class Gateway(NamedTuple):
     app: FastAPI
-    ingest: Ingest  # to which connections give payloads past the application: see post_request.py
+    # to both of which connections give requests past the application
+    ingest: Ingest
+    events: EventStreams
 
 
 def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[socket] = ()) -> Parts:
@@ -109,6 +113,7 @@ def put_together(parts: Parts) -> Gateway:
     limits = rate_limits(settings, node.buckets)
     who_asks, traced = who or NoAuthentication(), tracing or Tracing()
     ingest = Ingest(flow, log, admission, settings, who_asks, node.counts, limits, traced)
+    events = EventStreams(settings, flow, who_asks, node)
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
@@ -120,9 +125,10 @@ def put_together(parts: Parts) -> Gateway:
     if metrics is not None:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
+        metrics.add_gauge(EVENT_STREAMS, lambda: events.count)
         for_operators += metrics_routes(metrics)
     every_route = [*for_devices, *for_operators]
-    background = [*background, tail]
+    background = [*background, tail, events]
     if sockets:
         described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
         background.append(AdminPort(described, settings, sockets, node))
@@ -130,4 +136,4 @@ def put_together(parts: Parts) -> Gateway:
     else:
         app = described = application(every_route, who, docs=settings.docs, background=background)
     describe(described, every_route, flow, settings)
-    return Gateway(app, ingest)
+    return Gateway(app, ingest, events)

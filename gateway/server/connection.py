@@ -1,9 +1,10 @@
 """A client's connection: HTTP/1.1, made safe against hostile clients.
 
 The way of a request: `data_received` feeds the reader. `on_head`: the head is whole and judged, and
-its exchange begins, a `Post` for payloads, an `AsgiRequest` for all else. `on_body` and `on_end`
-hand the body over, and `on_response_complete` says that the answer is written. Whatever is wrong
-ends in `refuse`: the answer comes after those to earlier requests, then the connection ends.
+its exchange begins, of the kind that `exchanges.py` chooses. `on_body` and `on_end` hand the body
+over, and `on_response_complete` says that the answer is written.
+Whatever is wrong ends in
+`refuse`: the answer comes after those to earlier requests, then the connection ends.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from gateway.http.exchange import Exchange
 from gateway.http.message import Certified, Headers, Request, last_answer
 from gateway.http.problems import Problem
 from gateway.http.request_rules import PIPELINED_MAX, too_many_pipelined
-from gateway.ingest.accept import CLIENT_GONE, Ingest
+from gateway.ingest.accept import CLIENT_GONE
 from gateway.ingest.post_request import Post
-from gateway.server.asgi_request import AsgiRequest, scope_of
 from gateway.server.browser_origin import BrowserOrigin
 from gateway.server.connection_limits import Connections
 from gateway.server.deadlines import BODY, END, HEAD, LINGER_S, NEXT, NOTHING, Deadlines, Limits
+from gateway.server.exchanges import Exchanges
 from gateway.server.head_cache import KnownHeads
 from gateway.server.request_reader import Head, NoMore, RequestReader
 
@@ -40,9 +41,10 @@ _LINGER_LATE_S = 0.3
 
 class HttpConnection(asyncio.Protocol):
     __slots__ = (
-        *("_app", "_app_state", "_certified", "_connections", "_deadlines", "_expects_continue"),
-        *("_ingest", "_known_heads", "_pipeline", "_refusal", "_server_state", "_unread_bytes"),
-        *("address", "exchange", "flow", "reader", "receiving", "tasks", "transport", "unanswered"),
+        *("_app", "_app_state", "_certified", "_deadlines", "_exchanges", "_expects_continue"),
+        *("_known_heads", "_pipeline", "_refusal", "_server_state", "_unread_bytes", "address"),
+        *("_connections", "exchange", "flow", "reader", "receiving", "tasks", "transport"),
+        "unanswered",
     )
     transport: asyncio.Transport
     flow: FlowControl
@@ -51,7 +53,7 @@ class HttpConnection(asyncio.Protocol):
         self,
         limits: Limits,
         connections: Connections,
-        ingest: Ingest | None,
+        exchanges: Exchanges,
         known_heads: KnownHeads,
         browser_origin: BrowserOrigin | None,
         config: Config,
@@ -65,7 +67,7 @@ class HttpConnection(asyncio.Protocol):
         self._server_state = server_state
         self.tasks = server_state.tasks
         self._connections = connections
-        self._ingest = ingest
+        self._exchanges = exchanges
         self._known_heads = known_heads
         self.reader = RequestReader(self, browser_origin)
         self._deadlines = Deadlines(limits)
@@ -85,8 +87,7 @@ class HttpConnection(asyncio.Protocol):
         self._server_state.connections.add(self)  # type: ignore[arg-type]
         self.transport = transport
         self.flow = FlowControl(transport)
-        client = get_remote_addr(transport)
-        self.address = client[0] if client else ""
+        self.address = (get_remote_addr(transport) or ("",))[0]
         self._certified = certified_by(transport)
         if too_many := self._connections.enter(self):
             self.refuse(too_many)
@@ -97,6 +98,7 @@ class HttpConnection(asyncio.Protocol):
         for exchange in (self.exchange, *self._pipeline):
             if exchange is not None:
                 exchange.drop(CLIENT_GONE)
+        self.exchange = None  # they hold each other
         self.flow.resume_writing()
         if exc is None:
             self.transport.close()
@@ -107,7 +109,7 @@ class HttpConnection(asyncio.Protocol):
         if self.exchange is None or self.exchange.response_complete:
             self.transport.close()
         else:
-            self.exchange.keep_alive = False
+            self.exchange.be_last()
 
     def cut(self) -> None:
         self.transport.abort()
@@ -161,8 +163,7 @@ class HttpConnection(asyncio.Protocol):
         self.receiving = BODY
         self._deadlines.since_s = self._deadlines.read_at_s
         self._expects_continue = False
-        assert self._ingest is not None  # whose heads they are
-        self.exchange = post = Post(self._ingest, request, self, True, False)
+        self.exchange = post = self._exchanges.known_post(self, request)
         post.take_all(data[body_at:])
         self.receiving = NEXT
         return True
@@ -193,14 +194,10 @@ class HttpConnection(asyncio.Protocol):
         self.unanswered += 1
         self.receiving = BODY
         self._deadlines.since_s = self._deadlines.read_at_s
-        method, version, target, headers, by_name, keep_alive, self._expects_continue = head
+        self._expects_continue = head.expects_continue
+        method, _, target, headers, by_name, *_ = head
         request = Request(method, target, headers, by_name, self.address, self._certified)
-        exchange: Exchange
-        if self._ingest is not None and self._ingest.is_for(request):
-            exchange = Post(self._ingest, request, self, keep_alive, self._expects_continue)
-        else:
-            scope = scope_of(request, version, self.transport, self._app_state)
-            exchange = AsgiRequest(self._app, scope, self, keep_alive, self._expects_continue)
+        exchange = self._exchanges.begin(self, request, head, self._app, self._app_state)
         earlier, self.exchange = self.exchange, exchange
         if earlier is None or earlier.response_complete:
             exchange.start()
@@ -235,6 +232,9 @@ class HttpConnection(asyncio.Protocol):
 
     def default_headers(self) -> Headers:
         return self._server_state.default_headers
+
+    def set_aside(self) -> Problem | None:
+        return self._connections.set_aside(self)
 
     def on_response_complete(self) -> None:
         self._server_state.total_requests += 1

@@ -11,10 +11,14 @@ from typing import Protocol
 from gateway.http.problems import Problem, last_refusal, retry_after
 
 _SWEEP_S = 0.25
+# a stream has nothing to send that could be late, and there may be thousands
+_SWEEPS_PER_STREAM = 8
 # then others have their turn: thousands may have to be refused at once
 _LOOKS_AT_ONCE = 50
 # of those that are too many, so many get an answer; further ones are cut
 _REFUSED_AT_ONCE_MAX = 64
+# where descriptors are short, streams leave some to those who POST
+_STREAMS_SHARE_MAX = 0.75
 # descriptors for Kafka, the view, logs and those that are being refused
 _DESCRIPTORS_KEPT = 192
 
@@ -36,14 +40,19 @@ class Connections:
         self,
         connections_max: int,
         per_address_max: int,
+        streams_max: int = 0,
         count_refusal: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.count_refusal = count_refusal
         self._open: set[Connection] = set()
+        self._streams: set[Connection] = set()
         self._of_address: Counter[str] = Counter()
+        self._affordable = affordable(connections_max + streams_max)
         self._max = connections_max
+        self._streams_max = min(streams_max, int(self._affordable * _STREAMS_SHARE_MAX))
         self._per_address_max = per_address_max
         self._is_looking = False
+        self._looks = 0
 
     def enter(self, connection: Connection) -> Problem | None:
         """Why it has to go again, if it has to."""
@@ -51,9 +60,11 @@ class Connections:
         if not self._is_looking:
             self._look_later()
         self._of_address[connection.address] += 1
-        if len(self._open) > self._max + _REFUSED_AT_ONCE_MAX:
+        every = len(self._open) + len(self._streams)
+        excess = max(len(self._open) - self._max, every - self._affordable)
+        if excess > _REFUSED_AT_ONCE_MAX:
             connection.cut()
-        if len(self._open) > self._max:
+        if excess > 0:
             return _too_many("the gateway has as many connections as it may; come back later")
         if 0 < self._per_address_max < self._of_address[connection.address]:
             return _too_many(
@@ -62,15 +73,33 @@ class Connections:
             )
         return None
 
+    def set_aside(self, connection: Connection) -> Problem | None:
+        """As a stream, which stays for long and has a limit of its own; else why it cannot be."""
+        if len(self._streams) >= self._streams_max:
+            return last_refusal(
+                503,
+                "too_many_streams",
+                f"this gateway has {self._streams_max} event streams, and may have no more: come "
+                "back later, or ask the operator to raise HEADRACE_EVENT_STREAMS_MAX",
+                retry_after(5),
+            )
+        self._open.discard(connection)
+        self._streams.add(connection)
+        return None
+
     def leave(self, connection: Connection) -> None:
         self._open.discard(connection)
+        self._streams.discard(connection)
         self._of_address[connection.address] -= 1
         if not self._of_address[connection.address]:
             del self._of_address[connection.address]
 
     def _look_later(self) -> None:
         self._is_looking = True
-        asyncio.get_running_loop().call_later(_SWEEP_S, self._look_at, iter([*self._open]))
+        self._looks += 1
+        has_turn = self._looks % _SWEEPS_PER_STREAM == 0
+        some = [*self._open, *(self._streams if has_turn else ())]
+        asyncio.get_running_loop().call_later(_SWEEP_S, self._look_at, iter(some))
 
     def _look_at(self, connections: Iterator[Connection]) -> None:
         now_s = time.monotonic()
@@ -81,7 +110,7 @@ class Connections:
             asyncio.get_running_loop().call_soon(self._look_at, connections)
             return
         self._is_looking = False
-        if self._open:
+        if self._open or self._streams:
             self._look_later()
 
 

@@ -1,4 +1,4 @@
-"""Puts the ingest routes, which FastAPI's router does not know, into the OpenAPI document."""
+"""Puts the routes that FastAPI's router does not know into the OpenAPI document."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -8,6 +8,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
+from gateway.event_streams.openapi import operation
+from gateway.event_streams.streams import PATH
 from gateway.http.problems import MEDIA_TYPE
 from gateway.ingest.split_batch import FRAMES, NDJSON
 from shared.flow_table import Flow
@@ -180,6 +182,7 @@ def describe(
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}
             schema["paths"][f"/v1/{endpoint.name}"] = {"post": _frames(endpoint, settings)}
+        schema["paths"].setdefault(PATH, {})["get"] = operation(flow)
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]

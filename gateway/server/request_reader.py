@@ -101,8 +101,9 @@ class RequestReader:
             self.framing_bytes = 0
 
     def release(self) -> None:
-        """The parser and this hold each other."""
-        del self._parser
+        """The parser and this hold each other, and so do the connection and this: a collector of
+        cycles would come late."""
+        del self._parser, self._connection
 
     def _parse(self, data: bytes) -> None:
         """A server may ignore the wish for another protocol (RFC 9110, 7.8), and this one does; the

@@ -13,13 +13,15 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+from gateway.event_streams.streams import EventStreams
 from gateway.http.tls import ServerTls
 from gateway.ingest.accept import Ingest
 from gateway.node.node import Node
 from gateway.server.browser_origin import browser_origin
 from gateway.server.connection import HttpConnection
-from gateway.server.connection_limits import Connections, affordable
+from gateway.server.connection_limits import Connections
 from gateway.server.deadlines import Limits
+from gateway.server.exchanges import Exchanges
 from gateway.server.head_cache import KnownHeads
 from shared.settings import GatewaySettings
 
@@ -37,19 +39,21 @@ def server_config(
     settings: GatewaySettings,
     node: Node | None = None,
     ingest: Ingest | None = None,
+    events: EventStreams | None = None,
 ) -> uvicorn.Config:
-    """Without `ingest` the application answers all requests."""
+    """Without `ingest` and `events` the application answers all requests."""
     tls = ServerTls(settings) if settings.tls_cert_file else None
     connections = Connections(
-        affordable(settings.connections_max),
+        settings.connections_max,
         settings.connections_per_address_max,
+        settings.event_streams_max if events else 0,
         (node or Node()).counts.request_refused,
     )
     protocol = partial(
         HttpConnection,
         Limits.of(settings),
         connections,
-        ingest,
+        Exchanges(ingest, events),
         KnownHeads(),
         browser_origin(settings),
     )

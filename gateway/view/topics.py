@@ -7,6 +7,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from clients.kafka.connect import admin, reader
+from clients.kafka.messages import ANOTHER_LOG
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
 from clients.kafka.records import Partition, by_topic
 from clients.kafka.topic_ids import topic_ids
@@ -62,7 +63,7 @@ class ViewSource:
         try:
             yield
         except KafkaException as error:
-            if error.args[0].code() in _DAMAGE:
+            if error.args[0].code() in ANOTHER_LOG:
                 self._on_damage()
             raise KafkaAwayError(str(error)) from None
 
@@ -84,7 +85,7 @@ class ViewSource:
         rest = first + self._consumer.consume(_BATCH_RECORDS - 1, 0)
         for message in rest:
             error = message.error()
-            if error is not None and error.code() in _DAMAGE:
+            if error is not None and error.code() in ANOTHER_LOG:
                 self._on_damage()
         return rest
 
@@ -92,14 +93,3 @@ class ViewSource:
 def reached_end(message: Message) -> bool:
     error = message.error()
     return error is not None and error.code() == KafkaError._PARTITION_EOF
-
-
-_DAMAGE = {
-    KafkaError._AUTO_OFFSET_RESET,
-    KafkaError.OFFSET_OUT_OF_RANGE,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-}

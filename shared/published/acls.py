@@ -58,8 +58,8 @@ def acls(flow: Flow) -> list[Acl]:
 def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     written = flow.posted_topics
     states = [row.topic for row in flow.with_state]
-    # what a fresh state is folded from
-    read = [*states, *flow.folded_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
+    # what a fresh state is folded from, and what event streams show
+    read = [*states, *flow.event_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
     yield from _write("gateway", written)
     yield from _on_topics("gateway", "READ", read)
     # /health tells what is missing and how much lies in the lanes

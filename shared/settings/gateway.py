@@ -105,6 +105,25 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         description="Memory of each worker for the events that `?fresh=true` folds, used only "
         "while somebody asks (docs/operations.md#fresh-states)",
     )
+    # events for those who have no Kafka client
+    event_streams_max: int = Field(
+        10_000,
+        ge=0,
+        description="Readers of `GET /v1/events` of one process, besides its other connections; "
+        "more get 503. Where descriptors are short, at most three quarters of them",
+    )
+    event_heartbeat_s: float = Field(
+        15.0,
+        gt=0,
+        description="How often an event stream says that it is there and how far it is; as often "
+        "it is checked whether its reader still may read",
+    )
+    event_recent_bytes_max: int = Field(
+        64 * 1024 * 1024,
+        ge=0,
+        description="Memory of each worker for the newest events, used only while somebody reads "
+        "them; who was away for longer catches up from Kafka (docs/consumers.md#events-over-http)",
+    )
     # when what is behind is told
     stale_after_s: float = Field(
         10.0,

@@ -18,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
+from gateway.event_streams.streams import EventStreams
 from gateway.ingest.accept import Ingest
 from gateway.kafka_writer import outcome
 from gateway.kafka_writer.outcome import OnWritten, Outcome, Receipt
@@ -68,6 +69,7 @@ class FakeLog:
 class Gateway(NamedTuple):
     app: FastAPI
     ingest: Ingest
+    events: EventStreams
     log: FakeLog
     health: Health
     settings: GatewaySettings
@@ -77,7 +79,7 @@ class Gateway(NamedTuple):
         return built(settings or self.settings, self.log, self.health, **parts)
 
     def config(self, settings: GatewaySettings, node: Node | None = None) -> uvicorn.Config:
-        return server_config(self.app, settings, node, self.ingest)
+        return server_config(self.app, settings, node, self.ingest, self.events)
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self.ask_all([(method, path, options)])[0]

@@ -42,6 +42,14 @@ def test_the_openapi_document_describes_ingest(gateway: Gateway) -> None:
     assert {"/livez", "/readyz", "/health", "/state/{entity_id}"} <= document["paths"].keys()
 
 
+def test_the_openapi_document_describes_event_streams(gateway: Gateway) -> None:
+    document = gateway.ask("GET", "/openapi.json").json()
+    described = document["paths"]["/v1/events"]["get"]
+    (types,) = (one for one in described["parameters"] if one["name"] == "type")
+    assert types["schema"]["items"]["enum"] == [row.name for row in FLOW.event_types]
+    assert {"200", "400", "401", "403", "410", "503"} == described["responses"].keys()
+
+
 def test_the_documents_can_be_switched_off(gateway: Gateway) -> None:
     settings = gateway.settings.model_copy(update={"docs": False})
     bare = gateway.rebuilt(settings)

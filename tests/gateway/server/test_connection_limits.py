@@ -1,3 +1,4 @@
+import gc
 import resource
 import subprocess
 import sys
@@ -5,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.server.connection import HttpConnection
 from shared.settings import GatewaySettings
 from tests.gateway.server.test_wire import _answer, _ends, _head
 from tests.gateway.support import Served, gateway_of, serving, until
@@ -77,3 +79,22 @@ def test_no_more_connections_are_promised_than_there_are_descriptors(
         [sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=30
     )
     assert int(told.stdout) == affordable
+
+
+def test_a_connection_that_is_over_is_freed_without_a_collector_of_cycles(tmp_path: Path) -> None:
+    def there() -> int:
+        return sum(isinstance(one, HttpConnection) for one in gc.get_objects())
+
+    gc.collect()
+    before = there()
+    gc.disable()
+    try:
+        settings = _served(tmp_path)
+        with gateway_of(settings) as gateway, serving(gateway, settings) as served:
+            for path in (b"/v1/telemetry/device-0001", b"/livez"):
+                with served.connect() as connection:
+                    connection.sendall(POST.replace(b"/v1/telemetry/device-0001", path))
+                    assert _answer(connection)[0]
+            until(lambda: there() == before, 5)
+    finally:
+        gc.enable()

@@ -62,6 +62,7 @@ def test_the_api_does_what_its_document_says(target: tuple[Gateway, Served]) -> 
     schemathesis.openapi.format(FRAMES_FORMAT, frames)
     config = schemathesis.Config.from_dict(_CONFIG)
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json", config=config)
+    schema = schema.exclude(path="/v1/events")  # which has no end, and no broker here
     failures: list[str] = []
     cases = 0
     for event in from_schema(schema).execute():

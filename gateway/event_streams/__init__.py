@@ -1,0 +1,1 @@
+"""GET /v1/events: events of the log as server-sent events, for those who have no Kafka client."""

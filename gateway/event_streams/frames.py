@@ -1,0 +1,71 @@
+"""What goes over the wire: events, heartbeats and last words as server-sent events. Pure."""
+
+from typing import Literal, NamedTuple
+
+import orjson
+
+from gateway.http.message import STATUS_LINE, Headers
+from shared.events.envelope import Position, event_value
+from shared.events.event_reader import EventReader, NoEvent
+from shared.ids import full_id, tenant_of
+
+# why a stream ends that its reader did not end
+Reason = Literal["slow", "ending", "unauthenticated", "position_gone", "log_changed", "fault"]
+_WHY: dict[Reason, str] = {
+    "slow": "this reader took its events too slowly; it may come again and catch up",
+    "ending": "this gateway is about to end; come again, another one goes on",
+    "unauthenticated": "the credential does not hold any more; come again with one that does",
+    "position_gone": "events that were still to come are deleted by the topic's retention",
+    "log_changed": "the event topics are other ones now; come again",
+    "fault": "a fault of the gateway; the operator finds it in the gateway's log; come again",
+}
+_HEADERS = (
+    b"content-type: text/event-stream\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
+)
+_CLOSES = (b"connection", b"close")
+
+
+class Shown(NamedTuple):
+    """An event as it is sent, but for the id, which depends on what else its reader reads."""
+
+    type: str
+    data: bytes
+
+
+def shown(reader: EventReader, position: Position, key: bytes, value: bytes) -> Shown | None:
+    """In today's shape, under the id by which its tenant knows it. None: it is no event, and fold
+    or persist parks it."""
+    try:
+        event = reader.read(position, key, value)
+    except NoEvent:
+        return None
+    if tenant := tenant_of(event.entity_id):
+        own_id = event.entity_id.removeprefix(full_id(tenant, ""))
+        event = event._replace(entity_id=own_id)
+    return Shown(event.type, event_value(event))
+
+
+def event(id_: bytes, data: bytes) -> bytes:
+    return b"id: %b\ndata: %b\n\n" % (id_, data)
+
+
+def head(default_headers: Headers, id_: bytes, retry_ms: int) -> bytes:
+    """Of the answer, and how a reader comes again: after such a pause, and from there."""
+    lines = b"".join(b"%b: %b\r\n" % header for header in default_headers if header != _CLOSES)
+    return b"%b%b%bconnection: close\r\n\r\nretry: %d\nid: %b\n\n" % (
+        STATUS_LINE[200],
+        lines,
+        _HEADERS,
+        retry_ms,
+        id_,
+    )
+
+
+def heartbeat(id_: bytes) -> bytes:
+    """The id moves on also where nothing is shown: who comes again need not read all of it."""
+    return b": still here\nid: %b\n\n" % id_
+
+
+def last_word(reason: Reason, id_: bytes) -> bytes:
+    said = {"reason": reason, "detail": _WHY[reason], "last_event_id": id_.decode()}
+    return b"event: end\nid: %b\ndata: %b\n\n" % (id_, orjson.dumps(said))
