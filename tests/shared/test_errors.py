@@ -37,6 +37,7 @@ NOT_OF_A_JOB = {
     "NotYet": "an outcome of a payload: it waits in the lane",
     "NoEvent": "an outcome of a record: it is a dead letter",
     "Rejected": "an outcome of a payload: it is a dead letter",
+    "RefusedError": "an answer that a hook has not given: it is tried again",
     "RunExistsError": "an answer to an operator's command",
     "UndecodableError": "an outcome of a payload: it is a dead letter",
     "UnknownVersionError": "an outcome of a payload: it is a dead letter",
