@@ -16,6 +16,8 @@ from stream_jobs.aggregate import job as aggregate
 from stream_jobs.enrich import job as enrich
 from stream_jobs.fold import job as fold
 from stream_jobs.fold.clock_counts import ClockCounts
+from stream_jobs.forward import job as forward
+from stream_jobs.forward.hook_watch import HookWatch
 from stream_jobs.persist import job as persist
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.waker import Waker
@@ -43,4 +45,5 @@ JOBS = {
     "fold": JobRow(fold.build, fold.on_nothing, driver_task=lambda *_: ClockCounts()),
     "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
     "persist": JobRow(persist.build, through_outbox=True),
+    "forward": JobRow(forward.build, driver_task=HookWatch),
 }
