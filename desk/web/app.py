@@ -7,6 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from desk.hooks.service import BadHookError, NoHookError
 from desk.letters.service import NoLetterError, desk
 from desk.master.rows import BadRowError
 from desk.master.service import ChangedMeanwhileError, NoRowError, NoTableError
@@ -14,6 +15,7 @@ from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.api import api
+from desk.web.hook_api import hook_api
 from desk.web.master_api import master_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
@@ -40,6 +42,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     )
     app.include_router(api(open_desk))
     app.include_router(master_api(settings))
+    app.include_router(hook_api(settings))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")
@@ -59,6 +62,8 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     NoRowError: (404, "no_row"),
     ChangedMeanwhileError: (412, "changed_meanwhile"),
     BadRowError: (422, "bad_row"),
+    NoHookError: (404, "no_hook"),
+    BadHookError: (422, "bad_hook"),
 }
 _TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
 
