@@ -9,11 +9,11 @@ from confluent_kafka import Producer
 
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, Kind, to_record
-from gateway.auth.secret_box import SecretBox
 from gateway.auth.signature import SigningKey, make_signing_key
 from gateway.auth.token import Token, make_token
 from shared.flow import FLOW
 from shared.folding.snapshot import Snapshot, encode
+from shared.settings.secret_box import SecretBox
 from shared.topic_names import CREDENTIAL_TOPIC
 from tests.gateway.auth.support import signature_of
 

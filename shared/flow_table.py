@@ -21,6 +21,8 @@ from shared.model import (
 )
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
+    DELIVERY_TOPIC,
+    HOOK_TOPIC,
     JOB_STATUS_TOPIC,
     RECORD_BYTES_MAX,
     REFOLD_TOPIC,
@@ -290,6 +292,20 @@ class Flow:
             parks_in=(dead_letter_topic("persist"),),
             does="writes rows and their completions in one transaction; relay publishes them",
         )
+        forward = Job(
+            "forward",
+            ignited_by=(
+                *self.event_topics,
+                *self.completion_topics,
+                again_topic("forward"),
+                wake_topic("forward"),
+            ),
+            looks_up=(HOOK_TOPIC,),
+            emits=(DELIVERY_TOPIC, HOOK_TOPIC, gate_topic("forward"), wake_topic("forward")),
+            parks_in=(dead_letter_topic("forward"),),
+            starts_from=(gate_topic("forward"),),
+            does="sends events to webhooks, each entity's in their order",
+        )
         waits = retry if self.waits else None
         needed = (
             enrich,
@@ -297,7 +313,7 @@ class Flow:
             fold if self.entities else None,
             aggregate if self.aggregates else None,
         )
-        return (*(job for job in needed if job), persist)
+        return (*(job for job in needed if job), persist, forward)
 
     @property
     def completion_topics(self) -> tuple[str, ...]:
@@ -351,6 +367,11 @@ class Flow:
                 else ()
             ),
             *(self._topics_of_fold(ingest) if self.entities else ()),
+            Topic(again_topic("forward"), ingest, "events that are sent to one webhook again"),
+            Topic(wake_topic("forward"), ingest, "what may end their waiting for a webhook"),
+            Topic(gate_topic("forward"), _COMPACTED, "how much waits for webhooks"),
+            Topic(DELIVERY_TOPIC, ingest, "each try to send an event to a webhook"),
+            Topic(HOOK_TOPIC, _COMPACTED, "webhooks, with their secrets sealed"),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
             Topic(CREDENTIAL_TOPIC, _COMPACTED, "who may ask the gateway, without their secrets"),
         )

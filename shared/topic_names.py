@@ -10,6 +10,10 @@ BODY_BYTES_MOST = LETTER_BYTES_MAX - 64 * 1024
 JOB_STATUS_TOPIC = "job.status.v1"
 # who may ask the gateway; key: the credential's id, null: it is revoked
 CREDENTIAL_TOPIC = "credential.v1"
+# who gets events by HTTP; key: the hook's name, null: it is deleted
+HOOK_TOPIC = "hooks.v1"
+# each try to send an event to a hook
+DELIVERY_TOPIC = "delivery.v1"
 # where fold says which payloads it knew as repeats: by it the ledger tells those that it did not
 REPEAT_TOPIC = "repeat.fold.v1"
 # what fold cannot take in by itself: an entity is to be folded anew from its log; null: it was
@@ -52,7 +56,7 @@ def breach_topic(stage: str) -> str:
 
 
 def gate_topic(stage: str) -> str:
-    """Whose payloads wait. Key: the entity; null: they wait no more."""
+    """Whose payloads wait. Key: the entity; null: they wait no more. Of forward it is a bucket."""
     return f"gate.{stage}.v1"
 
 

@@ -27,7 +27,8 @@ from stream_jobs.ledger import keeper
 from stream_jobs.sources import reader as sources
 from stream_jobs.supervision.session import open_session, tidy_up
 from stream_jobs.supervision.status import StatusReporter
-from stream_jobs.supervision.supervisor import JobRun, supervise
+from stream_jobs.supervision.supervise import supervise
+from stream_jobs.supervision.supervisor import JobRun
 from stream_jobs.supervision.warm_up import warm_up
 
 USAGE = f"""usage: python -m stream_jobs {"|".join(JOBS)}|all|relay|topics|migrate

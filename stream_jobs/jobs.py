@@ -17,6 +17,8 @@ from stream_jobs.enrich import job as enrich
 from stream_jobs.enrich.lane_guard import LaneGuard
 from stream_jobs.fold import job as fold
 from stream_jobs.fold.clock_counts import ClockCounts
+from stream_jobs.forward import job as forward
+from stream_jobs.forward.hook_watch import HookWatch
 from stream_jobs.persist import job as persist
 from stream_jobs.persist.waiting_lane import WaitingLane
 from stream_jobs.retry import job as retry
@@ -45,4 +47,5 @@ JOBS = {
     "fold": JobRow(fold.build, fold.on_nothing, driver_task=lambda *_: ClockCounts()),
     "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
     "persist": JobRow(persist.build, driver_task=WaitingLane, through_outbox=True),
+    "forward": JobRow(forward.build, driver_task=HookWatch),
 }

@@ -193,7 +193,10 @@ USES = (
     Use(
         "modules of PySpark's streaming that are documented under other names",
         (
-            *(f"stream_jobs.{job}.job" for job in ("aggregate", "enrich", "fold", "persist")),
+            *(
+                f"stream_jobs.{job}.job"
+                for job in ("aggregate", "enrich", "fold", "forward", "persist")
+            ),
             *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
             *("stream_jobs.source.log_source", "stream_jobs.source.writing_processor"),
             *("stream_jobs.state.bulk_map_state", "stream_jobs.supervision.progress"),
@@ -397,6 +400,7 @@ USES = (
         "librdkafka's own error codes",
         (
             *("gateway.monitor.probes", "gateway.view.topics", "stream_jobs.retry.waker"),
+            "stream_jobs.forward.hook_watch",
             *("clients.kafka.follow", "clients.kafka.messages", "clients.kafka.offsets"),
             *("clients.kafka.read_at", "clients.kafka.read_range", "clients.kafka.topic_ids"),
         ),

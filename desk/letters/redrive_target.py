@@ -149,8 +149,20 @@ def _into_aggregate(*_: object) -> RedriveTarget:
     )
 
 
+def _into_forward(_flow: Flow, letter: Letter, attempt: int) -> RedriveTarget:
+    """To its hook alone; if that is gone by then, the letter comes back."""
+    if envelope.find(letter.headers, envelope.STUB) is not None:
+        raise ResendError("the letter has not the event's bytes, which are too large: discard it")
+    headers = [
+        *(one for one in noted(letter.headers, letter.last) if one[0] != envelope.ATTEMPT),
+        (envelope.ATTEMPT, str(attempt).encode()),
+    ]
+    return Outgoing(again_topic("forward"), letter.key, letter.value, headers)
+
+
 _BY_STAGE: Mapping[str, _Find] = {
     "fold": _into_fold,
     "persist": _into_persist,
     "aggregate": _into_aggregate,
+    "forward": _into_forward,
 }

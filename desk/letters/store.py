@@ -160,7 +160,7 @@ class LetterBook:
             )
             # of what fold could not take, persist tells the end
             places = [Position.parse(payload) for stage, payload, *_ in discarded
-                      if payload and stage not in ("fold", "aggregate")]  # fmt: skip
+                      if payload and stage not in ("fold", "aggregate", "forward")]  # fmt: skip
             outbox.put(
                 self.connection,
                 (

@@ -7,6 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from desk.hooks.service import BadHookError, NoHookError
 from desk.letters.service import NoLetterError, desk
 from desk.master.row_file import BadFileError
 from desk.master.service import (
@@ -19,6 +20,7 @@ from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.api import api
+from desk.web.hook_api import hook_api
 from desk.web.master_api import master_api, sources_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
@@ -47,6 +49,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.include_router(api(open_desk))
     app.include_router(master_api(settings))
     app.include_router(sources_api(settings))
+    app.include_router(hook_api(settings))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")
@@ -68,6 +71,8 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     ReadOnlyTableError: (409, "read_only_table"),
     BadRowError: (422, "bad_row"),
     BadFileError: (422, "bad_file"),
+    NoHookError: (404, "no_hook"),
+    BadHookError: (422, "bad_hook"),
 }
 _TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
 

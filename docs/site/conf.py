@@ -39,7 +39,7 @@ DECISIONS = "docs/decisions/README"
 NAVIGATION = {
     "": ["All pages, and the flow <docs/README>"],
     "You build devices": ["docs/devices"],
-    "You consume events": ["docs/consumers"],
+    "You consume events": ["docs/consumers", "docs/webhooks"],
     "You run it": ["docs/operations", "docs/configuration", "docs/security"],
     "You write a domain": ["docs/your-own-domain"],
     "You change Headrace": [

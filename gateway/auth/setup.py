@@ -11,9 +11,9 @@ from gateway.auth.json_web_token import JsonWebTokens
 from gateway.auth.jwt_keys import JwtKeys
 from gateway.auth.mtls import Revoked
 from gateway.auth.nonces import Nonces
-from gateway.auth.secret_box import SecretBox
 from gateway.auth.signature import Signatures
 from shared.settings import GatewaySettings
+from shared.settings.secret_box import SecretBox
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from gateway.auth.caller import Caller, Signed
 from gateway.auth.credentials import NOBODY, Credentials
 from gateway.auth.nonces import Nonces
-from gateway.auth.secret_box import SecretBox
 from gateway.http.message import ByName
+from shared.settings.secret_box import SecretBox
 
 log = logging.getLogger(__name__)
 

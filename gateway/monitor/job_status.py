@@ -78,6 +78,17 @@ class JobStatus(NamedTuple):
         }
 
     @property
+    def stopped_hooks(self) -> dict[str, str]:
+        """Webhooks that get nothing, although nobody has paused them, and why."""
+        said = self.said.get("hooks")
+        stopped = said.get("stopped") if isinstance(said, dict) else None
+        return (
+            {str(name): str(why) for name, why in stopped.items()}
+            if isinstance(stopped, dict)
+            else {}
+        )
+
+    @property
     def full_lanes(self) -> dict[str, list[str]]:
         """Of these, whose caps bite: who may have no more wait there."""
         said = self.said.get("lanes")

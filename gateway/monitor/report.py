@@ -222,6 +222,10 @@ def _sign_of_life(status: JobStatus, lag_warn_s: float) -> Check:
     if status.state == "running":
         if status.lag_s is not None and status.lag_s > lag_warn_s:
             return _check("warn", *lag, f"it is {status.lag_s:.0f} s behind")
+        if hooks := status.stopped_hooks:
+            name, why = min(hooks.items())
+            more = f", and {len(hooks) - 1} more webhooks" if len(hooks) > 1 else ""
+            return _check("warn", *lag, f"webhook {name} is {why}{more}: ./headrace hooks list")
         return _check("pass", *lag, status.detail)
     return _check("warn", *lag, f"{status.state}: {status.detail}".removesuffix(": "))
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from shared.flow_table import Flow, Topic
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema
-from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, again_topic
+from shared.topic_names import CREDENTIAL_TOPIC, HOOK_TOPIC, JOB_STATUS_TOPIC, again_topic
 
 _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
@@ -94,6 +94,7 @@ def operations(flow: Flow) -> Iterator[Operation]:
     yield from _each("gateway", "receive", [JOB_STATUS_TOPIC], "answers GET /health")
     yield from _each("gateway", "receive", [CREDENTIAL_TOPIC], "knows who is asking")
     yield from _each("operator", "send", [CREDENTIAL_TOPIC], "adds and revokes with ./headrace")
+    yield from _each("operator", "send", [HOOK_TOPIC], "adds and changes with ./headrace")
     for job in flow.jobs():
         yield from _each(job.name, "receive", job.ignited_by, f"is ignited: {job.does}")
         yield from _each(job.name, "receive", job.looks_up, "looks up the last of each key")
@@ -110,7 +111,7 @@ def operations(flow: Flow) -> Iterator[Operation]:
         yield from _each(action.name, "send", [answers.topic], how)
     tables = [table.topic for table in flow.published_tables]
     yield from _each("relay", "send", tables, "publishes what was committed")
-    again = [again_topic("enrich")]
+    again = [again_topic("enrich"), again_topic("forward")]
     yield from _each("relay", "send", again, "brings back what is to be tried or corrected")
     yield from _each("relay", "send", [JOB_STATUS_TOPIC], "tells how it is")
 

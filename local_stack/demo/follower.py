@@ -37,7 +37,8 @@ class Follower:
     def __init__(self, bootstrap: str, flow: Flow) -> None:
         self.seen = PayloadFates()
         self._bootstrap = bootstrap
-        jobs = flow.jobs()
+        # what a webhook does not take is an event all the same
+        jobs = [job for job in flow.jobs() if job.name != "forward"]
         self._to_fold = flow.folded_topics
         self._events = {*flow.event_topics}
         self._completions = {event_type.completion_topic for event_type in flow.event_types}

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pydantic_settings import SettingsError
@@ -73,6 +74,11 @@ def settings() -> Settings:
 
 def gateway_settings() -> GatewaySettings:
     return _read(GatewaySettings)
+
+
+def settings_of(bootstrap: str, state_dir: Path) -> Settings:
+    """Of a stack that runs."""
+    return _read(lambda: Settings(kafka_bootstrap=bootstrap, state_dir=state_dir))
 
 
 def chosen_flow() -> Flow:

@@ -18,7 +18,7 @@ from shared.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
     from gateway.auth.caller import Caller
-    from gateway.auth.secret_box import SecretBox
+    from shared.settings.secret_box import SecretBox
 
 DAY_MS = 86_400_000
 
@@ -165,9 +165,9 @@ def _new_secret(kind: SecretKind) -> NewSecret:
 
 
 def _box() -> "SecretBox":
-    from gateway.auth.secret_box import SecretBox
     from local_stack.machine.settings_check import gateway_settings
     from shared.settings import WrongSetting
+    from shared.settings.secret_box import SecretBox
 
     settings = gateway_settings()
     if not (settings.credentials_key or settings.credentials_key_file):

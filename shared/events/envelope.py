@@ -45,6 +45,7 @@ SOFTWARE = "ce_software"  # the version of ours that could not do it
 REWRITTEN = "ce_rewritten"  # sha256 of the payload before an operator changed its bytes
 ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
 STUB = "ce_stub"  # in the place of a value that is too large to be here: where it is
+HOOK = "ce_hook"  # on what is for one hook alone: a dead letter, or what is sent again
 TRIES = "ce_tries"  # on what was parked: how often it was tried there
 
 # of one payload; more would take the memory of whoever holds them together

@@ -29,6 +29,7 @@ _KEPT = (
     envelope.TENANT,
     envelope.TRACE_PARENT,
     envelope.TRIES,
+    envelope.HOOK,
 )
 
 Fields = tuple[bytes | None, bytes | None, list[Header]]

@@ -9,6 +9,8 @@ from shared.master_data import TopicSource
 from shared.published.ledger import lanes_of_payloads
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
+    DELIVERY_TOPIC,
+    HOOK_TOPIC,
     JOB_STATUS_TOPIC,
     REPEAT_TOPIC,
     again_topic,
@@ -82,7 +84,8 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
         # publishes its progress as the offsets of this group
         yield Acl(job.name, "READ", "group", groups.of_job(job.name))
         if job.looks_up:
-            yield from _asks(job.name, groups.MASTER_VIEW)
+            view = groups.HOOKS if job.name == "forward" else groups.MASTER_VIEW
+            yield from _asks(job.name, view)
         yield from _gates(job, flow)
         yield from _last_word(job.name)
 
@@ -106,9 +109,9 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
 def _relay(flow: Flow) -> Iterable[Acl]:
     persist = next(job for job in flow.jobs() if job.name == "persist")
     masters = [table.topic for table in flow.published_tables]
-    # what an operator sends on again leaves through the outbox, too: to enrich and to fold. So do
+    # what an operator sends on again leaves through the outbox, too: to three jobs. So do
     # events that are corrected since a repeat of them counted twice
-    again = [again_topic("enrich"), *flow.folded_topics]
+    again = [again_topic("enrich"), again_topic("forward"), *flow.folded_topics]
     again += [row.topic for row in flow.all_events]
     if flow.waits:
         again.append(wake_topic("enrich"))
@@ -127,7 +130,7 @@ def _ledger(flow: Flow) -> Iterable[Acl]:
     yield from _on_topics("relay", "READ", told)
     logs = [*flow.ingest_topics, *flow.event_topics]
     yield from _on_topics("relay", "DESCRIBE", logs)
-    jobs = [job.name for job in flow.jobs() if job.name not in ("aggregate", "retry")]
+    jobs = [job.name for job in flow.jobs() if job.name not in ("aggregate", "retry", "forward")]
     yield from _asks("relay", groups.LEDGER, *map(groups.of_job, jobs))
 
 
@@ -137,21 +140,22 @@ def _topics(every: list[str]) -> Iterable[Acl]:
 
 
 def _operator(every: list[str]) -> Iterable[Acl]:
-    """`./headrace` from a terminal: tail, demo, doctor, credentials."""
+    """`./headrace` from a terminal: tail, demo, doctor, credentials, hooks."""
     yield from _on_topics("operator", "READ", every)
     yield from _on_topics("operator", "DESCRIBE_CONFIGS", every)
-    yield from _write("operator", [CREDENTIAL_TOPIC])
+    yield from _write("operator", [CREDENTIAL_TOPIC, HOOK_TOPIC, again_topic("forward")])
     yield from _asks("operator", groups.OPERATOR, groups.DEMO, *_DESK_GROUPS)
 
 
 def _desk(flow: Flow) -> Iterable[Acl]:
-    """What it sends on goes through the outbox."""
+    """What it sends on goes through the outbox, but for webhooks."""
     parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
     looked_at = [*parked, *map(master_topic, flow.master_tables)]
+    looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC]
     if flow.waits:
         looked_at += [gate_topic("enrich"), *flow.ingest_topics]
     yield from _on_topics("desk", "READ", looked_at)
-    yield from _write("desk", [JOB_STATUS_TOPIC])
+    yield from _write("desk", [JOB_STATUS_TOPIC, HOOK_TOPIC, again_topic("forward")])
     yield from _asks("desk", *_DESK_GROUPS)
 
 

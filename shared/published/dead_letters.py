@@ -72,6 +72,7 @@ def read(
     headers = tuple(headers)
     lane = _LANE.fullmatch(place.topic)
     stage = _text(headers, envelope.STAGE, _NAME_MAX) or (lane[1] if lane else place.topic)
+    hook = _text(headers, envelope.HOOK, _NAME_MAX)
     told = _origin(headers)
     origin = told or place
     of_payload = told is not None and (stage == "enrich" or told.topic in flow.ingest_topics)
@@ -93,7 +94,8 @@ def read(
     if of_payload and not event_id:
         event_id = str(origin)
     return Letter(
-        id=derived_event_id("letter", stage, str(origin)),
+        # what one hook did not take another may have
+        id=derived_event_id("letter", stage, str(origin), *([hook] if hook else [])),
         place=place,
         key=key,
         value=value,

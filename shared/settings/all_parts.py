@@ -19,6 +19,7 @@ READ_BY = "read_by"
 _TOPICS: JsonDict = {READ_BY: "topics"}
 _JOBS: JsonDict = {READ_BY: "jobs"}
 _ENRICHMENT: JsonDict = {READ_BY: "enrich, retry, desk"}
+_HOOKS: JsonDict = {READ_BY: "forward, desk"}
 _FOLD_AND_GATEWAY: JsonDict = {READ_BY: "fold, gateway"}
 
 # no secret among the input of an error that nobody explains
@@ -121,8 +122,30 @@ class Settings(BaseSettings):
     schema_registry_password_file: Path | None = Field(
         None, description="File that contains that password", json_schema_extra=_ENRICHMENT
     )
+    hooks_key_file: Path | None = Field(
+        None,
+        description="File with the key that seals the secrets of webhooks, 64 hex digits; without "
+        "it, `hooks.key` in the state folder, which the first `./headrace hooks add` makes",
+        json_schema_extra=_HOOKS,
+    )
+    hooks_hosts_allowed: str = Field(
+        "",
+        description="Hosts that webhooks may name although they are in this network, comma-"
+        "separated, and that may be asked without TLS. All others must be on the open internet "
+        "(docs/webhooks.md#safety)",
+        json_schema_extra=_HOOKS,
+    )
     _kafka_password: str = PrivateAttr("")
     _registry: HttpLookup | None = PrivateAttr(None)
+
+    @property
+    def hooks_key_path(self) -> Path:
+        return self.hooks_key_file or self.state_dir / "hooks.key"
+
+    @property
+    def hook_hosts(self) -> frozenset[str]:
+        hosts = self.hooks_hosts_allowed.lower().split(",")
+        return frozenset(host.strip() for host in hosts) - {""}
 
     @property
     def kafka(self) -> KafkaAccess:

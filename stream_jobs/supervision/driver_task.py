@@ -10,6 +10,13 @@ class DriverTask:
     """This one does nothing. All is called by the thread that looks after the query; what asks
     Kafka may raise KafkaException."""
 
+    def rests(self) -> str:
+        """Why the query need not run at all now; empty: it has to. Asked several times a second."""
+        return ""
+
+    def begin_rest(self) -> None:
+        """No query runs. Told as long as it rests."""
+
     def start(self) -> Offsets | None:
         """Before each start of the query: where it begins, if not where its checkpoint or its last
         published offsets say."""

@@ -1,7 +1,6 @@
-"""Runs queries in one Spark session, restarts what can go on, and tells how each is doing."""
+"""Runs a job's query, restarts it where it can go on, and tells how it is doing."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -26,7 +25,6 @@ from stream_jobs.supervision.progress import Progress
 from stream_jobs.supervision.status import Report, StatusReporter
 
 _log = logging.getLogger(__name__)
-_TICK_S = 0.25
 _REPORT_EVERY_S = 2.0
 _HOLD_EVERY_S = 2.0
 _COUNT_EVERY_S = 5.0
@@ -65,7 +63,7 @@ class JobRun:
         self._report_at_s = self._hold_at_s = 0.0
         self._query: StreamingQuery | None = None
         self._failures, self._why_ended = 0, ""
-        self._builds = False
+        self._builds = self._rests = False
         self._state, self._detail = "restarting", "starting"
         self._trouble = ""  # of what it does beside its query
         self._offsets = offsets
@@ -92,7 +90,11 @@ class JobRun:
         self._keep_up(now_s)
         if self.other_copy:
             return
-        if self._query is None:
+        why_rests = self._driver_task.rests() if self._state != "failed" else ""
+        if why_rests:
+            self._rest(why_rests)
+        elif self._query is None:
+            self._rests = False
             if self._state != "failed" and now_s >= self._start_at_s and self._may_begin(now_s):
                 self._begin(now_s)
         elif not self._query.isActive:
@@ -104,6 +106,14 @@ class JobRun:
                 self._progress.publish_ahead()
                 self._step_beside()
                 self._count_partitions(now_s)
+
+    def _rest(self, why: str) -> None:
+        if not self._rests:
+            self._end_query()
+            self._failures = 0
+        self._rests = True
+        self._driver_task.begin_rest()
+        self.say("running", why)
 
     def _count_partitions(self, now_s: float) -> None:
         if now_s < self._count_at_s:
@@ -248,9 +258,10 @@ class JobRun:
             if self._trouble and state == "running":
                 state, detail = "waiting", f"Kafka: {self._trouble}"
             with suppress(KafkaException):
-                waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
-                lag = self._lag.lag(waiting)
-                self._progress.numbers["lag_records"], self._progress.numbers["lag_s"] = lag
+                if not self._rests:
+                    waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
+                    lag = self._lag.lag(waiting)
+                    self._progress.numbers["lag_records"], self._progress.numbers["lag_s"] = lag
                 self._progress.numbers |= self._driver_task.numbers()
         breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
         self._status.report(state, detail, **self._progress.numbers, breakers=breakers)
@@ -273,28 +284,3 @@ class JobRun:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def supervise(runs: list[JobRun], stop: threading.Event, stop_deadline_s: float = 8.0) -> None:
-    """Until `stop` is set, or every job is another copy's; then every query is stopped, within the
-    deadline."""
-    threads = [threading.Thread(target=_watch, args=(run, stop), daemon=True) for run in runs]
-    for thread in threads:
-        thread.start()
-    while not stop.wait(_TICK_S):
-        if all(run.other_copy for run in runs):
-            stop.set()
-    deadline = time.monotonic() + stop_deadline_s
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _watch(run: JobRun, stop: threading.Event) -> None:
-    # one thread a job: a broker that is slow to answer one must not keep the others from restarting
-    while not stop.is_set():
-        try:
-            run.tick()
-        except Exception:
-            _log.exception("%s could not be looked after, trying again", run.job)
-        stop.wait(_TICK_S)
-    run.stop()

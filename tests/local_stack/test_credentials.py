@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.auth.credentials import Credential
-from gateway.auth.secret_box import SecretBox
 from local_stack import cli
 from local_stack.run import credential_topic
 from local_stack.run.operator_token import (
@@ -17,6 +16,7 @@ from local_stack.run.operator_token import (
     renew_operator_token,
 )
 from local_stack.terminal.errors import StackError
+from shared.settings.secret_box import SecretBox
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_every_topic_that_a_job_names_is_made() -> None:
 def test_every_topic_but_lanes_and_ends_ignites_or_informs_someone() -> None:
     jobs = FLOW.jobs()
     read = {topic for j in jobs for topic in (*j.ignited_by, *j.looks_up, *j.starts_from)}
-    ends = ("completion.", "retry.", "dlq.", "repeat.", "job.", "credential.")
+    ends = ("completion.", "retry.", "dlq.", "repeat.", "job.", "credential.", "delivery.")
     for topic in FLOW.topics():
         assert topic.name in read or topic.name.startswith(ends), topic.name
 
@@ -73,7 +73,7 @@ def test_an_event_fits_into_its_topic_whatever_its_payload_grows_to() -> None:
 def test_what_the_schema_publishes_has_its_topics_whatever_a_flow_looks_up() -> None:
     made = {topic.name for topic in _flow().topics()}
     assert {"master.device.v1", "master.device_model.v1"} <= made
-    assert all(not job.looks_up for job in _flow().jobs())
+    assert all(not job.looks_up or job.name == "forward" for job in _flow().jobs())
 
 
 def test_states_are_completed_where_a_row_asks_for_it() -> None:

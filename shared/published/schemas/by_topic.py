@@ -15,6 +15,7 @@ from shared.published.schemas.payloads import (
     waiting_or_parked,
 )
 from shared.published.schemas.shapes import RecordSchema
+from shared.published.schemas.webhooks import of_webhooks, undelivered
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
     JOB_STATUS_TOPIC,
@@ -43,11 +44,12 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
         },
         **{table.topic: master_data(table) for table in flow.published_tables},
         **{
-            lane: [waiting_or_parked(job)]
+            lane: [undelivered(job) if job.name == "forward" else waiting_or_parked(job)]
             for job in flow.jobs()
             if job.name != "retry"  # it parks what enrich would have parked
             for lane in (*job.waits_in, *job.parks_in)
         },
+        **of_webhooks(),
         **({dropped_topic("enrich"): [dropped()]} if flow.drops else {}),
         **({breach_topic("enrich"): [breach()]} if flow.lets_breaches_pass else {}),
         **(of_the_lane() if flow.waits else {}),

@@ -64,6 +64,10 @@ def job_status() -> RecordSchema:
             at_times={
                 "master_as_of_ms": {"type": ["integer", "null"]},
                 "ledger": {"type": "object", "description": "what became of payloads, and when"},
+                "hooks": {
+                    "type": "object",
+                    "description": "webhooks: how many, what waits for them",
+                },
                 "letters": {"type": "object", "description": "dead letters that are undecided"},
                 "lanes": {
                     "type": "object",

@@ -15,8 +15,8 @@ from gateway.auth import signature
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, Credentials
 from gateway.auth.nonces import Nonces
-from gateway.auth.secret_box import SecretBox
 from gateway.auth.signature import Signatures, SigningKey, make_signing_key
+from shared.settings.secret_box import SecretBox
 from tests.gateway.auth.support import signature_of
 from tests.gateway.auth.test_token import each_bit_turned
 

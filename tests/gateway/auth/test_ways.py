@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from gateway.auth import setup
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credential, Credentials
-from gateway.auth.secret_box import SecretBox
 from gateway.auth.setup import known_callers
 from gateway.auth.signature import SigningKey, make_signing_key
 from shared.settings import GatewaySettings, WrongSetting
+from shared.settings.secret_box import SecretBox
 from tests.gateway.auth.support import device, given, signature_of
 from tests.gateway.auth.test_json_web_token import claims, jwk, sign
 from tests.gateway.support import Gateway, built

@@ -60,6 +60,25 @@ def test_a_job_is_as_well_as_its_last_sign_of_life(status: Any, expected: str, o
     assert (check["status"], check.get("output", "")) == (expected, output)
 
 
+@pytest.mark.parametrize(
+    ("stopped", "output"),
+    [
+        ({}, None),
+        ({"a": "paused: status 500"}, "webhook a is paused: status 500: ./headrace hooks list"),
+        (
+            {"b": "ended: status 410", "a": "paused: no answer"},
+            "webhook a is paused: no answer, and 1 more webhooks: ./headrace hooks list",
+        ),
+        (["not an object"], None),
+    ],
+)
+def test_a_webhook_that_gets_nothing_is_a_warning(stopped: Any, output: str | None) -> None:
+    (check,) = _report(fold={"state": "running", "hooks": {"stopped": stopped}})["checks"][
+        "job:fold"
+    ]
+    assert (check["status"], check.get("output")) == ("warn" if output else "pass", output)
+
+
 def test_a_job_says_how_far_it_is_behind() -> None:
     (check,) = _report(fold={"state": "running", "lag_s": 1.25})["checks"]["job:fold"]
     assert (check["observedValue"], check["observedUnit"]) == (1.25, "s")

@@ -4,7 +4,14 @@ from shared.flow import FLOW
 from shared.flow_table import Flow
 from shared.model import Endpoint, EventType
 from shared.published.acls import Acl, acls
-from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC, master_topic, wake_topic
+from shared.topic_names import (
+    CREDENTIAL_TOPIC,
+    HOOK_TOPIC,
+    JOB_STATUS_TOPIC,
+    again_topic,
+    master_topic,
+    wake_topic,
+)
 
 WIDER = replace(
     FLOW,
@@ -48,6 +55,10 @@ def test_every_topic_is_written_by_those_alone_whose_topic_it_is() -> None:
     # what an operator redrives into fold, or orders for what waits, comes through the outbox
     for topic in (*FLOW.folded_topics, wake_topic("enrich")):
         writers[topic].remove("relay")
+    # terminal and desk send a hook a test, and the relay what is redriven to one
+    assert writers.pop(again_topic("forward")) == {"operator", "desk", "relay"}
+    assert writers[HOOK_TOPIC] == {"operator", "desk", "forward"}
+    writers[HOOK_TOPIC] = {"forward"}
     for topic in writers.keys() - emitters.keys() - {JOB_STATUS_TOPIC}:
         assert len(writers[topic]) == 1
     assert writers[CREDENTIAL_TOPIC] == {"operator"}

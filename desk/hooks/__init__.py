@@ -1,0 +1,1 @@
+"""Webhooks: added, changed and looked at, for the terminal and for programs."""

@@ -1,0 +1,209 @@
+"""What an operator does with hooks: they are records of a topic, which the job forward follows."""
+
+import time
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import orjson
+
+from clients.kafka.connect import answering
+from clients.kafka.follow import LogFollower
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.read_range import RangeReader
+from clients.kafka.records import LogRange, Outgoing
+from clients.kafka.write import AckedWriter, for_at_most
+from shared.consumer_groups import DESK
+from shared.events import envelope
+from shared.flow import load_flow
+from shared.forwarding.address import why_not_url
+from shared.forwarding.hook import Hook, Hooks, new_hook, record
+from shared.forwarding.signature import key_of, new_secret
+from shared.ids import fresh_event_id
+from shared.kafka_access import KafkaAwayError
+from shared.settings import Settings
+from shared.settings.secret_box import box_of_hooks
+from shared.timestamps import to_rfc3339
+from shared.topic_names import DELIVERY_TOPIC, HOOK_TOPIC, again_topic, gate_topic
+
+_ACK_S = 15.0
+_READ_S = 30.0
+# what a hook has that its owner does not choose
+_OURS = ("secrets", "made_ms", "revision", "paused")
+TEST = "test"
+
+
+class NoHookError(Exception):
+    """Of that name."""
+
+
+class BadHookError(Exception):
+    """What is wrong with it, in a sentence."""
+
+
+class HookDesk:
+    """KafkaAwayError where Kafka does not answer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._kafka = settings.kafka
+
+    def all(self) -> list[dict[str, Any]]:
+        hooks, waiting = self._read()
+        told = [_told(hooks, hook, waiting) for hook in hooks.all()]
+        for name, why in sorted(hooks.wrong.items()):
+            told.append({"name": name, "state": "wrong", "why": why, "waiting": waiting[name]})
+        return told
+
+    def show(self, name: str) -> dict[str, Any]:
+        hooks, waiting = self._read()
+        return _told(hooks, _known(hooks, name), waiting)
+
+    def add(self, name: str, fields: Mapping[str, Any], secret: str | None = None) -> str:
+        """Its secret, which nobody can read again."""
+        hooks, _ = self._read()
+        if hooks.get(name) is not None:
+            raise BadHookError(f"there is a hook {name} already: choose another name, or delete it")
+        hook = self._made(name, fields)
+        return self._with_secret(hook, secret)
+
+    def _made(self, name: str, fields: Mapping[str, Any]) -> Hook:
+        if ours := sorted({*_OURS, "name"}.intersection(fields)):
+            raise BadHookError(f"{ours[0]} is not for its owner to say")
+        try:
+            hook = new_hook(**{**fields, "name": name, "made_ms": _now_ms()})
+        except ValueError as error:
+            raise BadHookError(str(error)) from error
+        if why_not := why_not_url(hook.url, self._settings.hook_hosts):
+            raise BadHookError(f"url: {why_not}")
+        known = [row.name for row in load_flow(self._settings.flow).event_types]
+        if unknown := sorted({*hook.types}.difference(known)):
+            there = ", ".join(known)
+            raise BadHookError(f"the flow has no event type {unknown[0]}; there are: {there}")
+        return hook
+
+    def rotate(self, name: str, secret: str | None = None) -> str:
+        """The new secret. The one before holds for a day more."""
+        hooks, _ = self._read()
+        return self._with_secret(_known(hooks, name), secret)
+
+    def _with_secret(self, hook: Hook, secret: str | None) -> str:
+        secret = secret or new_secret()
+        try:
+            key_of(secret)
+        except ValueError as error:
+            raise BadHookError(f"secret: {error}") from error
+        settings = self._settings
+        box = box_of_hooks(settings.hooks_key_path, may_make=settings.hooks_key_file is None)
+        sealed = b64encode(box.seal(hook.name.encode(), secret.encode())).decode()
+        self._write(hook.with_secret(sealed, _now_ms()))
+        return secret
+
+    def pause(self, name: str) -> None:
+        self._change(name, paused=True)
+
+    def resume(self, name: str) -> None:
+        self._change(name, paused=False)
+
+    def _change(self, name: str, **what: Any) -> None:
+        hooks, _ = self._read()
+        self._write(_known(hooks, name).changed(**what))
+
+    def delete(self, name: str) -> None:
+        hooks, _ = self._read()
+        if name not in hooks.wrong:
+            _known(hooks, name)
+        self._send(Outgoing(HOOK_TOPIC, name.encode(), None, []))
+
+    def send_test(self, name: str) -> str:
+        """The id of the event that it gets now."""
+        hooks, _ = self._read()
+        hook = _known(hooks, name)
+        if not hooks.sends(hook):
+            raise BadHookError(f"{name} gets nothing now: resume it first")
+        event_id = fresh_event_id()
+        headers = [
+            (envelope.SPEC_VERSION, b"1.0"),
+            (envelope.ID, event_id.encode()),
+            (envelope.TYPE, TEST.encode()),
+            (envelope.SOURCE, b"/hooks"),
+            (envelope.SUBJECT, TEST.encode()),
+            (envelope.TIME, to_rfc3339(_now_ms()).encode()),
+            (envelope.CONTENT_TYPE, b"application/json"),
+            (envelope.HOOK, name.encode()),
+        ]
+        value = orjson.dumps({"id": event_id, "data": {"test": True}})
+        self._send(Outgoing(again_topic("forward"), TEST.encode(), value, headers))
+        return event_id
+
+    def log(self, name: str, since_ms: int, limit: int) -> list[dict[str, Any]]:
+        """What was tried since then, the newest last."""
+        found = [one for one in self._deliveries(since_ms) if one["hook"] == name]
+        return sorted(found, key=lambda one: one["at_ms"])[-limit:]
+
+    def _deliveries(self, since_ms: int) -> Iterator[dict[str, Any]]:
+        with answering(self._kafka), LogOffsets(self._kafka, DESK, [DELIVERY_TOPIC]) as log:
+            ends = log.ends()
+            since = log.since(dict.fromkeys(ends, since_ms))
+        its = [
+            LogRange(*at, first, ends[at])
+            for at, first in since.items()
+            if first is not None and first < ends[at]
+        ]
+        with answering(self._kafka), closing(RangeReader(self._kafka, DESK, _READ_S)) as reader:
+            for messages in reader.read(its):
+                yield from (orjson.loads(one.value() or b"{}") for one in messages)
+
+    def _read(self) -> tuple[Hooks, Counter[str]]:
+        """All hooks, and how much waits for each."""
+        hooks, gates = Hooks(), {}
+        with answering(self._kafka):
+            log = LogFollower(self._kafka, DESK, [HOOK_TOPIC, gate_topic("forward")])
+            with closing(log):
+                log.go_on_from({})
+                for message in log.to_the_end(_READ_S):
+                    if message.topic() == HOOK_TOPIC:
+                        hooks.hear(message.key(), message.value())
+                    else:
+                        gates[message.key()] = message.value()
+        waiting: Counter[str] = Counter()
+        for value in filter(None, gates.values()):
+            waiting.update(orjson.loads(value)["waiting"])
+        return hooks, waiting
+
+    def _write(self, hook: Hook) -> None:
+        self._send(Outgoing(HOOK_TOPIC, hook.name.encode(), record(hook), []))
+
+    def _send(self, one: Outgoing) -> None:
+        if refusals := AckedWriter(self._kafka).send([one], for_at_most(_ACK_S)):
+            raise KafkaAwayError(f"Kafka at {self._kafka.bootstrap} did not take it: {refusals[0]}")
+
+
+def _known(hooks: Hooks, name: str) -> Hook:
+    hook = hooks.get(name)
+    if hook is None:
+        raise NoHookError(f"there is no hook {name}")
+    return hook
+
+
+def _told(hooks: Hooks, hook: Hook, waiting: Mapping[str, int]) -> dict[str, Any]:
+    """All but its secrets."""
+    status = hooks.status(hook)
+    told = hook.model_dump(mode="json", exclude={"secrets", "paused", "made_ms", "revision"})
+    state, why = ("paused" if hook.paused else "active"), None
+    if status is not None:
+        state, why = status.state, f"{status.why} (at {to_rfc3339(status.at_ms)})"
+    return {
+        **told,
+        "made": to_rfc3339(hook.made_ms),
+        "secrets": len(hook.secrets),
+        "state": state,
+        "why": why,
+        "waiting": waiting.get(hook.name, 0),
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

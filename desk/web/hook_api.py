@@ -1,0 +1,79 @@
+"""Webhooks for programs: /api/hooks. A secret is told where it is made, and nowhere else."""
+
+from time import time_ns
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Body, Query
+from starlette.responses import Response
+
+from desk.hooks.service import HookDesk
+from gateway.http.problems import Problem
+from shared.settings import Settings
+from shared.timestamps import from_rfc3339
+
+_DAY_MS = 86_400_000
+
+
+def hook_api(settings: Settings) -> APIRouter:
+    router = APIRouter(prefix="/api/hooks")
+    hooks = HookDesk(settings)
+
+    @router.get("")
+    def all_of_them() -> Response:
+        return _json({"hooks": hooks.all()})
+
+    @router.get("/{name}")
+    def show(name: str) -> Response:
+        return _json(hooks.show(name))
+
+    @router.put("/{name}")
+    def add(name: str, fields: Annotated[dict[str, Any], Body()]) -> Response:
+        own = {field: value for field, value in fields.items() if field != "secret"}
+        secret = hooks.add(name, own, fields.get("secret"))
+        return _json({**hooks.show(name), "secret": secret}, 201)
+
+    @router.post("/{name}/pause")
+    def pause(name: str) -> Response:
+        hooks.pause(name)
+        return _json(hooks.show(name))
+
+    @router.post("/{name}/resume")
+    def resume(name: str) -> Response:
+        hooks.resume(name)
+        return _json(hooks.show(name))
+
+    @router.post("/{name}/rotate")
+    def rotate(name: str) -> Response:
+        return _json({"name": name, "secret": hooks.rotate(name)})
+
+    @router.post("/{name}/test")
+    def test(name: str) -> Response:
+        return _json({"event_id": hooks.send_test(name)}, 202)
+
+    @router.get("/{name}/log")
+    def log(
+        name: str, since: str | None = None, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
+    ) -> Response:
+        return _json({"tries": hooks.log(name, _since_ms(since), limit)})
+
+    @router.delete("/{name}")
+    def delete(name: str) -> Response:
+        hooks.delete(name)
+        return Response(status_code=204)
+
+    return router
+
+
+def _since_ms(since: str | None) -> int:
+    """Without it: the last day."""
+    if since is None:
+        return time_ns() // 1_000_000 - _DAY_MS
+    try:
+        return from_rfc3339(since)
+    except (ValueError, OverflowError) as error:
+        raise Problem(400, "bad_time", f"since: {error}; write 2026-11-21T12:00:00Z") from error
+
+
+def _json(document: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(document), status, media_type="application/json")

@@ -1,0 +1,275 @@
+"""`./headrace hooks`: who gets events by HTTP."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from local_stack.run.options import StateDir, folder_of, since_ms
+from local_stack.run.server_addresses import kafka_bootstrap
+from local_stack.terminal.errors import LOOK, StackError
+from local_stack.terminal.output import Output, OutputOption, say_found, say_rows
+from local_stack.terminal.progress import say
+from shared.kafka_access import KafkaAwayError
+from shared.timestamps import to_rfc3339
+
+if TYPE_CHECKING:
+    from desk.hooks.service import HookDesk
+
+_TEST_S = 45.0
+_LOG_MAX = 1_000_000
+
+
+class Of(StrEnum):
+    EVENTS = "events"
+    COMPLETIONS = "completions"
+
+
+class Shape(StrEnum):
+    STRUCTURED = "structured"
+    BINARY = "binary"
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="""Webhooks: add, list, show, pause, resume, rotate, test, log, delete.
+
+    Example: ./headrace hooks add alarms https://example.org/alarms --type reading
+    """,
+)
+
+Secret = Annotated[str | None, typer.Option(help="Your own, whsec_…; without it, a new one.")]
+
+
+@app.command()
+def add(
+    name: str,
+    url: str,
+    of: Annotated[Of, typer.Option("--of", help="Completions: once its row is there.")] = Of.EVENTS,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", help="An event type; without it, all.")
+    ] = None,
+    entities: Annotated[
+        list[str] | None, typer.Option("--entity", help="An entity id; without it, all.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Of this tenant alone.")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="A condition on the data: 'value > 30'.")
+    ] = None,
+    fields: Annotated[
+        list[str] | None, typer.Option("--field", help="A field of the data; without it, all.")
+    ] = None,
+    shape: Annotated[Shape, typer.Option(help="Of CloudEvents.")] = Shape.STRUCTURED,
+    no_order: Annotated[
+        bool, typer.Option("--no-order", help="One that fails holds up no other of its entity.")
+    ] = False,
+    concurrency: Annotated[int, typer.Option(help="How many requests at once, at most.")] = 16,
+    per_s: Annotated[float | None, typer.Option(help="How many a second, at most.")] = None,
+    timeout_s: Annotated[float, typer.Option(help="How long an answer may take.")] = 15.0,
+    days: Annotated[float, typer.Option(help="How long one is tried before it is parked.")] = 3.0,
+    secret: Secret = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Add one, and print its secret: it is shown once. It gets what comes from now on.
+
+    Example: ./headrace hooks add alarms https://example.org/in --type reading --where 'value > 30'
+    """
+    chosen = {
+        "url": url,
+        "of": of.value,
+        "types": types or (),
+        "entities": entities or (),
+        "tenant": tenant,
+        "where": where or (),
+        "fields": fields or (),
+        "shape": shape.value,
+        "order": "none" if no_order else "per entity",
+        "concurrency": concurrency,
+        "per_s": per_s,
+        "timeout_s": timeout_s,
+        "retries": {"age_max_s": days * 86_400},
+    }
+    with _desk(state_dir) as hooks:
+        made = hooks.add(name, chosen, secret)
+    _show_secret(name, made, output)
+
+
+@app.command("list")
+def list_(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """All hooks: how each is, and how much waits for it.
+
+    Example: ./headrace hooks list
+    """
+    with _desk(state_dir) as hooks:
+        found = hooks.all()
+    rows: list[dict[str, object]] = [
+        {
+            "name": one["name"],
+            "state": f"{one['state']}: {one['why']}" if one["why"] else one["state"],
+            "waiting": one["waiting"],
+            "of": " ".join([one["of"], *one["types"]]) if "of" in one else None,
+            "url": one.get("url"),
+        }
+        for one in found
+    ]
+    say_rows(rows, output, "There is no hook; `./headrace hooks add` adds one.")
+
+
+@app.command()
+def show(name: str, output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """All that is known of one, but for its secret.
+
+    Example: ./headrace hooks show alarms
+    """
+    with _desk(state_dir) as hooks:
+        told = hooks.show(name)
+    text = "\n".join(f"{field:<12} {_shown(value)}" for field, value in told.items())
+    say_found(told, text, output)
+
+
+@app.command()
+def pause(name: str, state_dir: StateDir = None) -> None:
+    """Send it nothing; what comes for it waits.
+
+    Example: ./headrace hooks pause alarms
+    """
+    with _desk(state_dir) as hooks:
+        hooks.pause(name)
+    say(f"{name} is paused: what comes for it waits")
+
+
+@app.command()
+def resume(name: str, state_dir: StateDir = None) -> None:
+    """Go on with what waits, in order. So does one go on that was paused since its server failed.
+
+    Example: ./headrace hooks resume alarms
+    """
+    with _desk(state_dir) as hooks:
+        hooks.resume(name)
+    say(f"{name} goes on")
+
+
+@app.command()
+def rotate(
+    name: str,
+    secret: Secret = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Give it a new secret. For a day each request is signed with the old one, too.
+
+    Example: ./headrace hooks rotate alarms
+    """
+    with _desk(state_dir) as hooks:
+        made = hooks.rotate(name, secret)
+    _show_secret(name, made, output)
+
+
+@app.command()
+def test(name: str, output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> None:
+    """Send it an event of the type `test`, and show what it answers.
+
+    Example: ./headrace hooks test alarms
+    """
+    with _desk(state_dir) as hooks:
+        began_ms, deadline_s = _now_ms() - 60_000, time.monotonic() + _TEST_S
+        event_id = hooks.send_test(name)
+        while time.monotonic() < deadline_s:
+            for told in hooks.log(name, began_ms, _LOG_MAX):
+                if told["event_id"] == event_id:
+                    say_found(told, _answer(told), output)
+                    raise typer.Exit(0 if told["verdict"] == "done" else 1)
+            time.sleep(0.3)
+    raise StackError(
+        f"{name} was not asked within {_TEST_S:.0f} s",
+        f"see ./headrace status, and ./headrace hooks log {name}",
+    )
+
+
+@app.command()
+def log(
+    name: str,
+    since: Annotated[str, typer.Option(help="90s, 15m, 2h, 1d, or an RFC 3339 time.")] = "1d",
+    failed: Annotated[bool, typer.Option("--failed", help="Only tries that failed.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="The last ones.")] = 50,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Each try to send it something: when, of which event, and what it answered.
+
+    Example: ./headrace hooks log alarms --since 1h --failed
+    """
+    with _desk(state_dir) as hooks:
+        found = hooks.log(name, since_ms(since, _now_ms()), _LOG_MAX)
+    found = [one for one in found if not failed or one["verdict"] != "done"]
+    rows: list[dict[str, object]] = [
+        {
+            "at": to_rfc3339(one["at_ms"]),
+            "event_id": one["event_id"],
+            "entity_id": one["entity_id"],
+            "try": one["try"],
+            "status": one["status"],
+            "ms": one["ms"],
+            "said": one["said"][:60],
+        }
+        for one in found[-limit:]
+    ]
+    say_rows(rows, output, f"Nothing was sent to {name} since then.")
+
+
+@app.command()
+def delete(name: str, state_dir: StateDir = None) -> None:
+    """Delete it. What waits for it is dropped.
+
+    Example: ./headrace hooks delete alarms
+    """
+    with _desk(state_dir) as hooks:
+        hooks.delete(name)
+    say(f"{name} is deleted")
+
+
+@contextmanager
+def _desk(state_dir: Path | None) -> Iterator["HookDesk"]:
+    from desk.hooks.service import BadHookError, HookDesk, NoHookError
+    from local_stack.machine.settings_check import settings_of
+    from shared.settings import WrongSetting
+
+    settings = settings_of(kafka_bootstrap(state_dir), folder_of(state_dir))
+    try:
+        yield HookDesk(settings)
+    except NoHookError as error:
+        raise StackError(str(error), "see: ./headrace hooks list") from error
+    except (BadHookError, WrongSetting) as error:
+        raise StackError(str(error), "nothing was changed") from error
+    except KafkaAwayError as error:
+        raise StackError(str(error), LOOK) from error
+
+
+def _show_secret(name: str, secret: str, output: Output) -> None:
+    text = (
+        f"{name}\nsecret  {secret}\n\nIt is not shown again. Its receiver checks signatures with "
+        f"it: docs/webhooks.md\nTry it:  ./headrace hooks test {name}"
+    )
+    say_found({"name": name, "secret": secret}, text, output)
+
+
+def _answer(told: dict[str, Any]) -> str:
+    status = "no answer" if told["status"] is None else f"status {told['status']}"
+    return f"{told['verdict']}: {status} after {told['ms']} ms: {told['said']}".removesuffix(": ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "(all)"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {one}" for key, one in value.items())
+    return "-" if value is None else str(value)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

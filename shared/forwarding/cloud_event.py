@@ -1,0 +1,98 @@
+"""What of an event a hook gets: whether it is one for it, and the request's headers and body. Pure.
+
+The bodies are CloudEvents 1.0 over HTTP, structured (the whole event is the body) or binary (its
+attributes are headers, its data is the body).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from shared.events import envelope
+from shared.events.envelope import Header
+from shared.forwarding.conditions import chosen, condition
+from shared.forwarding.hook import Hook
+from shared.ids import tenant_of
+
+_COMPLETION = "completion."
+# attributes that are sent; others are between our own parts
+_SENT = ("id", "type", "source", "subject", "time", "tenant", "revision", "payloadsha256")
+_SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~ "
+
+
+class CloudEvent:
+    def __init__(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> None:
+        self._key, self._value, self._headers = key, value, headers
+
+    @cached_property
+    def attributes(self) -> Mapping[str, str]:
+        found = {
+            name.removeprefix("ce_"): value.decode(errors="replace")
+            for name, value in self._headers
+            if name.startswith("ce_")
+        }
+        told = {name: found[name] for name in _SENT if found.get(name)}
+        return {"specversion": "1.0", **told}
+
+    @property
+    def id(self) -> str:
+        return self.attributes.get("id", "")
+
+    @cached_property
+    def entity(self) -> str:
+        """With its tenant."""
+        return (self._key or b"").decode(errors="replace")
+
+    @property
+    def type(self) -> str:
+        return self.attributes.get("type", "").removeprefix(_COMPLETION)
+
+    @property
+    def is_completion(self) -> bool:
+        return self.attributes.get("type", "").startswith(_COMPLETION)
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """Of an event its own fields; of a completion all that it says."""
+        try:
+            value = orjson.loads(self._value or b"")
+        except orjson.JSONDecodeError:
+            return {}
+        data = value.get("data", value) if isinstance(value, dict) else None
+        return data if isinstance(data, dict) else {}
+
+    @property
+    def trace(self) -> str | None:
+        return envelope.text(self._headers, envelope.TRACE_PARENT)
+
+
+def is_for(hook: Hook, event: CloudEvent) -> bool:
+    if not event.id or event.is_completion != (hook.of == "completions"):
+        return False
+    if hook.types and event.type not in hook.types:
+        return False
+    tenant = tenant_of(event.entity)
+    if hook.tenant is not None and tenant != hook.tenant:
+        return False
+    if hook.entities and event.entity.removeprefix(f"{tenant}/") not in hook.entities:
+        return False
+    return all(condition(text).holds(event.data) for text in hook.where)
+
+
+def request(hook: Hook, event: CloudEvent) -> tuple[dict[str, str], bytes]:
+    """Headers, but for those of the signature, and body: the same at each try."""
+    data = chosen(event.data, hook.fields) if hook.fields else event.data
+    trace = {"traceparent": event.trace} if event.trace and event.trace.isascii() else {}
+    if hook.shape == "binary":
+        attributes = {f"ce-{name}": _as_header(said) for name, said in event.attributes.items()}
+        return {**attributes, **trace, "content-type": "application/json"}, orjson.dumps(data)
+    whole = {**event.attributes, "datacontenttype": "application/json", "data": data}
+    return {**trace, "content-type": "application/cloudevents+json"}, orjson.dumps(whole)
+
+
+def _as_header(said: str) -> str:
+    """As CloudEvents has it: percent-encoded where it is no plain ASCII."""
+    return quote(said, safe=_SAFE)

@@ -1,0 +1,107 @@
+"""What is on its way to a hook, and the records that tell of it. Pure."""
+
+import pickle
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from clients.kafka.records import Outgoing
+from shared.events import envelope
+from shared.events.envelope import Header, Position
+from shared.events.oversize_stub import fitted
+from shared.forwarding.answer import Answer
+from shared.forwarding.cloud_event import CloudEvent
+from shared.topic_names import DELIVERY_TOPIC, dead_letter_topic, wake_topic
+
+STAGE = "forward"
+_BETWEEN = "\n"  # stands in no hook's name and in no entity's id
+
+
+class Delivery(NamedTuple):
+    hook: str
+    place: Position
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    arrived_ms: int
+
+    @property
+    def event(self) -> CloudEvent:
+        return CloudEvent(self.key, self.value, self.headers)
+
+    def line(self, in_order: bool) -> str:
+        """Who waits behind whom: where order does not matter each one is alone."""
+        event = self.event
+        alone = "" if in_order else f"{_BETWEEN}{event.id}"
+        return f"{self.hook}{_BETWEEN}{event.entity}{alone}"
+
+    def pack(self) -> bytes:
+        return pickle.dumps(tuple(self), pickle.HIGHEST_PROTOCOL)
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> "Delivery":
+        hook, place, *others = pickle.loads(raw)
+        return cls(hook, Position(*place), *others)
+
+
+def hook_of(line: str) -> str:
+    return line.partition(_BETWEEN)[0]
+
+
+class Try(NamedTuple):
+    """Of the delivery that has this number in its line."""
+
+    number: int
+    event_id: str  # a line that was empty has begun to count anew
+    tried: int  # how often, with this time
+    at_ms: int
+    answer: Answer
+
+
+def answer_record(bucket: int, line: str, of: Try) -> Outgoing:
+    """Of an answer that no batch has waited for: it wakes one."""
+    told = {"bucket": bucket, "line": line, "try": [*of[:4], list(of.answer)]}
+    return Outgoing(wake_topic(STAGE), line.encode(), orjson.dumps(told), [])
+
+
+def read_answer(value: bytes | None) -> tuple[int, str, Try] | None:
+    """None: it is a wake without one."""
+    told = orjson.loads(value or b"{}")
+    if "try" not in told:
+        return None
+    number, event_id, tried, at_ms, answer = told["try"]
+    return told["bucket"], told["line"], Try(number, event_id, tried, at_ms, Answer(*answer))
+
+
+def log_record(delivery: Delivery, of: Try) -> Outgoing:
+    event, answer = delivery.event, of.answer
+    told = {
+        "hook": delivery.hook,
+        "event_id": event.id,
+        "entity_id": event.entity,
+        "type": event.type,
+        "try": of.tried,
+        "at_ms": of.at_ms,
+        "ms": answer.ms,
+        "status": answer.status,
+        "verdict": answer.verdict.value,
+        "said": answer.said,
+    }
+    return Outgoing(DELIVERY_TOPIC, delivery.key, orjson.dumps(told), [])
+
+
+def dead_letter(delivery: Delivery, tries: int, reason: str, detail: str) -> Outgoing:
+    known = [header for header in delivery.headers if header[0] != envelope.HOOK]
+    headers = envelope.failure_headers(known, STAGE, delivery.place, reason, detail)
+    ours = [(envelope.HOOK, delivery.hook.encode()), (envelope.TRIES, str(tries).encode())]
+    letter = fitted(delivery.place, delivery.key, delivery.value, [*headers, *ours])
+    return Outgoing(dead_letter_topic(STAGE), *letter)
+
+
+def gate_value(oldest_ms: int, waiting: dict[str, int]) -> bytes:
+    return orjson.dumps({"oldest_ms": oldest_ms, "waiting": waiting})
+
+
+def read_gate(value: bytes) -> dict[str, Any]:
+    return dict(orjson.loads(value))

@@ -1,0 +1,124 @@
+"""event and completion topics -> webhooks: each event to the hooks that ask for it.
+
+A task that reads the topics finds for each record the hooks that it is for, and the shuffle brings
+all that a hook is to get of an entity to one bucket, which sends it (`bucket.py`). What waits is
+in Spark's state. A record of the wake topic has a batch look at what is due (`hook_watch.py`), or
+brings an answer that came too late for the batch that had asked.
+"""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+from confluent_kafka import Message
+from pyspark.sql import DataFrame, GroupedData, SparkSession, functions
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from clients.kafka.messages import headers_of, position_of
+from shared.events import envelope
+from shared.flow_table import Flow
+from shared.forwarding.cloud_event import CloudEvent, is_for
+from shared.forwarding.hook import Hook
+from shared.settings import JobSettings
+from shared.topic_names import again_topic, wake_topic
+from stream_jobs.forward import beginning
+from stream_jobs.forward.bucket import TOLD_DDL, BucketOfDeliveries, ForwardTask
+from stream_jobs.forward.delivery import STAGE, Delivery, Try, read_answer
+from stream_jobs.forward.hook_feed import FeedTask, hook_feed
+from stream_jobs.forward.sender import SenderTask
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.source.log_source import read_logs, written_by_its_work
+from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.source.writing_processor import WritingProcessor
+from stream_jobs.state.buckets import bucket_of, buckets_of
+from stream_jobs.supervision.status import Report
+
+LOOKS, LOOK_MS = "looks", "look_ms"
+# of a partition: those of one would wait for each other's servers
+_BUCKETS = 1
+_AT_MOST_EVERY_MS = 200
+_PACKED_DDL = "bucket int, packed binary"
+_PACKED = pa.schema([("bucket", pa.int32()), ("packed", pa.binary())])
+
+
+def buckets(settings: JobSettings) -> tuple[int, ...]:
+    return buckets_of(settings.state_partitions, _BUCKETS)
+
+
+def pack(
+    chunks: Iterator[list[Message]], feed: FeedTask, its_buckets: tuple[int, ...]
+) -> Iterator[pa.RecordBatch]:
+    """For each bucket that has something to do a row: deliveries, and answers."""
+    for chunk in chunks:
+        check_lease(STAGE)
+        deliveries: dict[int, list[bytes]] = defaultdict(list)
+        answers: dict[int, list[tuple[str, Try]]] = defaultdict(list)
+        hooks = hook_feed(feed).look()
+        takers = [hook for hook in hooks.all() if hooks.takes(hook)]
+        for message in chunk:
+            if message.topic() == wake_topic(STAGE):
+                told = read_answer(message.value())
+                if told is not None:
+                    bucket, line, of = told
+                    answers[bucket].append((line, of))
+                else:
+                    for bucket in its_buckets:
+                        answers[bucket] += ()
+                continue
+            for delivery, hook in _deliveries(message, takers):
+                line = delivery.line(hook.order == "per entity")
+                deliveries[bucket_of(line.encode(), its_buckets)].append(delivery.pack())
+        names = sorted({*deliveries, *answers})
+        packed = [pickle.dumps((deliveries[name], answers[name])) for name in names]
+        yield pa.RecordBatch.from_arrays([names, packed], schema=_PACKED)
+
+
+def _deliveries(message: Message, takers: list[Hook]) -> Iterator[tuple[Delivery, Hook]]:
+    headers, arrived_ms = headers_of(message) or [], message.timestamp()[1]
+    place, key, value = position_of(message), message.key(), message.value()
+    event = CloudEvent(key, value, headers)
+    is_again = message.topic() == again_topic(STAGE)
+    one = envelope.text(headers, envelope.HOOK) if is_again else None
+    for hook in takers:
+        is_its = (
+            hook.name == one if is_again else arrived_ms >= hook.made_ms and is_for(hook, event)
+        )
+        if is_its:
+            yield Delivery(hook.name, place, key, value, headers, arrived_ms), hook
+
+
+def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:
+    task = ForwardTask(
+        feed_task(settings),
+        SenderTask(settings.kafka, settings.hook_hosts, len(buckets(settings))),
+    )
+    return packed.transformWithState(
+        WritingProcessor(BucketOfDeliveries(task), WriterOf.job_of(STAGE, settings)),
+        TOLD_DDL,
+        outputMode="update",
+        timeMode="none",
+    )
+
+
+def feed_task(settings: JobSettings) -> FeedTask:
+    return FeedTask(settings.kafka, settings.hooks_key_path.absolute())
+
+
+def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:
+    job = next(job for job in flow.jobs() if job.name == STAGE)
+    packed = read_logs(
+        spark,
+        settings,
+        STAGE,
+        job.ignited_by,
+        partial(pack, feed=feed_task(settings), its_buckets=buckets(settings)),
+        _PACKED_DDL,
+        beginning.start(settings, job),
+        at_most_every_ms=_AT_MOST_EVERY_MS,
+    )
+    told = transform(packed.groupBy("bucket"), settings).observe(
+        STAGE, functions.expr(f"count(*) AS {LOOKS}"), functions.expr(f"min(look_ms) AS {LOOK_MS}")
+    )
+    return written_by_its_work(told, settings, STAGE)

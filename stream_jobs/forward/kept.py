@@ -1,0 +1,82 @@
+"""What a bucket keeps in Spark's state: its lines in a few parts, for all are read in each batch,
+and each delivery that waits under a key of its own."""
+
+from collections.abc import Iterable, Mapping
+from zlib import crc32
+
+import orjson
+
+from stream_jobs.forward.delivery import Delivery
+from stream_jobs.forward.line import Line, Target, Waiting, dump
+from stream_jobs.state.bulk_map_state import Key, ManyStates
+
+# where a line changes its part is written
+_PARTS = 16
+_TARGETS: Key = ("targets",)
+
+
+class KeptLines:
+    def __init__(self, states: ManyStates) -> None:
+        self._states = states
+        self._known: dict[Key, bytes | None] = {}
+
+    def read(self) -> Waiting:
+        keys = [_TARGETS, *((str(part),) for part in range(_PARTS))]
+        self._known = dict(zip(keys, self._states.get(keys), strict=True))
+        targets, *parts = (orjson.loads(raw or b"{}") for raw in self._known.values())
+        return Waiting(
+            {key: Line(*told) for part in parts for key, told in part.items()},
+            {hook: Target(*told) for hook, told in targets.items()},
+        )
+
+    def write(self, waiting: Waiting) -> None:
+        parts: dict[Key, dict[str, object]] = {key: {} for key in self._known}
+        parts[_TARGETS] = {hook: dump(target) for hook, target in waiting.targets.items()}
+        for key, line in waiting.lines.items():
+            parts[(str(crc32(key.encode()) % _PARTS),)][key] = dump(line)
+        told = {key: orjson.dumps(part) if part else None for key, part in parts.items()}
+        changed = {key: raw for key, raw in told.items() if raw != self._known[key]}
+        self._states.put({key: raw for key, raw in changed.items() if raw is not None})
+        self._states.remove([key for key, raw in changed.items() if raw is None])
+
+
+class KeptDeliveries:
+    """What is new and gone within a batch is never written."""
+
+    def __init__(self, states: ManyStates) -> None:
+        self._states = states
+        self._new: dict[Key, Delivery] = {}
+        self._known: dict[Key, Delivery] = {}
+        self._gone: list[Key] = []
+
+    def put(self, line: str, number: int, delivery: Delivery) -> None:
+        self._new[line, str(number)] = delivery
+
+    def get(self, wanted: Mapping[str, Iterable[int]]) -> dict[str, list[tuple[int, Delivery]]]:
+        """Of each line those with these numbers, in this order."""
+        numbers = {line: list(its) for line, its in wanted.items()}
+        keys = [(line, str(number)) for line, its in numbers.items() for number in its]
+        unknown = [key for key in keys if key not in self._new and key not in self._known]
+        for key, raw in zip(unknown, self._states.get(unknown), strict=True):
+            if raw is not None:
+                self._known[key] = Delivery.unpack(raw)
+        return {
+            line: [(number, self._found((line, str(number)))) for number in its]
+            for line, its in numbers.items()
+        }
+
+    def _found(self, key: Key) -> Delivery:
+        return self._new.get(key) or self._known[key]
+
+    def remove(self, line: str, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            key = line, str(number)
+            if self._new.pop(key, None) is None:
+                self._known.pop(key, None)
+                self._gone.append(key)
+
+    def write(self) -> None:
+        """What a batch has changed."""
+        self._states.remove(self._gone)
+        self._states.put({key: delivery.pack() for key, delivery in self._new.items()})
+        self._new, self._known, self._gone = {}, {}, []

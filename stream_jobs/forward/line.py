@@ -1,0 +1,182 @@
+"""What waits for a hook, in a bucket: lines, and how their targets are. Pure.
+
+A *line* has what one hook is to get of one entity, in order. Only its first one is ever under way,
+so that nothing overtakes it; when that has failed the whole line waits, and nobody else.
+
+A *target* is what a bucket knows of a hook's server. If several tries in a row fail, whosever they
+are, it is down: then one line is tried now and then, and the others need not fail one by one. When
+that one gets through, all go on at once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from shared.forwarding.answer import Answer, Verdict
+from shared.retry_policy import RetryPolicy
+from stream_jobs.forward.delivery import hook_of
+
+_IS_DOWN_AFTER = 3
+_PROBE_FIRST_MS, _PROBE_MAX_MS = 1_000, 60_000
+NEVER_MS = 2**62
+
+
+@dataclass
+class Line:
+    head: int = 0  # the number of the first one
+    end: int = 0  # and of the next to come
+    tries: int = 0  # of the first one
+    first_ms: int = 0  # when it was tried first
+    due_ms: int = 0
+    # until when an answer is expected, of a try that no batch has waited for
+    flight_ms: int = 0
+    # since when the first one is there: it may be less, never more
+    oldest_ms: int = 0
+
+    @property
+    def waiting(self) -> int:
+        return self.end - self.head
+
+    def passed(self, now_ms: int) -> None:
+        """The first one is done with."""
+        self.head += 1
+        self.tries = self.first_ms = self.flight_ms = 0
+        self.due_ms = now_ms
+
+    def failed(self, event_id: str, answer: Answer, now_ms: int, policy: RetryPolicy) -> None:
+        self.tries += 1
+        self.first_ms = self.first_ms or now_ms
+        self.flight_ms = 0
+        pause_ms = policy.pause_ms(event_id, self.tries)
+        self.due_ms = now_ms + max(pause_ms, answer.wait_ms(now_ms))
+
+    def is_over(self, now_ms: int, policy: RetryPolicy) -> bool:
+        return self.tries > 0 and policy.is_over(self.tries, now_ms - self.first_ms)
+
+
+@dataclass
+class Target:
+    failures: int = 0  # in a row
+    since_ms: int = 0  # the first of them
+    due_ms: int = 0  # nothing before
+    is_slow: bool = False  # no batch waits for its answers
+
+    @property
+    def is_down(self) -> bool:
+        return self.failures >= _IS_DOWN_AFTER
+
+    def hear(self, answer: Answer, now_ms: int, patience_ms: int) -> bool:
+        """Whether it is back."""
+        self.is_slow = answer.ms > patience_ms
+        if not answer.is_of_the_target:
+            was_down = self.is_down
+            self.failures = self.since_ms = self.due_ms = 0
+            return was_down
+        self.failures += 1
+        self.since_ms = self.since_ms or now_ms
+        wait_ms = answer.wait_ms(now_ms)
+        if self.is_down:
+            doublings = min(self.failures - _IS_DOWN_AFTER, 16)
+            wait_ms = max(wait_ms, min(_PROBE_FIRST_MS << doublings, _PROBE_MAX_MS))
+        self.due_ms = now_ms + wait_ms if wait_ms else 0
+        return False
+
+    def fails_for_ms(self, now_ms: int) -> int:
+        return now_ms - self.since_ms if self.is_down else 0
+
+
+class Waiting:
+    """All lines of a bucket, and its targets."""
+
+    def __init__(self, lines: dict[str, Line], targets: dict[str, Target]) -> None:
+        self.lines = lines
+        self.targets = targets
+
+    def target(self, hook: str) -> Target:
+        return self.targets.setdefault(hook, Target())
+
+    def to_try(self, now_ms: int, sends: Mapping[str, bool]) -> list[str]:
+        """Which lines, the longest due first; of a target that is down, one. `sends`: hooks that
+        are sent to; of others all waits."""
+        found: list[str] = []
+        # of a target that is down
+        probed = {hook_of(key) for key, line in self.lines.items() if line.flight_ms}
+        for key, line in sorted(self.lines.items(), key=lambda item: item[1].due_ms):
+            hook = hook_of(key)
+            target = self.targets.get(hook)
+            if line.flight_ms or not line.waiting or not sends.get(hook):
+                continue
+            if target is not None and target.due_ms > now_ms:
+                continue
+            if target is not None and target.is_down:
+                if hook not in probed:
+                    probed.add(hook)
+                    found.append(key)
+            elif line.due_ms <= now_ms:
+                found.append(key)
+        return found
+
+    def hurry(self, hook: str, now_ms: int) -> None:
+        """All its lines: its target is back."""
+        for key, line in self.lines.items():
+            if hook_of(key) == hook:
+                line.due_ms = min(line.due_ms, now_ms)
+
+    def begin_anew(self, hook: str) -> None:
+        """Whoever resumes it gives its server as much time as it had at first."""
+        self.targets.pop(hook, None)
+        for key, line in self.lines.items():
+            if hook_of(key) == hook:
+                line.tries = line.first_ms = line.due_ms = 0
+
+    def lost(self, now_ms: int) -> Iterator[str]:
+        """Lines whose try nobody will tell the end of: whoever made it is gone."""
+        for key, line in self.lines.items():
+            if line.flight_ms and line.flight_ms <= now_ms:
+                yield key
+
+    def next_look_ms(self, sends: Mapping[str, bool]) -> int:
+        found = NEVER_MS
+        for key, line in self.lines.items():
+            if line.flight_ms:
+                found = min(found, line.flight_ms)
+            elif sends.get(hook := hook_of(key)):
+                target = self.targets.get(hook, Target())
+                due_ms = 0 if target.is_down else line.due_ms
+                found = min(found, max(due_ms, target.due_ms))
+        return found
+
+    def told(self) -> tuple[int, dict[str, int]] | None:
+        """Since when something waits, and how much by hook; None: nothing does."""
+        waiting: dict[str, int] = {}
+        for key, line in self.lines.items():
+            waiting[hook_of(key)] = waiting.get(hook_of(key), 0) + line.waiting
+        if not waiting:
+            return None
+        return min(line.oldest_ms for line in self.lines.values()), dict(sorted(waiting.items()))
+
+    def forget(self, hooks: Iterable[str]) -> None:
+        """What need not be kept: lines that are empty, and targets that are well."""
+        known = set(hooks)
+        self.lines = {key: line for key, line in self.lines.items() if line.waiting}
+        self.targets = {
+            hook: target
+            for hook, target in self.targets.items()
+            if hook in known and target != Target()
+        }
+
+
+def outcome(verdict: Verdict, is_over: bool, fails_for_ms: int, policy: RetryPolicy) -> str:
+    """What becomes of the first of a line: it is `done`, it `waits`, it is `given up`, or the whole
+    hook is `ended` or `paused`: nobody is given up because a server is away."""
+    if verdict is Verdict.DONE:
+        return "done"
+    if verdict is Verdict.GONE:
+        return "ended"
+    if not is_over:
+        return "waits"
+    return "paused" if fails_for_ms >= policy.age_max_s * 1000 else "given up"
+
+
+def dump(one: Line | Target) -> list[Any]:
+    return list(astuple(one))

@@ -1,0 +1,163 @@
+"""What a worker process sends to hooks: many requests at once, on a loop of its own.
+
+A batch waits for answers, but not for long: a server that is slow would hold up all others. What is
+still under way then goes on without it, and its answer comes as a record that wakes a later batch.
+"""
+
+import asyncio
+import resource
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+from confluent_kafka import Producer
+
+from clients.kafka.connect import writer
+from shared.forwarding.answer import Answer, Verdict
+from shared.forwarding.cloud_event import request
+from shared.forwarding.hook import Hook
+from shared.forwarding.signature import signed
+from shared.kafka_access import KafkaAccess
+from stream_jobs.forward.delivery import Delivery, Try, answer_record
+
+# a batch waits for answers
+PATIENCE_S = 1.0
+# for those of a hook that was slow the last time
+_PATIENCE_WITH_SLOW_S = 0.05
+
+
+class SenderTask(NamedTuple):
+    """What a worker process needs to know."""
+
+    kafka: KafkaAccess
+    hosts_allowed: frozenset[str]
+    buckets: int  # which share what a hook allows
+
+
+@dataclass
+class LineRun:
+    """A line in a batch."""
+
+    bucket: int
+    key: str
+    hook: Hook
+    keys: Sequence[bytes]  # it is signed with
+    tries: int  # of the first one, until now
+    deliveries: Sequence[tuple[int, Delivery]]  # with their numbers
+    is_slow: bool
+    tried: list[Try] = field(default_factory=list)
+    # the one that is under way without the batch
+    in_flight: bool = False
+    is_left: bool = False
+
+
+class _Limits:
+    """Of a hook, as far as they are this process's share."""
+
+    def __init__(self, hook: Hook, buckets: int) -> None:
+        self.slots = asyncio.Semaphore(max(1, hook.concurrency // buckets))
+        self._gap_s = buckets / hook.per_s if hook.per_s else 0.0
+        self._next_s = 0.0
+
+    def begin_s(self, until_s: float) -> float | None:
+        """When one may begin, and the next one later; None: not until then."""
+        begin_s = max(time.monotonic(), self._next_s)
+        if begin_s > until_s:
+            return None
+        self._next_s = begin_s + self._gap_s
+        return begin_s
+
+
+class Sender:
+    def __init__(self, task: SenderTask) -> None:
+        # the workers of all jobs know this module, and most stacks have no hook
+        from clients.web.open_internet import OpenInternet
+
+        self._task = task
+        self._loop = asyncio.new_event_loop()
+        self._web = OpenInternet(task.hosts_allowed)
+        self._limits: dict[tuple[str, int], _Limits] = {}
+        self._left: set[asyncio.Task[None]] = set()
+        self._producer: Producer = writer(
+            task.kafka,
+            # an answer that is lost is one that never came: it is tried again
+            {"enable.idempotence": False, "linger.ms": 0, "message.timeout.ms": 10_000},
+        )
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # each request needs one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def send(self, runs: Sequence[LineRun]) -> None:
+        """Each line until one of it fails, there is none any more, or the batch has no more time.
+        What has been tried then stands in the runs."""
+        asyncio.run_coroutine_threadsafe(self._send(runs), self._loop).result()
+
+    async def _send(self, runs: Sequence[LineRun]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        tasks = {asyncio.create_task(self._line(run, until_s)): run for run in runs}
+        await asyncio.wait(tasks, timeout=_PATIENCE_WITH_SLOW_S)
+        waits_for = [task for task, run in tasks.items() if not run.is_slow and not task.done()]
+        if waits_for:
+            await asyncio.wait(waits_for, timeout=until_s - time.monotonic())
+        for task, run in tasks.items():
+            if task.done():
+                task.result()
+            elif run.in_flight:
+                run.is_left = True
+                self._left.add(task)
+                task.add_done_callback(self._left.discard)
+            else:
+                task.cancel()
+
+    async def _line(self, run: LineRun, until_s: float) -> None:
+        limits = self._limits_of(run.hook)
+        for number, delivery in run.deliveries:
+            async with limits.slots:
+                begin_s = limits.begin_s(until_s)
+                if begin_s is None:
+                    return
+                await asyncio.sleep(begin_s - time.monotonic())
+                run.in_flight = True
+                tried = 1 if run.tried else run.tries + 1
+                made = Try(
+                    number, delivery.event.id, tried, _now_ms(), await self._post(run, delivery)
+                )
+                run.in_flight = False
+            if run.is_left:
+                self._report(run, made)
+                return
+            run.tried.append(made)
+            if made.answer.verdict is not Verdict.DONE:
+                return
+
+    async def _post(self, run: LineRun, delivery: Delivery) -> Answer:
+        event = delivery.event
+        headers, body = request(run.hook, event)
+        signature = signed(event.id, _now_ms() // 1000, body, run.keys)
+        return await self._web.post(
+            run.hook.url, {**headers, **signature}, body, run.hook.timeout_s
+        )
+
+    def _report(self, run: LineRun, made: Try) -> None:
+        topic, key, value, _ = answer_record(run.bucket, run.key, made)
+        self._producer.poll(0)
+        self._producer.produce(topic, value, key)
+
+    def _limits_of(self, hook: Hook) -> _Limits:
+        known = self._limits.get((hook.name, hook.revision))
+        if known is None:
+            known = _Limits(hook, self._task.buckets)
+            self._limits[hook.name, hook.revision] = known
+        return known
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@cache  # a process keeps one, with its connections
+def sender(task: SenderTask) -> Sender:
+    return Sender(task)

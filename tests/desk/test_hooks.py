@@ -1,0 +1,146 @@
+"""Hooks by the command line and by the API, on a real broker."""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from clients.kafka.create_topics import ensure_topics
+from desk.hooks.service import HookDesk
+from desk.web.app import create_app
+from local_stack import cli
+from local_stack.run.stack import Stack
+from local_stack.terminal.errors import StackError
+from shared.flow import load_flow
+from shared.kafka_access import KafkaAwayError
+from shared.settings import GatewaySettings
+from shared.settings.secret_box import box_of_hooks
+from tests.kafka_log import eventually, read_topic
+
+pytestmark = pytest.mark.stack
+URL = "https://example.org/in"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One for all: a topic that was deleted and made anew has no leader for a while."""
+    folder = tmp_path_factory.mktemp("hooks")
+    with Stack(folder, random_ports=True, services=("kafka",)) as stack:
+        settings = GatewaySettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=folder)
+        ensure_topics(load_flow(), settings)
+        eventually(lambda: _answers(settings))
+        yield stack.kafka_bootstrap
+
+
+@pytest.fixture
+def settings(broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatewaySettings:
+    monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", broker)
+    monkeypatch.setenv("HEADRACE_STATE_DIR", str(tmp_path))
+    return GatewaySettings(kafka_bootstrap=broker, state_dir=tmp_path)
+
+
+def _answers(settings: GatewaySettings) -> bool:
+    try:
+        HookDesk(settings).all()
+    except KafkaAwayError:
+        return False
+    return True
+
+
+def run(*arguments: str) -> Any:
+    """`./headrace hooks …`"""
+    done = CliRunner().invoke(cli.app, ["hooks", *arguments])
+    if isinstance(done.exception, StackError):
+        return done.exception.what
+    assert done.exit_code == 0, done.exception
+    return orjson.loads(done.stdout) if "json" in arguments else done.stdout
+
+
+def ask(settings: GatewaySettings, steps: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+    async def asks() -> None:
+        transport = httpx.ASGITransport(create_app(settings))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            await steps(http)
+
+    asyncio.run(asks())
+
+
+def test_a_hook_is_added_changed_and_deleted_by_the_command_line(
+    settings: GatewaySettings,
+) -> None:
+    assert "There is no hook" in run("list")
+    made = run("add", "alarms", URL, "--type", "reading", "--where", "value > 30", "-o", "json")
+    assert made["secret"].startswith("whsec_")
+    (listed,) = run("list", "-o", "json")
+    assert listed["state"] == "active"
+    shown = run("show", "alarms", "-o", "json")
+    assert shown["types"] == ["reading"]
+    assert made["secret"] not in orjson.dumps(shown).decode()
+    run("pause", "alarms")
+    assert run("show", "alarms", "-o", "json")["state"] == "paused"
+    assert "resume it first" in run("test", "alarms")
+    run("resume", "alarms")
+    other = run("rotate", "alarms", "-o", "json")["secret"]
+    assert run("show", "alarms", "-o", "json")["secrets"] == 2
+    # nobody who reads the topic has a secret, and who has the key has both
+    last = read_topic(settings.kafka_bootstrap, "hooks.v1")[-1].value or b""
+    assert made["secret"].encode() not in last
+    box = box_of_hooks(settings.hooks_key_path)
+    sealed = [b64decode(one["sealed"]) for one in orjson.loads(last)["secrets"]]
+    assert [box.open(b"alarms", one) for one in sealed] == [other.encode(), made["secret"].encode()]
+    assert all(box.open(b"another", one) is None for one in sealed)
+    assert settings.hooks_key_path.stat().st_mode & 0o077 == 0
+    run("delete", "alarms")
+    assert run("list", "-o", "json") == []
+
+
+WRONG = (
+    (("add", "x", "http://example.org"), "must begin with https://"),
+    (("add", "x", "https://169.254.169.254/latest"), "no address of the open internet"),
+    (("add", "x", URL, "--type", "nothing"), "the flow has no event type nothing"),
+    (("add", "x", URL, "--where", "value >"), "is no condition"),
+    (("add", "x", URL, "--secret", "whsec_AA"), "a secret is whsec_"),
+    (("add", "X", URL), "a hook's name has"),
+    (("show", "x"), "there is no hook x"),
+    (("delete", "x"), "there is no hook x"),
+    (("resume", "x"), "there is no hook x"),
+)
+
+
+def test_what_is_wrong_is_a_sentence_and_changes_nothing(settings: GatewaySettings) -> None:
+    before = read_topic(settings.kafka_bootstrap, "hooks.v1")
+    for arguments, said in WRONG:
+        assert said in run(*arguments)
+    assert read_topic(settings.kafka_bootstrap, "hooks.v1") == before
+
+
+def test_a_program_does_the_same_by_the_api(settings: GatewaySettings) -> None:
+    async def steps(http: httpx.AsyncClient) -> None:
+        made = await http.put("/api/hooks/alarms", json={"url": URL, "types": ["reading"]})
+        assert made.status_code == 201
+        assert made.json()["secret"].startswith("whsec_")
+        assert (await http.put("/api/hooks/alarms", json={"url": URL})).status_code == 422
+        ours = await http.put("/api/hooks/b", json={"url": URL, "secrets": []})
+        assert ours.json()["detail"] == "secrets is not for its owner to say"
+        inside = await http.put("/api/hooks/b", json={"url": "https://127.0.0.1/"})
+        assert inside.json()["code"] == "bad_hook"
+        (listed,) = (await http.get("/api/hooks")).json()["hooks"]
+        assert listed["name"] == "alarms" and "secret" not in listed
+        paused = await http.post("/api/hooks/alarms/pause")
+        assert paused.json()["state"] == "paused"
+        assert (await http.post("/api/hooks/alarms/test")).status_code == 422
+        assert (await http.post("/api/hooks/alarms/resume")).json()["state"] == "active"
+        assert (await http.post("/api/hooks/alarms/test")).status_code == 202
+        assert (await http.get("/api/hooks/alarms/log")).json() == {"tries": []}
+        assert (await http.get("/api/hooks/alarms/log?since=soon")).status_code == 400
+        assert (await http.post("/api/hooks/alarms/rotate")).json()["secret"]
+        assert (await http.delete("/api/hooks/alarms")).status_code == 204
+        assert (await http.get("/api/hooks/alarms")).json()["code"] == "no_hook"
+
+    ask(settings, steps)

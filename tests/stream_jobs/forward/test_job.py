@@ -1,0 +1,181 @@
+"""The job on a real broker, with servers that fail in all ways, and kills in the middle."""
+
+import random
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+
+from clients.kafka.create_topics import ensure_topics
+from desk.hooks.service import HookDesk
+from local_stack.run.stack import Stack
+from shared.events.envelope import event_headers, event_value
+from shared.flow import load_flow
+from shared.settings import JobSettings
+from shared.topic_names import JOB_STATUS_TOPIC
+from stream_jobs.forward.hook_watch import NO_HOOK
+from tests.builders import event_record
+from tests.job_process import JobProcess
+from tests.kafka_log import Record, eventually, last_values, read_topic
+from tests.stream_jobs.forward.forward_oracle import Arrival, faults
+from tests.stream_jobs.forward.target_server import Answers, Received, Reply, TargetServer
+
+pytestmark = pytest.mark.stack
+
+ENTITIES, ROUNDS = 25, 24
+QUICK = {"first_pause_s": 0.2, "factor": 1.5, "pause_max_s": 2.0}
+_ODD: tuple[Reply, ...] = (
+    Reply(None),
+    Reply(500),
+    Reply(503, (("retry-after", "1"),)),
+    Reply(302, (("location", "/elsewhere"),)),
+    Reply(400),
+    Reply(200, body=b"." * 60, slow_s=0.1),  # longer than the hook waits
+    Reply(429, (("retry-after", "1"),)),
+    Reply(204, after_s=1.3, body=b""),  # longer than a batch waits
+)
+
+
+class Rig(NamedTuple):
+    bootstrap: str
+    settings: JobSettings
+    variables: dict[str, str]
+    folder: Path
+    producer: Producer
+
+    def job(self) -> JobProcess:
+        return JobProcess("forward", self.settings, self.folder / "log", self.variables)
+
+    def add(self, name: str, url: str, **fields: Any) -> None:
+        self.desk.add(name, {"url": url, "timeout_s": 3.0, "retries": QUICK, **fields})
+
+    @property
+    def desk(self) -> HookDesk:
+        return HookDesk(self.settings.model_copy(update={"hooks_hosts_allowed": "127.0.0.1"}))
+
+    def write(self, numbers: range) -> None:
+        """An event of each entity in each round."""
+        for number in numbers:
+            for entity in range(ENTITIES):
+                name = f"device-{entity:04}"
+                record = event_record(
+                    number, entity_id=name, id=f"{name}-{number}", value=float(number)
+                )
+                value, headers = event_value(record), event_headers(record)
+                self.producer.produce("event.reading.v1", value, name, headers=headers)
+        assert self.producer.flush(60) == 0
+
+
+@pytest.fixture
+def rig(empty_kafka: Stack, spark_environment: dict[str, str], tmp_path: Path) -> Iterator[Rig]:
+    bootstrap = empty_kafka.kafka_bootstrap
+    settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "job")
+    settings.make_folders()
+    ensure_topics(load_flow(), settings)
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+    variables = {**spark_environment, "HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1"}
+    yield Rig(bootstrap, settings, variables, tmp_path, producer)
+
+
+def arrivals(target: TargetServer) -> list[Arrival]:
+    found = []
+    for received, reply in target.received():
+        done = reply.status is not None and 200 <= reply.status < 300
+        event = received.event
+        found.append(Arrival(event["subject"], event["id"], done))
+    return found
+
+
+def flaky(seed: int) -> Answers:
+    dice = random.Random(seed)
+
+    def answers(_: Received) -> Reply:
+        return dice.choice(_ODD) if dice.random() < 0.15 else Reply()
+
+    return answers
+
+
+def wanted(rounds: range) -> dict[str, list[str]]:
+    names = [f"device-{entity:04}" for entity in range(ENTITIES)]
+    return {name: [f"{name}-{number}" for number in rounds] for name in names}
+
+
+def done(target: TargetServer) -> int:
+    return len({arrival.event_id for arrival in arrivals(target) if arrival.is_done})
+
+
+def gates(rig: Rig) -> dict[bytes | None, Record]:
+    """What waits, and in which bucket."""
+    return {one.key: one for one in read_topic(rig.bootstrap, "gate.forward.v1")}
+
+
+def latencies(target: TargetServer, written: dict[str, float]) -> list[float]:
+    """Of each event, from when it was written to when it got through."""
+    first: dict[str, float] = {}
+    for received, _ in target.received():
+        first.setdefault(received.event["id"], received.at_s)
+    return sorted(first[event_id] - at_s for event_id, at_s in written.items())
+
+
+def rests(rig: Rig) -> bool:
+    said = last_values(rig.bootstrap, JOB_STATUS_TOPIC).get("forward", {})
+    return (said.get("state"), said.get("detail")) == ("running", NO_HOOK)
+
+
+def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(rig: Rig) -> None:
+    third = ROUNDS // 3
+    checkpoint = rig.settings.checkpoints / "forward"
+    with (
+        TargetServer(flaky(7)) as target,
+        TargetServer() as well,
+        TargetServer(lambda _: Reply(after_s=30)) as hangs,
+        rig.job() as job,
+    ):
+        rig.write(range(1))  # before there is a hook: nobody gets it
+        eventually(lambda: rests(rig), within_s=120)
+        assert not checkpoint.exists()
+        rig.add("flaky", f"{target.url}/in")
+        rig.add("well", f"{well.url}/in")
+        rig.add("hangs", f"{hangs.url}/in", timeout_s=10)
+        rig.add("dead", "http://127.0.0.1:9/in")
+        rig.write(range(1, third))
+        eventually(lambda: done(target) > ENTITIES, within_s=120)
+        job.kill()
+        rig.write(range(third, 2 * third))
+        job.start()
+        eventually(lambda: done(target) > ENTITIES * third, within_s=180)
+        job.kill()
+        shutil.rmtree(checkpoint)
+        job.start()
+        eventually(lambda: done(well) == ENTITIES * (2 * third - 1), within_s=240)
+        written: dict[str, float] = {}
+        for number in range(2 * third, ROUNDS):
+            now_s = time.monotonic()
+            written |= {f"device-{one:04}-{number}": now_s for one in range(ENTITIES)}
+            rig.write(range(number, number + 1))
+            time.sleep(0.5)
+        eventually(lambda: done(well) == ENTITIES * (ROUNDS - 1), within_s=60)
+        # neither one that hangs for 10 s nor one that is not there slows one that is well
+        assert latencies(well, written)[-1] < 7, latencies(well, written)
+        rig.desk.delete("hangs")
+        rig.desk.delete("dead")
+        eventually(lambda: done(target) == ENTITIES * (ROUNDS - 1), within_s=240)
+        eventually(lambda: not any(gate.value for gate in gates(rig).values()))
+        assert not faults(wanted(range(1, ROUNDS)), arrivals(target))
+        assert not faults(wanted(range(1, ROUNDS)), arrivals(well))
+        delivered = defaultdict(set)
+        for one in read_topic(rig.bootstrap, "delivery.v1"):
+            told = orjson.loads(one.value or b"")
+            if told["verdict"] == "done":
+                delivered[told["hook"]].add(told["event_id"])
+        assert len(delivered["flaky"]) == len(delivered["well"]) == ENTITIES * (ROUNDS - 1)
+        rig.desk.delete("flaky")
+        rig.desk.delete("well")
+        eventually(lambda: rests(rig))
+        assert not checkpoint.exists()
