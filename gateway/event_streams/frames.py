@@ -42,7 +42,8 @@ def shown(reader: EventReader, position: Position, key: bytes, value: bytes) -> 
     if tenant := tenant_of(event.entity_id):
         own_id = event.entity_id.removeprefix(full_id(tenant, ""))
         event = event._replace(entity_id=own_id)
-    return Shown(event.type, event_value(event))
+    # orjson's bytes keep the kilobytes of the buffer that they were made in
+    return Shown(event.type, b"%b" % event_value(event))
 
 
 def event(id_: bytes, data: bytes) -> bytes:

@@ -8,7 +8,7 @@ from gateway.event_streams.log_position import LogPosition, is_behind
 from shared.events.envelope import Position
 from shared.events.event_reader import EventReader
 
-_RECORD_BYTES = 400  # of a record, beside its bytes
+_RECORD_BYTES = 550  # of a record, beside its bytes
 _MARK_EVERY = 256
 _FORGOTTEN_AT_ONCE = 512
 
