@@ -14,7 +14,7 @@ from shared.events.envelope import EventRecord, Position
 from shared.folding import deadlines, emissions
 from shared.folding.bursts import DIGEST_CHARS, Bursts
 from shared.folding.event_clock import is_clock_off
-from shared.folding.fold_error import told
+from shared.folding.fold_error import first_snapshot, told
 from shared.folding.snapshot import (
     Newest,
     Snapshot,
@@ -65,14 +65,9 @@ class Applier:
         self, entity_id: str, snapshot: Snapshot | None, records: Iterable[EventRecord]
     ) -> Applied:
         """`snapshot` is changed in place and returned: its caller has just decoded it."""
-        now = snapshot
-        if now is None:
-            try:
-                now = Snapshot(state=self.entity.initial(entity_id))
-            except Exception as error:  # it is a user's code, too: without a state there is no fold
-                detail = told(error, self.entity.initial)
-                failed = [Parked(record, "initial_failed", detail) for record in records]
-                return Applied(None, 0, 0, failed, [])
+        now = snapshot or first_snapshot(self.entity, entity_id)
+        if isinstance(now, str):  # without a state nothing can be folded
+            return Applied(None, 0, 0, [Parked(one, "initial_failed", now) for one in records], [])
         folded = duplicates = looked_at = 0
         parked: list[Parked] = []
         repeats: list[Repeat] = []
@@ -124,12 +119,7 @@ class Applier:
         return Applied(now, folded, duplicates, parked, repeats, emitted, held, asks)
 
     def fold(
-        self,
-        now: Snapshot,
-        record: EventRecord,
-        mark: str,
-        digest: str,
-        emitted: list[EventRecord],
+        self, now: Snapshot, record: EventRecord, mark: str, digest: str, emitted: list[EventRecord]
     ) -> Parked | None:
         """Of a record that is known to be new; `digest` is its id's."""
         self._remember(now, record, mark, digest)
