@@ -131,8 +131,10 @@ class Rows:
         )
         return int(count)
 
-    def waits(self) -> int:
-        ((count,),) = self._ask("SELECT count(*) FROM headrace.waiting_row")
+    def waits(self, kind: str = "") -> int:
+        ((count,),) = self._ask(
+            "SELECT count(*) FROM headrace.waiting_row WHERE line LIKE %s", f"{kind}%"
+        )
         return int(count)
 
     def done(self) -> int:
@@ -250,6 +252,7 @@ def _be_killed(rows: Rows, stack: Stack, events: int, kills: int, up_to_s: float
         assert rows.waits() > 0
         rows.know(late)
         rows.all_stored("late")
+        eventually(lambda: rows.waits("late") == 0, within_s=300)  # their states
         rows.give_up()
         eventually(lambda: rows.waits() == 0, within_s=300)
 
