@@ -1,5 +1,6 @@
 """What a service answers, and what becomes of payloads where it is slow, lies, or is dead."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from shared.model import Arrival, Draft, Endpoint, Entity, EventType, MasterData
 from shared.retry_policy import RetryPolicy
 from stream_jobs.enrich.answers import Answers
 from stream_jobs.enrich.enrich_payload import enricher
+from stream_jobs.enrich.service_request import NoAnswerError, client, request
 from tests.builders import Master
 from tests.kafka_log import eventually
 from tests.played_service import (
@@ -345,6 +347,19 @@ def test_a_key_that_fails_among_others_that_do_not_is_no_outage(
         bad, fine = world.batch({"keys": ["bad"]}, {"keys": [f"b-{number}"]})
         assert why(bad)[1:] == ("directory gives no answer: it answers 500", False)
         assert fine.topic == "event.asked.v1"
+
+
+def test_what_cannot_be_sent_shows_no_secret(directory: PlayedService) -> None:
+    for secret in ("Bearer s3cret\n", "Bearer s3cret-ü"):
+        lookup = HttpLookup("directory", f"{directory.url}/badges/{{key}}", headers={"a": secret})
+
+        async def ask(lookup: HttpLookup = lookup) -> None:
+            async with client() as http:
+                await request(http, lookup, "b-1")
+
+        with pytest.raises(NoAnswerError) as told:
+            asyncio.run(ask())
+        assert told.value.why in ("LocalProtocolError", "UnicodeEncodeError")
 
 
 def test_keys_that_a_service_refuses_are_no_outage_however_many_a_sender_makes_up(
