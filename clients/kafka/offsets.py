@@ -125,6 +125,12 @@ class LogOffsets:
         added = {topic: its for topic, its in found.added.items() if topic in known}
         return found._replace(added=added)
 
+    def known_positions(self) -> dict[Partition, int]:
+        """Of those partitions where anything is committed. Kafka drops what is
+        `offsets.retention.minutes` old."""
+        found = self._committed(self.partitions(self.topics))
+        return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
     def positions(self, places: Collection[Partition] | None = None) -> dict[Partition, int]:
         """What is committed; where nothing is, 0."""
         found = self._committed(self.partitions() if places is None else places)

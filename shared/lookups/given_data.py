@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from shared.master_data.timed_key import Times, timed_key
 from shared.model import Fields
 
 _V = TypeVar("_V")
@@ -20,12 +21,25 @@ class GivenData:
     """What is not given is not there: None. An exception is raised: NotYet("it is away") plays a
     service that does not answer."""
 
-    rows: _Fields = field(default_factory=dict)  # of master data
+    # of master data; of a table with `valid_from` under "north@0", by key and time
+    rows: _Fields = field(default_factory=dict)
     states: _Fields = field(default_factory=dict)
     services: _Json = field(default_factory=dict)  # what they answer
 
     def find(self, table: str, key: str) -> Fields | None:
         return _given(self.rows, table, key)
+
+    def find_at(self, table: str, key: str, time_ms: int) -> Fields | None:
+        times = Times()
+        for kept in self.rows.get(table, {}):
+            if timed_key(kept) is None:
+                raise LookupError(
+                    f"a row of {table!r} is given as {kept!r}, which does not say from when on it "
+                    f"counts: write {f'{kept}@0'!r}, with its time in epoch milliseconds"
+                )
+            times.note(kept, is_there=True)
+        kept_at = times.kept_at(key, time_ms)
+        return None if kept_at is None else self.find(table, kept_at)
 
     def state(self, name: str, key: str) -> Fields | None:
         return _given(self.states, name, key)

@@ -1,5 +1,6 @@
 """A service that enrichments ask by a key."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +9,7 @@ from urllib.parse import quote, urlsplit
 KEY = "{key}"
 KEY_CHARS_MAX = 500
 _DAY_S = 86_400.0
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class HttpLookup:
     fresh_for_s: float = 60.0
     absent_for_s: float = 10.0
     kept_bytes_max: int = 16 * 1024 * 1024  # of all answers; the oldest ones go
-    # the breaker: after so many failures in a row nothing is asked for that long, then one request
+    # the breaker: after so many failures in a row nothing is asked for that long, then one request.
+    # Where as many keys have failed, at least two, the service is away
     opens_after: int = 5
     rests_s: float = 5.0
 
@@ -59,4 +62,20 @@ class HttpLookup:
             return "at_once_max, answer_bytes_max and opens_after must be at least 1"
         if self.kept_bytes_max < self.answer_bytes_max:
             return "kept_bytes_max must be at least answer_bytes_max"
+        return self._why_no_headers()
+
+    def _why_no_headers(self) -> str | None:
+        """Shows no value, and no name that may be one."""
+        for name, value in self.headers.items():
+            if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+                return "a name in `headers` is none: use letters, digits and -"
+            if not isinstance(value, str) or not _is_header_value(value):
+                return (
+                    f"the value of {name!r} in `headers` must be text of printable ASCII without "
+                    "spaces around it; a secret that was read from a file may end in a line break"
+                )
         return None
+
+
+def _is_header_value(value: str) -> bool:
+    return value.isascii() and value.isprintable() and value == value.strip()

@@ -7,7 +7,6 @@ from contextlib import closing
 from confluent_kafka import KafkaError, KafkaException
 
 from clients.kafka.follow import LogFollower
-from clients.kafka.lag import unread
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets
 from shared.consumer_groups import GATES, of_job
@@ -41,13 +40,14 @@ class LaneGuard(DriverTask):
 def refuse_what_waits(kafka: KafkaAccess) -> None:
     """LaneLeftError where anything does."""
     try:
-        entities, is_unread = _whose(kafka), _is_unread(kafka)
+        entities = _whose(kafka)
+        something_waits = bool(entities) or _is_unread(kafka)
     except KafkaException as error:
         if error.args[0].code() not in _FORBIDDEN:
             raise
         _log.warning("it is not known whether anything waits: ./headrace acls: %s", error.args[0])
         return
-    if entities or is_unread:
+    if something_waits:
         named = f", of {', '.join(sorted(entities)[:5])}" if entities else ""
         raise LaneLeftError(
             f"payloads wait in {retry_topic(ENRICH)}{named}, and no row of this flow has `retry` "
@@ -67,6 +67,18 @@ def _whose(kafka: KafkaAccess) -> set[str]:
 
 
 def _is_unread(kafka: KafkaAccess) -> bool:
-    """By retry, which then tells of it by its gates."""
-    with LogOffsets(kafka, of_job("retry"), [retry_topic(ENRICH)]) as lane:
-        return bool(unread(lane.committed().offsets, lane.ranges()))
+    """By retry, which then tells of it by its gates. Nobody knows where Kafka has forgotten how far
+    it was, as it does when nobody has committed for days: what is done is still in the lane, which
+    retry alone trims."""
+    group = of_job("retry")
+    with LogOffsets(kafka, group, [retry_topic(ENRICH)]) as lane:
+        passed, ranges = lane.known_positions(), lane.ranges()
+    if any(log.start < log.end for at, log in ranges.items() if at not in passed):
+        _log.warning(
+            "it is not known whether all in %s is done: group %s has no offset there, or Kafka has "
+            "dropped it; nothing that retry has told of waits",
+            retry_topic(ENRICH),
+            group,
+        )
+    known = {at: log for at, log in ranges.items() if at in passed}
+    return any(max(passed[at], log.start) < log.end for at, log in known.items())

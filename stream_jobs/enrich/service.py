@@ -55,7 +55,7 @@ class Service:
         if (answer := self._answer(key)) is not None:
             return answer
         name, failure = self.lookup.name, self._failures.get(key)
-        if failure is None or failure.away or self._breaker.state(self._clock_s()) != "closed":
+        if failure is None or failure.away or self._breaker.is_away:
             why = failure.why if failure else self._why_away
             raise NotYet(f"{name} is away: {why}", away=True)
         raise NotYet(f"{name} gives no answer: {failure.why}")
@@ -63,13 +63,14 @@ class Service:
     async def ask(self, http: Any, keys: Sequence[str]) -> None:
         """Each of them is answered then, or has failed."""
         if self._breaker.state(self._clock_s()) == "half-open":
+            probe = self._breaker.probe_of(keys)
             if self._probes_aside:
                 if self._probe is None or self._probe.done():
-                    self._probe = asyncio.create_task(self._request(http, keys[0]))
+                    self._probe = asyncio.create_task(self._request(http, probe))
                 self._failures |= {key: self._away() for key in keys}
                 return
-            await self._request(http, keys[0])
-            keys = keys[1:]
+            await self._request(http, probe)
+            keys = [key for key in keys if key != probe]
         await asyncio.gather(*(self._ask_in_turn(http, key) for key in keys))
 
     async def _ask_in_turn(self, http: Any, key: str) -> None:
@@ -88,7 +89,7 @@ class Service:
                 self._breaker = self._breaker.answered()
             else:
                 self._why_away = error.why
-                self._breaker = self._breaker.failed(self._clock_s())
+                self._breaker = self._breaker.failed(key, self._clock_s())
         else:
             self._breaker = self._breaker.answered()
             self._keep(key, Answer(time.time_ns() // 1_000_000, body))

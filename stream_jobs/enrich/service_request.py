@@ -69,6 +69,9 @@ async def request(http: Any, lookup: HttpLookup, key: str) -> bytes | None:
         raise NoAnswerError(f"{type(error).__name__}: {error}", away=True) from error
     except NoAnswerError:
         raise
+    except (httpx.LocalProtocolError, UnicodeError) as error:
+        # what is wrong in our own request they show, and that may be a secret in its headers
+        raise NoAnswerError(type(error).__name__) from None
     except Exception as error:  # whatever a library makes of its answer: no payload's fault
         raise NoAnswerError(f"{type(error).__name__}: {error}") from error
     return _judged(lookup, status, body)

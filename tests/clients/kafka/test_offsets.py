@@ -30,8 +30,10 @@ def test_where_logs_begin_and_end_and_how_far_a_group_is(parts: Stack) -> None:
         assert log.ends() == {at: its.end for at, its in ranges.items()}
         assert log.since({(TOPIC, 0): 0, (TOPIC, 1): 2**41}) == {(TOPIC, 0): 0, (TOPIC, 1): None}
         assert log.positions() == {(TOPIC, 0): 0, (TOPIC, 1): 0}
+        assert log.known_positions() == {}
         assert log.committed().offsets == {TOPIC: {0: 0, 1: 0}}
         log.commit({TOPIC: {0: 7}}, "a note")
+        assert log.known_positions() == {(TOPIC, 0): 7}
         committed = log.committed()
         assert committed.offsets == {TOPIC: {0: 7, 1: 0}}
         assert committed.notes == {"a note"}

@@ -53,6 +53,12 @@ def test_a_flow_shows_what_its_jobs_ask() -> None:
         (replace(OWNER, absent_for_s=61), "at most fresh_for_s"),
         (replace(OWNER, at_once_max=0), "must be at least 1"),
         (replace(OWNER, kept_bytes_max=10), "kept_bytes_max must be at least"),
+        (replace(OWNER, headers={"a\n": "s3cret"}), "a name in `headers` is none"),
+        (replace(OWNER, headers={"token": "s3cret\n"}), "'token' in `headers` must be text of"),
+        (replace(OWNER, headers={"token": "s3cret\r\nb: c"}), "may end in a line break"),
+        (replace(OWNER, headers={"token": " s3cret"}), "without spaces around it"),
+        (replace(OWNER, headers={"token": "s3cret ü"}), "printable ASCII"),
+        (replace(OWNER, headers={"token": None}), "must be text"),  # type: ignore[dict-item]
         (replace(OWNER, answer=bytes), "a contract that cannot be used"),
         (replace(OWNER, name="The owner"), "use lower-case letters"),
         (replace(OWNER, name="door"), "has the name of an entity"),
@@ -64,6 +70,7 @@ def test_a_row_that_cannot_be_is_refused_with_what_to_do(lookup: Any, says: str)
     with pytest.raises(ValueError, match="look-up") as refused:
         _flow(lookup)
     assert says in str(refused.value)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_who_asks_may_have_to_wait_and_says_how() -> None:
@@ -87,3 +94,15 @@ def test_in_a_test_of_a_domain_answers_are_plain_values() -> None:
     rows = GivenData(rows={"price": {"tea": {"cents": 5}}}, states={"order": {"o-1": {"n": 1}}})
     assert (rows.find("price", "tea"), rows.find("price", "milk")) == ({"cents": 5}, None)
     assert (rows.state("order", "o-1"), rows.version("order", "o-2")) == ({"n": 1}, 0)
+
+
+def test_in_a_test_of_a_domain_rows_count_from_their_time_on() -> None:
+    rates = {"north@-5": {"cents": 12}, "north@100": {"cents": 14}, "south@0": NotYet("away")}
+    given: MasterData = GivenData(rows={"rate": rates, "price": {"tea": {"cents": 5}}})
+    found = [given.find_at("rate", "north", time_ms) for time_ms in (-6, -5, 99, 100)]
+    assert found == [None, {"cents": 12}, {"cents": 12}, {"cents": 14}]
+    assert given.find_at("rate", "west", 0) is None
+    with pytest.raises(NotYet, match="away"):
+        given.find_at("rate", "south", 0)
+    with pytest.raises(LookupError, match=r"given as 'tea', .* write 'tea@0'"):
+        given.find_at("price", "tea", 0)

@@ -1,5 +1,6 @@
 """What a service answers, and what becomes of payloads where it is slow, lies, or is dead."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from shared.model import Arrival, Draft, Endpoint, Entity, EventType, MasterData
 from shared.retry_policy import RetryPolicy
 from stream_jobs.enrich.answers import Answers
 from stream_jobs.enrich.enrich_payload import enricher
+from stream_jobs.enrich.service_request import NoAnswerError, client, request
 from tests.builders import Master
 from tests.kafka_log import eventually
 from tests.played_service import (
@@ -345,6 +347,56 @@ def test_a_key_that_fails_among_others_that_do_not_is_no_outage(
         bad, fine = world.batch({"keys": ["bad"]}, {"keys": [f"b-{number}"]})
         assert why(bad)[1:] == ("directory gives no answer: it answers 500", False)
         assert fine.topic == "event.asked.v1"
+
+
+@pytest.mark.parametrize("bad", [["bad"], ["bad", "worse"]])
+def test_keys_that_always_fail_are_no_outage_where_nothing_else_is_asked(
+    directory: PlayedService, world_of: Callable[..., World], bad: list[str]
+) -> None:
+    directory.way = answering(500)
+    world = world_of(directory.url)
+    counted = dict.fromkeys(bad, 0)
+    for _ in range(12):
+        world.now_s += 6
+        for key, made in zip(bad, world.batch(*({"keys": [key]} for key in bad)), strict=True):
+            counted[key] += not why(made)[2]
+    # each request counts as a try, also those that find out whether the service is back
+    assert sum(counted.values()) == len(directory.paths)
+    assert min(counted.values()) >= 12 // len(bad)
+
+
+def test_a_key_that_hangs_alone_does_not_hold_up_each_batch(
+    directory: PlayedService, world_of: Callable[..., World]
+) -> None:
+    directory.way = slow
+    world = world_of(directory.url, probes_aside=True, within_s=0.05)
+    made = [world.asks("bad") for _ in range(20)]
+    assert len(directory.paths) == 5
+    assert [why(one)[2] for one in made] == [False] * 5 + [True] * 15
+
+
+def test_a_key_that_always_fails_is_asked_after_those_that_may_be_answered(
+    directory: PlayedService, world_of: Callable[..., World]
+) -> None:
+    directory.way = lambda request: request.answers(500) if request.key == "bad" else good(request)
+    world = world_of(directory.url, opens_after=1)
+    world.asks("bad")
+    world.now_s += 6
+    bad, fine = world.batch({"keys": ["bad"]}, {"keys": ["b-1"]})
+    assert (why(bad)[2], fine.topic) == (False, "event.asked.v1")
+
+
+def test_what_cannot_be_sent_shows_no_secret(directory: PlayedService) -> None:
+    for secret in ("Bearer s3cret\n", "Bearer s3cret-ü"):
+        lookup = HttpLookup("directory", f"{directory.url}/badges/{{key}}", headers={"a": secret})
+
+        async def ask(lookup: HttpLookup = lookup) -> None:
+            async with client() as http:
+                await request(http, lookup, "b-1")
+
+        with pytest.raises(NoAnswerError) as told:
+            asyncio.run(ask())
+        assert told.value.why in ("LocalProtocolError", "UnicodeEncodeError")
 
 
 def test_keys_that_a_service_refuses_are_no_outage_however_many_a_sender_makes_up(
