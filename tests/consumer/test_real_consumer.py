@@ -274,8 +274,9 @@ def test_nothing_of_it_comes_again_after_an_orderly_end(kafka: str, tmp_path: Pa
 
 
 def test_the_example_of_the_page_for_consumers_runs(kafka: str, tmp_path: Path) -> None:
-    page = (FOLDER.parent / "docs" / "consumers.md").read_text().split("## A consumer in Python")[1]
-    (example,) = re.findall(r"```python\n(.+?)```", page, re.S)
+    page = (FOLDER.parent / "docs" / "consumers.md").read_text()
+    (section,) = re.findall(r"## A consumer in Python\n(.+?)\n## ", page, re.S)
+    (example,) = re.findall(r"```python\n(.+?)```", section, re.S)
     (tmp_path / "billing.py").write_text(example)
     producer = Producer({"bootstrap.servers": kafka})
     for value in (21.5, 22.0):
