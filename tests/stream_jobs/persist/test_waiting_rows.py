@@ -241,6 +241,9 @@ def test_time_in_which_nobody_could_try_makes_no_row_old(tables: Store, postgres
         ("RAISE EXCEPTION 'no';", "waits"),
         ("INSERT INTO nowhere VALUES (1);", "waits"),  # 42P01, of a trigger of the user's
         ("PERFORM * FROM secret;", "waits"),  # 42501, of one
+        ("RAISE EXCEPTION 'no' USING ERRCODE = 'U0001';", "waits"),  # a code of one's own
+        ("PERFORM (SELECT n FROM generate_series(1, 2) AS n);", "waits"),  # 21000
+        ("RAISE EXCEPTION 'no' USING ERRCODE = '55000';", "waits"),
         ("RAISE EXCEPTION 'no' USING ERRCODE = '40001';", "waits"),
         ("RAISE EXCEPTION 'no' USING ERRCODE = '40P01';", "waits"),
         ("RAISE EXCEPTION 'no' USING ERRCODE = '55P03';", "waits"),
