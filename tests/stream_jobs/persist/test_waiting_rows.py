@@ -1,6 +1,8 @@
 """Rows that a real PostgreSQL refuses with an error that may pass: who waits, and who does not."""
 
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +20,10 @@ from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.published.ledger import Verdict
 from shared.retry_policy import RetryPolicy
+from stream_jobs.persist import line_server
 from stream_jobs.persist.line_server import LineServer
 from stream_jobs.persist.rows import Row, RowMaker
-from stream_jobs.persist.table_writer import Written
+from stream_jobs.persist.table_writer import TableWriter, Written
 from stream_jobs.persist.waiting_rows import RowRules
 from stream_jobs.persist.writer import EventStore
 from tests.builders import event_record
@@ -418,6 +421,82 @@ def test_who_removes_the_first_by_hand_stops_nobody_for_ever(tables: Store) -> N
     tables.server.begin()
     tables.server.serve()
     assert tables.waiting() == []
+
+
+def test_of_lines_that_are_served_together_each_is_served_to_its_end(tables: Store) -> None:
+    tables.connection.execute("CREATE TABLE site (id text)")
+    tables.refuses("event", _KNOWN.format(column="entity_id"))
+    tables.writer.write([_event(n, "a" if n else "b") for n in range(70)])
+    tables.serve()  # those behind the first have no time of their own now
+    tables.connection.execute("INSERT INTO site VALUES ('a'), ('b')")
+    tables.connection.execute("UPDATE headrace.waiting_row SET due_at = now() WHERE tries > 0")
+    tables.server.serve()
+    assert (tables.waiting(), len(tables.stored())) == ([], 70)
+
+
+def test_together_lines_take_no_more_bytes_than_a_chunk_and_lose_no_turn(
+    tables: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.refuses("event", "RAISE EXCEPTION 'no';")
+    rows = [_event(n, "abcd"[n % 4]) for n in range(40)]
+    tables.writer.write(rows)
+    tables.serve()
+    tables.connection.execute("DROP TRIGGER own ON headrace.event")
+    tables.connection.execute("UPDATE headrace.waiting_row SET due_at = now() WHERE tries > 0")
+    monkeypatch.setattr(line_server, "CHUNK_BYTES_MAX", 3 * len(rows[0].record.value or b""))
+    written: list[int] = []
+    write = TableWriter.write
+
+    def counted(self: TableWriter, given: Iterable[Row]) -> Written:
+        some = list(given)
+        written.append(len(some))
+        return write(self, some)
+
+    monkeypatch.setattr(TableWriter, "write", counted)
+    tables.server.serve()
+    assert (tables.waiting(), len(tables.stored())) == ([], 40)
+    assert max(written) <= 4
+
+
+def test_a_line_keeps_what_it_has_locked_no_longer_than_for_a_try(
+    tables: Store, postgres_url: str
+) -> None:
+    """Rows of its first tries are there for all while a later one takes long."""
+    tables.refuses("event", "RAISE EXCEPTION 'no';")
+    tables.writer.write([_event(n, "a") for n in range(3)])
+    (last,) = _ids([_event(2, "a")])
+    tables.connection.execute(
+        f"""CREATE OR REPLACE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $own$
+            BEGIN IF NEW.event_id = '{last}' THEN PERFORM pg_sleep(1.5); END IF;
+            RETURN NEW; END $own$""".encode()
+    )
+    serving = threading.Thread(target=tables.serve)
+    with store.connect(postgres_url, "test") as other:
+        serving.start()
+        until_s = time.monotonic() + 10
+        seen = 0
+        while serving.is_alive() and time.monotonic() < until_s and not seen:
+            (seen,) = other.execute(b"SELECT count(*) FROM headrace.event").fetchone() or (0,)
+            time.sleep(0.02)
+        is_still_at_work = serving.is_alive()
+        serving.join()
+    assert (seen, is_still_at_work) == (1, True)
+    assert tables.waiting() == []
+
+
+def test_a_check_that_is_deferred_to_the_end_makes_its_line_wait_and_no_other(
+    tables: Store,
+) -> None:
+    tables.connection.execute(
+        """CREATE TABLE site (id text PRIMARY KEY);
+           ALTER TABLE headrace.event ADD FOREIGN KEY (entity_id) REFERENCES site
+               DEFERRABLE INITIALLY DEFERRED"""
+    )
+    assert tables.writer.write([_event(n, "ab"[n % 2]) for n in range(4)]) == Written(waiting=4)
+    tables.serve()
+    tables.connection.execute("INSERT INTO site VALUES ('b')")
+    tables.serve()
+    assert tables.waiting() == [("a", 0), ("a", 2)]
 
 
 def test_without_rules_what_may_pass_is_parked_and_can_be_sent_on_again(
