@@ -283,6 +283,30 @@ def test_of_a_hundred_rows_one_is_refused_and_no_other_suffers(
         tables.connection.execute("DROP OWNED BY own_jobs; DROP ROLE own_jobs")
 
 
+@pytest.mark.parametrize("place", [3, 150, 398])
+def test_one_row_that_takes_too_long_is_found_in_a_large_chunk(
+    tables: Store, postgres_url: str, place: int
+) -> None:
+    tables.refuses("event", "IF NEW.entity_id = 'bad' THEN PERFORM pg_sleep(60); END IF;")
+    rows = [_event(n, f"d{n}") for n in range(400)]
+    rows[place] = _event(place, "bad")
+    rows[399] = _event(399, "bad")
+    writer = EventStore(postgres_url, 0.7, RULES)
+    assert writer.write(rows) == Written(events=398, waiting=2)
+    assert tables.waiting() == [("bad", place), ("bad", 399)]
+    writer.close()
+
+
+def test_a_store_that_is_slow_with_all_rows_gets_fewer_and_lets_none_wait(
+    tables: Store, postgres_url: str
+) -> None:
+    tables.refuses("event", "PERFORM pg_sleep(0.0025);")
+    writer = EventStore(postgres_url, 0.5, RULES)
+    assert writer.write([_event(n, f"d{n}") for n in range(600)]) == Written(events=600)
+    assert tables.waiting() == []
+    writer.close()
+
+
 @pytest.mark.parametrize("sqlstate", ["53100", "53300", "57P01", "58030"])
 def test_a_store_in_trouble_makes_the_batch_wait_as_a_whole(tables: Store, sqlstate: str) -> None:
     body = f"RAISE EXCEPTION 'no' USING ERRCODE = '{sqlstate}';"
