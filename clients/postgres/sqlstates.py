@@ -26,9 +26,7 @@ _LATER_CLASSES = {
     "39",  # call of an external routine
     "44",  # WITH CHECK OPTION
 }
-# an object that is missing, or not granted. Inside a function it is what a trigger of the user's
-# asks for, and other rows may not ask for it
-_RULES = "42"
+# an object of Headrace's own that is missing, or not granted
 _SCHEMA_MISSING = {"3F000", "42P01", "42703", "42883"}
 _NOT_GRANTED = "42501"
 _REPLICA = "25006"
@@ -38,16 +36,21 @@ _CANCELED = "57014"  # by statement_timeout, or by an operator
 _CONFLICTS = {"40001", "40P01"}
 _LOCKED = {"55P03", "55006"}
 
+# connection, resources, shutdown, disk: the store's own, also where they show in a trigger
+_OF_THE_STORE = {"08", "53", "57", "58"}
+
 
 def judge(sqlstate: str, *, in_function: bool, is_passing: bool) -> Judgement:
     """`is_passing`: the driver counts it among the errors of operation."""
     kind = sqlstate[:2]
-    if sqlstate in _LATER or kind in _LATER_CLASSES or (kind == _RULES and in_function):
+    if sqlstate in _LATER or kind in _LATER_CLASSES:
         return "later"
     if kind in _REFUSED:
         return "refused"
     if sqlstate == _CANCELED:
         return "slow"
+    if in_function and kind not in _OF_THE_STORE and not may_be_of_one_row(sqlstate):
+        return "later"  # a trigger may raise any code, or lack what other rows do not ask for
     lacks = sqlstate in _SCHEMA_MISSING or sqlstate == _NOT_GRANTED
     if lacks or sqlstate == _REPLICA or is_passing:
         return "away"

@@ -1,7 +1,7 @@
 """Tries what waits for the store, each entity in its order, when its time has come.
 
-A line is served in one transaction: what becomes a row leaves it with that. So whoever dies on the
-way has done nothing, and two that serve at once do it one after the other.
+What becomes a row leaves its line in the same transaction, and each transaction reads the line
+anew. So whoever dies on the way loses nothing, and two may serve at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +23,8 @@ _LINES_AT_ONCE = 100
 _OF_EACH_LINE = 20
 _ROWS_AT_ONCE = 200
 _ONE_AT_A_TIME = b"SELECT pg_advisory_xact_lock(4729018806)"
+# What a user has deferred to the end of a transaction would else be refused outside of the try.
+_CHECKED_NOW = b"SET CONSTRAINTS ALL IMMEDIATE"
 # Of one behind another: it has its turn when those before it have gone, and needs no time then.
 _BEHIND_FIRST = b"""
     UPDATE headrace.waiting_row AS follower SET due_at = '9999-01-01Z'
@@ -34,6 +36,18 @@ _BEHIND_FIRST = b"""
     WHERE (follower.line, follower.topic) = (due.line, due.topic) AND NOT follower.given_up
       AND (follower.partition, follower."offset") <> (first.partition, first."offset")
       AND follower.due_at <= now() AND first.due_at > now()
+"""
+# Where some of a line were stored, the next has its turn at once.
+_NEXT_HAS_ITS_TURN = b"""
+    UPDATE headrace.waiting_row AS one SET due_at = now()
+    FROM unnest(%s::text[], %s::text[]) AS served (topic, line)
+    CROSS JOIN LATERAL (
+        SELECT topic, partition, "offset" FROM headrace.waiting_row AS next
+        WHERE (next.line, next.topic) = (served.line, served.topic)
+        ORDER BY partition, "offset" LIMIT 1
+    ) AS first
+    WHERE (one.topic, one.partition, one."offset")
+        = (first.topic, first.partition, first."offset") AND one.due_at = '9999-01-01Z'
 """
 # Whoever removes a row by hand leaves a line whose first one has no time.
 _FIRST_WITHOUT_TIME = b"""
@@ -118,31 +132,42 @@ class LineServer:
         self._connection.execute(_BEHIND_FIRST)
         return self._connection.execute(_DUE, [_LINES_AT_ONCE]).fetchall()
 
-    def _serve_together(self, lines: Iterable[Line]) -> bool:
+    def _serve_together(self, lines: Sequence[Line]) -> bool:
         """What all of them wait for may have come: then it is a few statements. False where one of
         them is refused, and nothing is done."""
         with self._connection.transaction():
             self._begin()
-            first = [one for line in lines for one in self._waiting(*line, _OF_EACH_LINE)]
+            first: list[_Waiting] = []
+            bytes_left = CHUNK_BYTES_MAX
+            for line in lines:
+                if bytes_left <= 0:
+                    break  # those that are left stay due
+                some = self._waiting(*line, _OF_EACH_LINE, bytes_left)
+                bytes_left -= sum(len(one.row.record.value or b"") for one in some)
+                first += some
             if any(one.given_up for one in first) or self._try(first) is not None:
                 return False
             self._remove(first)
+            self._connection.execute(_NEXT_HAS_ITS_TURN, [*map(list, zip(*lines, strict=True))])
             return True
 
     def _serve(self, topic: str, line: str) -> None:
         """Until it is empty, or the first of it is refused."""
-        with self._connection.transaction():
-            self._begin()
-            while rows := self._waiting(topic, line, _ROWS_AT_ONCE):
-                if not self._serve_rows(rows):
-                    return
+        take = 1
+        while take:
+            # one for each try: what it locks nobody waits for longer than that
+            with self._connection.transaction():
+                self._begin()
+                take = self._serve_first(
+                    self._waiting(topic, line, max(take, _OF_EACH_LINE), CHUNK_BYTES_MAX), take
+                )
 
     def _begin(self) -> None:
         self._connection.execute(_ONE_AT_A_TIME)
         self._connection.execute(LOCKED_FOR)
 
-    def _waiting(self, topic: str, line: str, limit: int) -> list[_Waiting]:
-        found = self._connection.execute(_ROWS, [topic, line, limit, CHUNK_BYTES_MAX])
+    def _waiting(self, topic: str, line: str, limit: int, bytes_max: int) -> list[_Waiting]:
+        found = self._connection.execute(_ROWS, [topic, line, limit, bytes_max])
         return [
             _Waiting(
                 self._row(
@@ -160,24 +185,22 @@ class LineServer:
         detail = f"the flow has no topic {topic} any more: put it back, then redrive this letter"
         return DeadLetter(record, "no_topic", detail)
 
-    def _serve_rows(self, rows: Sequence[_Waiting]) -> bool:
-        """False where the first of them has to wait on."""
+    def _serve_first(self, rows: Sequence[_Waiting], take: int) -> int:
+        """How many to take next; 0: none is left, or the first has to wait on."""
+        if not rows:
+            return 0
         if rows[0].given_up:
             self._park([one for one in rows if one.given_up], GIVEN_UP, "an operator gave it up")
-            return True
+            return 1
         are_states = isinstance(rows[0].row, StateRow | GoneRow)
-        take = len(rows) if are_states else 1
-        while rows:
-            some = rows[:take]
-            refusal = self._try(some)
-            if refusal is None:
-                self._remove(some)
-                rows, take = rows[take:], take * 2
-            elif take == 1 or are_states:
-                return self._refused(some, refusal)
-            else:
-                take = 1
-        return True
+        some = rows if are_states else rows[:take]
+        refusal = self._try(some)
+        if refusal is None:
+            self._remove(some)
+            return min(take * 2, _ROWS_AT_ONCE)
+        if len(some) > 1 and not are_states:
+            return 1
+        return int(self._refused(some, refusal))
 
     def _try(self, rows: Iterable[_Waiting]) -> _Refusal | None:
         """Within a savepoint: of what is refused nothing stays."""
@@ -187,7 +210,9 @@ class LineServer:
                 judged_errors(),
                 self._connection.transaction(),
             ):
-                self.parked += TableWriter(self._connection).write(one.row for one in rows).parked
+                parked = TableWriter(self._connection).write(one.row for one in rows).parked
+                self._connection.execute(_CHECKED_NOW)
+                self.parked += parked
         except RowRefusedError as refused:
             return _Refusal(refused.sqlstate, refused.detail, refused.may_pass)
         except StoreAwayError as away:
@@ -197,6 +222,7 @@ class LineServer:
         return None
 
     def _refused(self, rows: Sequence[_Waiting], refusal: _Refusal) -> bool:
+        """False where the first of them has to wait on."""
         first, tries = rows[0], rows[0].tries + 1
         policy, detail = self._rules.policy_of(first.row), refusal.detail
         if not refusal.may_pass or policy.is_over(tries, int(first.age_s * 1000)):

@@ -17,7 +17,6 @@ from stream_jobs.persist.waiting_rows import LOCKED_FOR, LineRows, RowRules
 
 CHUNK_ROWS_MAX = 2_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
-_SLOW_ROWS_MIN = 50
 _ATTEMPTS = 3
 _RETRY_AFTER_S = 0.2
 # so many lines one after the other that are locked or take too long: it is the store then
@@ -58,14 +57,29 @@ class EventStore:
 
     def write(self, rows: Sequence[Row]) -> Written:
         """StoreAwayError after a few attempts: nothing is lost by calling it again later. A store
-        that is slow gets fewer rows at once, until it does them in time."""
-        written, done = Written(), 0
+        that is slow gets fewer rows at once, until it does them in time; where a single row is the
+        cause, each half leads nearer to it."""
+        written, done, slow_until, self._busy_lines = Written(), 0, 0, 0
         while done < len(rows):
-            part = rows[done : done + self._rows_max]
+            looks_for_slow_row = done < slow_until
+            take = max((slow_until - done) // 2, 1) if looks_for_slow_row else self._rows_max
+            part = rows[done : done + take]
             begun_s = time.monotonic()
-            written += self._write_part(part)
+            try:
+                if looks_for_slow_row:
+                    written += self._write_without_busy_row(part)
+                else:
+                    written += self._write_part(part)
+            except StoreSlowError as slow:
+                self._rows_max = max(len(part) // 2, 1)
+                if len(part) == 1 or not self._one_row_may_wait(slow):
+                    raise
+                slow_until = done + len(part)
+                continue
             done += len(part)
-            if time.monotonic() - begun_s < self._slow_after_s / 4:  # twice as many go in time, too
+            took_s = time.monotonic() - begun_s
+            # twice as many go in time, too
+            if not looks_for_slow_row and took_s < self._slow_after_s / 4:
                 self._rows_max = min(self._rows_max * 2, CHUNK_ROWS_MAX)
         return written
 
@@ -78,23 +92,23 @@ class EventStore:
                 self.close()
                 if self._may_be_of_one_row(away, rows, attempt):
                     return self._write_without_busy_row(rows)
-                if isinstance(away, StoreSlowError):
-                    self._rows_max = max(len(rows) // 2, _SLOW_ROWS_MIN)
-                    raise
-                if attempt == _ATTEMPTS:
+                if attempt == _ATTEMPTS or isinstance(away, StoreSlowError):
                     raise
             time.sleep(_RETRY_AFTER_S * attempt)
         raise AssertionError
 
     def _may_be_of_one_row(self, away: StoreAwayError, rows: Sequence[Row], attempt: int) -> bool:
-        if self._rules is None or not sqlstates.may_be_of_one_row(away.sqlstate):
+        if not self._one_row_may_wait(away):
             return False
         if isinstance(away, StoreSlowError):
-            return len(rows) <= _SLOW_ROWS_MIN
+            return len(rows) == 1
         return attempt == _ATTEMPTS or not sqlstates.is_conflict(away.sqlstate)
 
+    def _one_row_may_wait(self, away: StoreAwayError) -> bool:
+        return self._rules is not None and sqlstates.may_be_of_one_row(away.sqlstate)
+
     def _write_without_busy_row(self, rows: Sequence[Row]) -> Written:
-        self._looks_for_busy_row, self._busy_lines = True, 0
+        self._looks_for_busy_row = True
         try:
             return self._write_or_split(rows)
         except StoreAwayError:
@@ -117,6 +131,8 @@ class EventStore:
         except StoreAwayError as away:
             if not (self._looks_for_busy_row and sqlstates.may_be_of_one_row(away.sqlstate)):
                 raise
+            if isinstance(away, StoreSlowError) and len(rows) > 1:
+                raise  # of these `write` takes half
             if len(rows) == 1:
                 self._busy_lines += 1
                 if self._busy_lines > _BUSY_LINES_MAX:

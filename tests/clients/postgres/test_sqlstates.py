@@ -46,9 +46,31 @@ def test_each_error_is_the_rows_or_the_stores(sqlstate: str, judgement: str) -> 
     assert judge(sqlstate, in_function=False, is_passing=is_passing) == judgement
 
 
-@pytest.mark.parametrize("sqlstate", ["42501", "42P01", "42883"])
-def test_what_a_trigger_lacks_is_the_matter_of_the_row_that_it_runs_for(sqlstate: str) -> None:
-    assert judge(sqlstate, in_function=True, is_passing=False) == "later"
+@pytest.mark.parametrize(
+    "sqlstate",
+    ["42501", "42P01", "42883", "U0001", "21000", "20000", "0A000", "24000", "55000", "HV000"],
+)
+def test_what_a_trigger_lacks_or_says_is_the_matter_of_its_row(sqlstate: str) -> None:
+    is_passing = sqlstate[:2] in (*_PASSING, "HV")
+    assert judge(sqlstate, in_function=True, is_passing=is_passing) == "later"
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "judgement"),
+    [
+        ("53200", "away"),
+        ("57P01", "away"),
+        ("58030", "away"),
+        ("08006", "away"),
+        ("40001", "away"),
+        ("55P03", "away"),
+        ("57014", "slow"),
+        ("22012", "refused"),
+    ],
+)
+def test_what_the_store_lacks_it_lacks_within_a_trigger_too(sqlstate: str, judgement: str) -> None:
+    is_passing = sqlstate[:2] in _PASSING
+    assert judge(sqlstate, in_function=True, is_passing=is_passing) == judgement
 
 
 def test_of_what_makes_the_store_count_as_away_a_single_row_may_be_the_cause() -> None:

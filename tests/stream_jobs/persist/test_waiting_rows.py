@@ -1,6 +1,8 @@
 """Rows that a real PostgreSQL refuses with an error that may pass: who waits, and who does not."""
 
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +20,10 @@ from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.published.ledger import Verdict
 from shared.retry_policy import RetryPolicy
+from stream_jobs.persist import line_server
 from stream_jobs.persist.line_server import LineServer
 from stream_jobs.persist.rows import Row, RowMaker
-from stream_jobs.persist.table_writer import Written
+from stream_jobs.persist.table_writer import TableWriter, Written
 from stream_jobs.persist.waiting_rows import RowRules
 from stream_jobs.persist.writer import EventStore
 from tests.builders import event_record
@@ -241,6 +244,9 @@ def test_time_in_which_nobody_could_try_makes_no_row_old(tables: Store, postgres
         ("RAISE EXCEPTION 'no';", "waits"),
         ("INSERT INTO nowhere VALUES (1);", "waits"),  # 42P01, of a trigger of the user's
         ("PERFORM * FROM secret;", "waits"),  # 42501, of one
+        ("RAISE EXCEPTION 'no' USING ERRCODE = 'U0001';", "waits"),  # a code of one's own
+        ("PERFORM (SELECT n FROM generate_series(1, 2) AS n);", "waits"),  # 21000
+        ("RAISE EXCEPTION 'no' USING ERRCODE = '55000';", "waits"),
         ("RAISE EXCEPTION 'no' USING ERRCODE = '40001';", "waits"),
         ("RAISE EXCEPTION 'no' USING ERRCODE = '40P01';", "waits"),
         ("RAISE EXCEPTION 'no' USING ERRCODE = '55P03';", "waits"),
@@ -275,6 +281,30 @@ def test_of_a_hundred_rows_one_is_refused_and_no_other_suffers(
         writer.close()
     finally:
         tables.connection.execute("DROP OWNED BY own_jobs; DROP ROLE own_jobs")
+
+
+@pytest.mark.parametrize("place", [3, 150, 398])
+def test_one_row_that_takes_too_long_is_found_in_a_large_chunk(
+    tables: Store, postgres_url: str, place: int
+) -> None:
+    tables.refuses("event", "IF NEW.entity_id = 'bad' THEN PERFORM pg_sleep(60); END IF;")
+    rows = [_event(n, f"d{n}") for n in range(400)]
+    rows[place] = _event(place, "bad")
+    rows[399] = _event(399, "bad")
+    writer = EventStore(postgres_url, 0.7, RULES)
+    assert writer.write(rows) == Written(events=398, waiting=2)
+    assert tables.waiting() == [("bad", place), ("bad", 399)]
+    writer.close()
+
+
+def test_a_store_that_is_slow_with_all_rows_gets_fewer_and_lets_none_wait(
+    tables: Store, postgres_url: str
+) -> None:
+    tables.refuses("event", "PERFORM pg_sleep(0.0025);")
+    writer = EventStore(postgres_url, 0.5, RULES)
+    assert writer.write([_event(n, f"d{n}") for n in range(600)]) == Written(events=600)
+    assert tables.waiting() == []
+    writer.close()
 
 
 @pytest.mark.parametrize("sqlstate", ["53100", "53300", "57P01", "58030"])
@@ -415,6 +445,82 @@ def test_who_removes_the_first_by_hand_stops_nobody_for_ever(tables: Store) -> N
     tables.server.begin()
     tables.server.serve()
     assert tables.waiting() == []
+
+
+def test_of_lines_that_are_served_together_each_is_served_to_its_end(tables: Store) -> None:
+    tables.connection.execute("CREATE TABLE site (id text)")
+    tables.refuses("event", _KNOWN.format(column="entity_id"))
+    tables.writer.write([_event(n, "a" if n else "b") for n in range(70)])
+    tables.serve()  # those behind the first have no time of their own now
+    tables.connection.execute("INSERT INTO site VALUES ('a'), ('b')")
+    tables.connection.execute("UPDATE headrace.waiting_row SET due_at = now() WHERE tries > 0")
+    tables.server.serve()
+    assert (tables.waiting(), len(tables.stored())) == ([], 70)
+
+
+def test_together_lines_take_no_more_bytes_than_a_chunk_and_lose_no_turn(
+    tables: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.refuses("event", "RAISE EXCEPTION 'no';")
+    rows = [_event(n, "abcd"[n % 4]) for n in range(40)]
+    tables.writer.write(rows)
+    tables.serve()
+    tables.connection.execute("DROP TRIGGER own ON headrace.event")
+    tables.connection.execute("UPDATE headrace.waiting_row SET due_at = now() WHERE tries > 0")
+    monkeypatch.setattr(line_server, "CHUNK_BYTES_MAX", 3 * len(rows[0].record.value or b""))
+    written: list[int] = []
+    write = TableWriter.write
+
+    def counted(self: TableWriter, given: Iterable[Row]) -> Written:
+        some = list(given)
+        written.append(len(some))
+        return write(self, some)
+
+    monkeypatch.setattr(TableWriter, "write", counted)
+    tables.server.serve()
+    assert (tables.waiting(), len(tables.stored())) == ([], 40)
+    assert max(written) <= 4
+
+
+def test_a_line_keeps_what_it_has_locked_no_longer_than_for_a_try(
+    tables: Store, postgres_url: str
+) -> None:
+    """Rows of its first tries are there for all while a later one takes long."""
+    tables.refuses("event", "RAISE EXCEPTION 'no';")
+    tables.writer.write([_event(n, "a") for n in range(3)])
+    (last,) = _ids([_event(2, "a")])
+    tables.connection.execute(
+        f"""CREATE OR REPLACE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $own$
+            BEGIN IF NEW.event_id = '{last}' THEN PERFORM pg_sleep(1.5); END IF;
+            RETURN NEW; END $own$""".encode()
+    )
+    serving = threading.Thread(target=tables.serve)
+    with store.connect(postgres_url, "test") as other:
+        serving.start()
+        until_s = time.monotonic() + 10
+        seen = 0
+        while serving.is_alive() and time.monotonic() < until_s and not seen:
+            (seen,) = other.execute(b"SELECT count(*) FROM headrace.event").fetchone() or (0,)
+            time.sleep(0.02)
+        is_still_at_work = serving.is_alive()
+        serving.join()
+    assert (seen, is_still_at_work) == (1, True)
+    assert tables.waiting() == []
+
+
+def test_a_check_that_is_deferred_to_the_end_makes_its_line_wait_and_no_other(
+    tables: Store,
+) -> None:
+    tables.connection.execute(
+        """CREATE TABLE site (id text PRIMARY KEY);
+           ALTER TABLE headrace.event ADD FOREIGN KEY (entity_id) REFERENCES site
+               DEFERRABLE INITIALLY DEFERRED"""
+    )
+    assert tables.writer.write([_event(n, "ab"[n % 2]) for n in range(4)]) == Written(waiting=4)
+    tables.serve()
+    tables.connection.execute("INSERT INTO site VALUES ('b')")
+    tables.serve()
+    assert tables.waiting() == [("a", 0), ("a", 2)]
 
 
 def test_without_rules_what_may_pass_is_parked_and_can_be_sent_on_again(
