@@ -103,7 +103,8 @@ class SourceBook:
 
     def _keep(self, changes: Changes) -> None:
         rows = [(key, row) for key, row in changes.rows.items() if row is not None]
-        gone = [key for key, row in changes.rows.items() if row is None]
+        # no row has NUL in its key, and PostgreSQL cannot even be asked for one
+        gone = [key for key, row in changes.rows.items() if row is None and "\0" not in key]
         with self.at_once():
             self._rows.change(self._table, rows, gone)
             self._asked(
@@ -115,7 +116,7 @@ class SourceBook:
             self._refuse(changes.refused)
 
     def _refuse(self, refused: dict[str, str]) -> None:
-        told = {_shown(key): why for key, why in refused.items()}
+        told = {_shown(key): why.replace("\0", "\\0") for key, why in refused.items()}
         with judged_errors():
             save(self._connection, _REFUSE, [(self._table, *pair) for pair in told.items()])
 

@@ -106,7 +106,22 @@ class Redriver:
                 ways[row["id"]] = redrive_target(self._flow, letter, row["attempt"] + 1, change)
             except ResendError as refused:
                 refusals[row["id"]] = str(refused)
+        for id_ in self._out_of_turn(ways):
+            del ways[id_]
+            refusals[id_] = (
+                "rows of its entity that came before it wait for PostgreSQL still "
+                "(./headrace waiting list): redrive it once they are stored"
+            )
         return ways, refusals
+
+    def _out_of_turn(self, ways: Mapping[str, RedriveTarget]) -> set[str]:
+        rows = {id_: way.row for id_, way in ways.items() if isinstance(way, RowToStore)}
+        ordered = [
+            (id_, row.entity_id if isinstance(row, EventRow) else row.id, row.record.position)
+            for id_, row in rows.items()
+            if not isinstance(row, DeadLetter)
+        ]
+        return self._book.out_of_turn(ordered) if ordered else set()
 
     def _try_here(self, ways: Mapping[str, RedriveTarget]) -> dict[str, tuple[str, str] | None]:
         """persist's own step. It may be done twice, so it is done before anyone is told of it; with

@@ -147,6 +147,19 @@ class LetterBook:
         )
         return {id_ for (id_,) in found}
 
+    def out_of_turn(self, rows: Sequence[tuple[str, str, Position]]) -> set[str]:
+        """Of letters, with the entity and the place of the row that each is: those before whose
+        rows others of the entity wait. What waits without order has lines of other names."""
+        columns = [(id_, entity_id, *place) for id_, entity_id, place in rows]
+        found = self.values(
+            """SELECT DISTINCT given.id FROM headrace.waiting_row AS one
+               JOIN unnest(%b::text[], %b::text[], %b::text[], %b::int[], %b::bigint[])
+                   AS given (id, line, topic, partition, "offset") USING (line, topic)
+               WHERE one.partition <> given.partition OR one."offset" < given."offset" """,
+            *([*column] for column in zip(*columns, strict=True)),
+        )
+        return {id_ for (id_,) in found}
+
     def discard(self, selection: Selection, by: str, reason: str) -> int:
         """The ledger learns of it in the same transaction."""
         condition, values = selection.where()

@@ -102,7 +102,7 @@ class SourceReader:
     def _digest(self) -> str:
         """Of what is read, and of how it is judged: where that changes, all is read anew."""
         shape = contract_of(self._table.row).json_schema() if self._table.row else None
-        told = [repr(self._source), self._table.key, shape]
+        told = [repr(self._source), self._table.key, self._table.valid_from, shape]
         if isinstance(self._source, SqlSource):
             url = self._settings.master_databases.get(self._source.database)
             told.append(place_of(url.get_secret_value()) if url else None)

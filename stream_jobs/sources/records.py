@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from shared.master_data.rows import kept_key
+from shared.master_data.timed_key import timed_key
 from shared.model import Fields, Table
 
 # what Debezium writes for a long value that its database did not send along
@@ -28,10 +29,7 @@ def told_by(table: Table, key: bytes | None, value: bytes | None, *, debezium: b
     """None where it tells of no row."""
     own = _key(table, key)
     if value is None:
-        # of Debezium a deletion was told before, and its key may be another column's
-        if own is None and not debezium:
-            raise UnreadableError("its key cannot be read, and it has no value")
-        return None if own is None else Told(own, None)
+        return _of_null(table, own, debezium=debezium)
     try:
         document = orjson.loads(value)
     except orjson.JSONDecodeError as error:
@@ -39,11 +37,24 @@ def told_by(table: Table, key: bytes | None, value: bytes | None, *, debezium: b
     if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
         document = document["payload"]
         if document is None:
-            return None if own is None else Told(own, None)
+            return _of_null(table, own, debezium=debezium)
     if not isinstance(document, dict):
         kind = type(document).__name__
         raise UnreadableError(f"a value is a JSON object, not {kind}", own)
     return _of_envelope(table, own, document) if debezium else _of_row(table, own, document)
+
+
+def _of_null(table: Table, own: str | None, *, debezium: bool) -> Told | None:
+    if own is not None and _is_of_one_row(table, own):
+        return Told(own, None)
+    # of Debezium a deletion was told before, and its key may be another column's
+    if debezium:
+        return None
+    if own is None:
+        raise UnreadableError("its key cannot be read, and it has no value")
+    raise UnreadableError(
+        f"it has no value, and its key no {table.valid_from!r}: which row is gone is not told", own
+    )
 
 
 def _of_row(table: Table, own: str | None, row: Fields) -> Told:
@@ -79,12 +90,20 @@ def _of_envelope(table: Table, own: str | None, envelope: Fields) -> Told | None
 
 
 def _key_in(table: Table, own: str | None, row: Any) -> str:
-    key = own or (kept_key(table, row) if isinstance(row, dict) else None)
+    if own is not None and _is_of_one_row(table, own):
+        return own
+    key = kept_key(table, row) if isinstance(row, dict) else None
     if key is None:
+        names = " and ".join(repr(name) for name in (table.key, table.valid_from) if name)
         raise UnreadableError(
-            f"a row is gone, and neither the record's key nor `before` has {table.key!r}"
+            f"a row is gone, and neither the record's key nor `before` has {names}", own
         )
     return key
+
+
+def _is_of_one_row(table: Table, key: str) -> bool:
+    """Of a table whose rows count from a time on, a key without a time is of many."""
+    return table.valid_from is None or timed_key(key) is not None
 
 
 def _key(table: Table, raw: bytes | None) -> str | None:

@@ -15,10 +15,12 @@ from clients.postgres.source_table import (
 )
 from shared.master_data import SqlSource
 from shared.master_data.rows import BadRowError, row_from_source, shape_of
-from shared.model import Table
+from shared.model import Fields, Table
 from shared.settings import JobSettings
 from shared.timestamps import now_ms
 from stream_jobs.sources.settled_version import SettledVersion
+
+_NO_KEY = ""  # under which rows are refused that have none
 
 
 class SqlRows:
@@ -92,8 +94,8 @@ class SqlRows:
                     twice.refuse(row.key, "more than one row of the source has this key")
                     continue
                 once.append(row)
-                if row.key is not None and not row.is_deleted:
-                    there.add(row.key)
+                if not row.is_deleted:
+                    there.add(_NO_KEY if row.key is None else row.key)
             self._keep(book, once)
             if twice:
                 book.keep(twice)
@@ -113,18 +115,26 @@ class SqlRows:
         self._taken |= taken
 
     def _judge(self, row: SourceRow, news: Changes) -> None:
-        if row.key is None:
-            news.refuse("", f"a row of the source has no {self._table.key}")
-        elif row.is_deleted:
-            news.set(row.key, None)
+        if row.is_deleted:
+            if row.key is not None:
+                news.set(row.key, None)
+        elif row.key is None:
+            names = filter(None, (self._table.key, self._table.valid_from))
+            news.refuse(_NO_KEY, f"a row of the source has no {' or no '.join(names)}")
         else:
-            fields = orjson.loads(row.fields)
-            if self._table.valid_from is None:
-                fields[self._table.key] = row.key  # whatever type its column has
             try:
-                news.set(row.key, row_from_source(self._table, fields, row.key).fields)
+                news.set(row.key, self._fields(row, row.key))
             except BadRowError as error:
                 news.refuse(row.key, str(error))
+
+    def _fields(self, row: SourceRow, key: str) -> Fields:
+        try:
+            fields = orjson.loads(row.fields)
+        except orjson.JSONDecodeError as error:  # a column of json may hold half a character
+            raise BadRowError(f"no JSON that others can read: {error}") from None
+        if self._table.valid_from is None:
+            fields[self._table.key] = key  # whatever type its column has
+        return row_from_source(self._table, fields, key).fields
 
 
 def _digest(row: SourceRow) -> bytes:

@@ -239,6 +239,34 @@ def test_what_persist_could_not_store_is_stored_here(room: Room) -> None:
     assert (failed["cause"], failed["times"], failed["attempt"]) == ("id_too_long", 2, 1)
 
 
+def test_a_row_is_not_stored_before_those_that_it_waited_behind(room: Room) -> None:
+    for offset in (3, 5):
+        record = event_record(offset)
+        headers = failure_headers(
+            envelope.event_headers(record), "persist", record.position, "line_full", "full"
+        )
+        room.write("dlq.persist.v1", record.entity_id.encode(), event_value(record), headers)
+    room.index()
+    room.admin.execute(
+        """INSERT INTO headrace.waiting_row
+               (topic, partition, "offset", line, headers, due_at, reason, detail)
+           VALUES ('event.reading.v1', 0, 4, 'device-0001', '[]', now(), '23503', ''),
+                  ('event.reading.v1', 0, 1, 'device-0002', '[]', now(), '23503', ''),
+                  ('state.device.v1', 0, 1, 'device-0001', '[]', now(), '23503', '')"""
+    )
+    try:
+        sent = room.ann.send_now(room.ids(), "ann")
+    finally:
+        room.admin.execute("DELETE FROM headrace.waiting_row")
+    assert room.book.stored(["event-3", "event-5"]) == {"event-3"}
+    assert len(sent.ids) == 1
+    ((refused, why),) = sent.refusals.items()
+    assert "came before it wait" in why
+    assert room.ids(status="parked") == [refused]
+    assert room.ann.send_now([refused], "ann").ids == [refused]
+    assert room.book.stored(["event-5"]) == {"event-5"}
+
+
 def test_what_fold_could_not_take_goes_back_to_fold_as_the_same_event(room: Room) -> None:
     record = event_record(4)
     headers = failure_headers((), "fold", record.position, "fold_failed", "KeyError")

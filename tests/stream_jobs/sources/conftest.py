@@ -1,4 +1,5 @@
-"""A shop's own database, with a role that may only read, and the reader of one of its tables."""
+"""A shop's own database, with a role that may only read, a topic that somebody else fills, and the
+reader of a table."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,9 +10,12 @@ from uuid import uuid4
 import orjson
 import psycopg
 import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
+from clients.kafka.create_topics import ensure_topics
 from clients.postgres.master_rows import MasterRows
 from clients.postgres.source_book import refusals
 from clients.postgres.store import Connection
@@ -21,6 +25,7 @@ from shared.settings import JobSettings
 from shared.topic_names import JOB_STATUS_TOPIC, status_of_source
 from stream_jobs.sources import reader
 from tests.kafka_log import eventually, read_topic
+from tests.stream_jobs.sourced_flow import FLOW
 
 
 class Shop:
@@ -93,6 +98,60 @@ def shop_settings(job_settings: JobSettings, shop: Shop) -> JobSettings:
     )
 
 
+class Topic:
+    def __init__(self, settings: JobSettings) -> None:
+        self.name = f"shop.tariff_{uuid4().hex[:8]}"
+        self._admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
+        self._producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
+
+    def make(self) -> None:
+        compacted = {"cleanup.policy": "compact,delete"}
+        self._admin.create_topics([NewTopic(self.name, 3, 1, config=compacted)])[self.name].result()
+
+    def make_anew(self) -> None:
+        self._admin.delete_topics([self.name])[self.name].result()
+        eventually(lambda: self.name not in self._admin.list_topics(timeout=10).topics)
+        self.make()
+
+    def cut(self) -> None:
+        """All that is there now is gone."""
+        ends = [TopicPartition(self.name, number, -1) for number in range(3)]
+        for done in self._admin.delete_records(ends).values():
+            done.result()
+
+    def send(self, zone: str, op: str, cents: Any = None, *, wrap: bool = False) -> None:
+        row = {"zone": zone, "cents": cents, "owner": "somebody"}
+        envelope = {
+            "before": row if op == "d" else None,
+            "after": None if op == "d" else row,
+            "op": op,
+            "ts_ms": 1,
+            "source": {"connector": "postgresql"},
+        }
+        key: Any = {"zone": zone}
+        value: Any = envelope
+        if wrap:
+            key, value = ({"schema": {}, "payload": one} for one in (key, value))
+        self.put(orjson.dumps(key), orjson.dumps(value))
+        if op == "d":
+            self.put(orjson.dumps(key), None)
+
+    def put(self, key: bytes | None, value: bytes | None) -> None:
+        self._producer.produce(self.name, value, key)
+
+    def flush(self) -> None:
+        assert self._producer.flush(20) == 0
+
+
+@pytest.fixture
+def topic(job_settings: JobSettings) -> Iterator[Topic]:
+    ensure_topics(FLOW, job_settings)
+    topic = Topic(job_settings)
+    topic.make()
+    yield topic
+    topic.flush()
+
+
 class Known:
     """What is known of a table here."""
 
@@ -138,6 +197,16 @@ class Known:
 @pytest.fixture
 def known(connection: Connection) -> Callable[[str], Known]:
     return lambda table: Known(connection, table)
+
+
+@pytest.fixture
+def prices(known: Callable[[str], Known]) -> Known:
+    return known("price")
+
+
+@pytest.fixture
+def tariffs(known: Callable[[str], Known]) -> Known:
+    return known("tariff")
 
 
 @contextmanager

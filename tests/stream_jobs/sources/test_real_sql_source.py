@@ -1,7 +1,6 @@
 """Prices of a shop's own table, in a real PostgreSQL."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -23,17 +22,10 @@ from tests.stream_jobs.sources.conftest import Known, Shop, reading, said
 
 pytestmark = pytest.mark.stack
 
-KnownTable = Callable[[str], Known]
-
 
 def table(**changes: Any) -> Table:
     assert isinstance(PRICE.source, SqlSource)
     return replace(PRICE, source=replace(PRICE.source, **changes))
-
-
-@pytest.fixture
-def prices(known: KnownTable) -> Known:
-    return known("price")
 
 
 def test_rows_come_and_change_and_go(

@@ -1,91 +1,27 @@
 """Tariffs from a topic, as Debezium fills it, of a real broker."""
 
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 import orjson
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from clients.kafka.create_topics import ensure_topics
+from clients.postgres.store import Connection
 from shared.master_data import TopicSource
 from shared.model import Table
 from shared.settings import JobSettings
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually
-from tests.stream_jobs.sourced_flow import FLOW, TARIFF, Tariff
-from tests.stream_jobs.sources.conftest import Known, reading, said
+from tests.stream_jobs.sourced_flow import TARIFF, Tariff
+from tests.stream_jobs.sources.conftest import Known, Topic, reading, said
 
 pytestmark = pytest.mark.stack
 
 
 class TimedTariff(Tariff):
     from_ms: int
-
-
-class Topic:
-    def __init__(self, settings: JobSettings) -> None:
-        self.name = f"shop.tariff_{uuid4().hex[:8]}"
-        self._admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
-        self._producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
-
-    def make(self) -> None:
-        compacted = {"cleanup.policy": "compact,delete"}
-        self._admin.create_topics([NewTopic(self.name, 3, 1, config=compacted)])[self.name].result()
-
-    def make_anew(self) -> None:
-        self._admin.delete_topics([self.name])[self.name].result()
-        eventually(lambda: self.name not in self._admin.list_topics(timeout=10).topics)
-        self.make()
-
-    def cut(self) -> None:
-        """All that is there now is gone."""
-        ends = [TopicPartition(self.name, number, -1) for number in range(3)]
-        for done in self._admin.delete_records(ends).values():
-            done.result()
-
-    def send(self, zone: str, op: str, cents: Any = None, *, wrap: bool = False) -> None:
-        row = {"zone": zone, "cents": cents, "owner": "somebody"}
-        envelope = {
-            "before": row if op == "d" else None,
-            "after": None if op == "d" else row,
-            "op": op,
-            "ts_ms": 1,
-            "source": {"connector": "postgresql"},
-        }
-        key: Any = {"zone": zone}
-        value: Any = envelope
-        if wrap:
-            key, value = ({"schema": {}, "payload": one} for one in (key, value))
-        self.put(orjson.dumps(key), orjson.dumps(value))
-        if op == "d":
-            self.put(orjson.dumps(key), None)
-
-    def put(self, key: bytes | None, value: bytes | None) -> None:
-        self._producer.produce(self.name, value, key)
-
-    def flush(self) -> None:
-        assert self._producer.flush(20) == 0
-
-
-@pytest.fixture
-def topic(job_settings: JobSettings) -> Iterator[Topic]:
-    ensure_topics(FLOW, job_settings)
-    topic = Topic(job_settings)
-    topic.make()
-    yield topic
-    topic.flush()
-
-
-@pytest.fixture
-def tariffs(known: Callable[[str], Known]) -> Known:
-    return known("tariff")
 
 
 def table(topic: Topic, **changes: Any) -> Table:
@@ -227,6 +163,39 @@ def test_rows_that_count_from_a_time_on_are_told_one_by_one(
         tariffs.becomes({})
 
 
+@pytest.mark.parametrize("lacking", ["master_row", "master_source"])
+def test_rows_and_how_far_they_were_read_are_kept_together_or_not_at_all(
+    lacking: str,
+    topic: Topic,
+    job_settings: JobSettings,
+    tariffs: Known,
+    connection: Connection,
+) -> None:
+    def position() -> list[Any]:
+        return connection.execute("SELECT position FROM headrace.master_source").fetchall()
+
+    topic.send("a", "c", 1)
+    topic.flush()
+    with reading(job_settings, table(topic)):
+        tariffs.becomes({"a": 1})
+    read = position()
+    connection.execute(
+        f"""CREATE FUNCTION headrace.away() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN RAISE EXCEPTION '{lacking} is away' USING ERRCODE = '55P03'; END $$;
+            CREATE TRIGGER away BEFORE INSERT OR UPDATE ON headrace.{lacking}
+                FOR EACH ROW EXECUTE FUNCTION headrace.away()""".encode()
+    )
+    topic.send("a", "u", 2)
+    topic.send("b", "c", 3)
+    topic.flush()
+    with reading(job_settings, table(topic)):
+        eventually(lambda: f"{lacking} is away" in said(job_settings, "tariff")["detail"], 30)
+        assert (tariffs.cents(), position()) == ({"a": 1}, read)
+        connection.execute("DROP FUNCTION headrace.away() CASCADE")
+        tariffs.becomes({"a": 2, "b": 3})
+        assert position() != read
+
+
 def test_a_relay_that_is_killed_loses_and_doubles_nothing(
     topic: Topic,
     job_settings: JobSettings,
@@ -245,9 +214,12 @@ def test_a_relay_that_is_killed_loses_and_doubles_nothing(
     )
     random, expected, writes = Random(1), dict[str, int](), 0
     with process:
-        for _ in range(8):
-            for _ in range(3000):
+        for _ in range(5):
+            first = f"once {writes}"
+            for _ in range(6000):
                 zone, cents = f"z{random.randint(1, 2000)}", random.randint(0, 1000)
+                if writes % 2 == 0:
+                    zone = f"once {writes}"  # no later record makes good what was passed over
                 writes += 1
                 if random.random() < 0.1 and zone in expected:
                     topic.send(zone, "d")
@@ -256,7 +228,8 @@ def test_a_relay_that_is_killed_loses_and_doubles_nothing(
                     topic.send(zone, "u", cents)
                     expected[zone] = cents
             topic.flush()
-            time.sleep(random.uniform(0.5, 3))
+            # in the midst of them: thousands more are to be read
+            eventually(lambda first=first: first in tariffs.rows(), 60, 0.02)
             process.kill()
             process.start()
         tariffs.becomes(expected)

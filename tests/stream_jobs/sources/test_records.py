@@ -7,6 +7,7 @@ from shared.model import Table
 from stream_jobs.sources.records import Told, UnreadableError, told_by
 
 PRICE = Table("price", key="article")
+TIMED = Table("price", key="article", valid_from="from_ms")
 ROW = {"article": "cola", "cents": 150}
 KEY = {"article": "cola"}
 
@@ -96,6 +97,26 @@ def test_a_row_of_a_compacted_topic_is_keyed_by_a_text_or_an_object() -> None:
 def test_a_row_without_its_envelope_may_say_that_it_is_gone() -> None:
     assert plain(None, {**ROW, "__deleted": "true"}) == ("cola", None)
     assert plain(None, {**ROW, "__deleted": "false"}) == (None, {**ROW, "__deleted": "false"})
+
+
+def timed(key: Any, value: Any, *, debezium: bool) -> Told | None:
+    raw = None if value is None else written(value)
+    return told_by(TIMED, written(key), raw, debezium=debezium)
+
+
+def test_of_timed_rows_a_key_without_a_time_tells_of_none_that_is_gone() -> None:
+    row = {"article": "cola", "from_ms": 5}
+    assert timed(row, None, debezium=False) == ("cola@5", None)
+    assert timed("cola@5", None, debezium=False) == ("cola@5", None)
+    assert timed("cola", envelope("d", before=row), debezium=True) == ("cola@5", None)
+    assert timed("cola", {**row, "__deleted": "true"}, debezium=False) == ("cola@5", None)
+    assert timed("cola", None, debezium=True) is None  # the envelope before it has told
+    for value in (None, wrapped(None)):
+        with pytest.raises(UnreadableError, match="its key no 'from_ms'") as found:
+            timed("cola", value, debezium=False)
+        assert found.value.key == "cola"
+    with pytest.raises(UnreadableError, match="'article' and 'from_ms'"):
+        timed("cola", envelope("d", before={"article": "cola"}), debezium=True)
 
 
 def test_what_is_no_json_is_refused() -> None:
