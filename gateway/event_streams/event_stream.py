@@ -16,6 +16,9 @@ from gateway.http.problems import Problem, internal_fault, retry_after
 
 log = logging.getLogger(__name__)
 
+# then its connection is asked whether its reader takes them: an event may have a MiB
+BYTES_AT_ONCE = 256 * 1024
+
 
 class Flow(Protocol):
     @property
