@@ -3,6 +3,7 @@ so that many who come from far behind cost threads and memory as few do."""
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,10 +13,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from clients.kafka.connect import reader
 from gateway.event_streams import frames
-from gateway.event_streams.event_stream import Ended, EventStream
+from gateway.event_streams.event_stream import BYTES_AT_ONCE, Ended, EventStream
 from gateway.event_streams.live_reader import OPTIONS, LogChanged, batch_of
 from gateway.event_streams.log_position import Layout, LogPosition, Scope
-from gateway.event_streams.recent_events import RecentEvents
+from gateway.event_streams.recent_events import EventEntry, RecentEvents
 from gateway.event_streams.wanted_events import Wanted
 from shared.consumer_groups import VIEW
 from shared.events.event_reader import EventReader
@@ -43,6 +44,9 @@ class OldReader:
     def __init__(self, kafka: KafkaAccess, events: EventReader) -> None:
         self._events = events
         self._consumer: Consumer = reader(kafka, VIEW, OPTIONS)
+        # what was read last and nobody has had yet, and what is passed with it
+        self._left: deque[EventEntry] = deque()
+        self._passed: dict[int, int] = {}
 
     def begin(self, layout: Layout, scope: Scope, position: LogPosition) -> None:
         self._consumer.assign(
@@ -53,12 +57,18 @@ class OldReader:
         )
 
     def read(self, layout: Layout, scope: Scope, wanted: Wanted, begin: LogPosition) -> OldEvents:
-        """What comes next; LogChanged where the log has it no more."""
+        """What comes next, as much as a stream may have at once; LogChanged where the log has it
+        no more."""
         position = begin.copy()
-        batch = batch_of(self._consumer.consume(_RECORDS_AT_ONCE, _WAITS_S), layout)
+        if not self._left:
+            entries, self._passed = batch_of(
+                self._consumer.consume(_RECORDS_AT_ONCE, _WAITS_S), layout
+            )
+            self._left.extend(entries)
         found: list[bytes] = []
-        made = 0
-        for entry in batch.entries:
+        made = found_bytes = 0
+        while self._left and found_bytes < BYTES_AT_ONCE:
+            entry = self._left.popleft()
             position.advance(entry.place, entry.position.offset + 1)
             if not wanted.takes_key(entry.key):
                 continue
@@ -68,11 +78,14 @@ class OldReader:
             event = entry.shown(self._events)
             if event is not None and wanted.takes_type(event.type):
                 found.append(frames.event(scope.id_of(position), event.data))
-        for place, offset in batch.passed.items():
-            position.advance(place, max(offset, position.offsets[place]))
+                found_bytes += len(found[-1])
+        if not self._left:
+            for place, offset in self._passed.items():
+                position.advance(place, max(offset, position.offsets[place]))
         return OldEvents(b"".join(found), position)
 
     def end(self) -> None:
+        self._left.clear()
         self._consumer.unassign()
 
     def close(self) -> None:

@@ -16,6 +16,9 @@ from gateway.http.problems import Problem, internal_fault, retry_after
 
 log = logging.getLogger(__name__)
 
+# then its connection is asked whether its reader takes them: an event may have a MiB
+BYTES_AT_ONCE = 256 * 1024
+
 
 class Flow(Protocol):
     @property
@@ -28,7 +31,7 @@ class Connection(exchange.Connection, Protocol):
     @property
     def flow(self) -> Flow: ...
 
-    def set_aside(self) -> Problem | None:
+    def set_aside(self, holder: object) -> Problem | None:
         """It does not count among the connections any more; else why it cannot be a stream."""
 
 
@@ -104,9 +107,9 @@ class EventStream:
 
     # what the hub asks
 
-    def set_aside(self) -> None:
-        """Problem where there are too many."""
-        if problem := self._connection.set_aside():
+    def set_aside(self, holder: object) -> None:
+        """Problem where there are too many, of all or of this holder."""
+        if problem := self._connection.set_aside(holder):
             raise problem
 
     @property

@@ -74,6 +74,7 @@ class Hub:
         self._recent: RecentEvents
         self._to_the_end: ToTheEnd
         always = self._pump(), self._heartbeats.run(), self._notice_that_nobody_is_there()
+        self._closing: set[asyncio.Task[None]] = set()  # they outlive it
         self._tasks = {self._loop.create_task(self._keep(work)) for work in always}
         self._reader.start()
 
@@ -93,7 +94,7 @@ class Hub:
             stream.write(frames.last_word(reason, self._id_of(stream)))
             stream.is_over = True
             if stream.is_paused:  # it is to have the time for what is under way
-                self._start(stream, self._close_when_taken(stream))
+                self._start(stream, self._close_when_taken(stream), self._closing)
             else:
                 stream.close()
         self.forget(stream)
@@ -231,6 +232,7 @@ class Hub:
             stream.channel = None
 
     async def _close_when_taken(self, stream: EventStream) -> None:
+        """Its connection has a deadline for what it is to take, also where this hub is no more."""
         await stream.is_writable()
         stream.close()
 
@@ -250,10 +252,15 @@ class Hub:
                 alone_since_s = time.monotonic()
         self._is_over(self)
 
-    def _start(self, stream: EventStream, work: Awaitable[None]) -> None:
-        task = self._loop.create_task(self._run(stream, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _start(
+        self,
+        stream: EventStream,
+        work: Awaitable[None],
+        tasks: set[asyncio.Task[None]] | None = None,
+    ) -> None:
+        tasks = self._tasks if tasks is None else tasks
+        tasks.add(task := self._loop.create_task(self._run(stream, work)))
+        task.add_done_callback(tasks.discard)
 
     async def _run(self, stream: EventStream, work: Awaitable[None]) -> None:
         try:

@@ -12,6 +12,7 @@ _REFUSALS = {
     "401": "The gateway wants to know who is asking, and this is nobody that it knows.",
     "403": "Events of another id or tenant than this caller's; or a foreign page asks.",
     "410": "The log no longer has what comes after this id: begin anew, without it.",
+    "429": "This caller has so many streams that the room left is for others: come again later.",
     "503": "Kafka is away, the gateway ends, or it has as many streams as it may: come again.",
 }
 

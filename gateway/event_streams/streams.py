@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from gateway.auth.authenticate import Authenticator
+from gateway.auth.holders import Holders
 from gateway.event_streams.event_stream import Connection, EventStream, is_ending
 from gateway.event_streams.hub import Hub
 from gateway.event_streams.wanted_events import asked_by
@@ -26,6 +27,7 @@ class EventStreams:
         self._flow = flow
         self._who = who
         self._node = node
+        self._holders = Holders(settings.trusted_proxies)
         self._hub: Hub | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -56,7 +58,7 @@ class EventStreams:
         stream.wanted, stream.start_at = asked_by(request, caller, self._flow)
         if self._node.is_ending:
             raise is_ending()
-        stream.set_aside()
+        stream.set_aside(self._holders.of(caller, request))
         if caller.signed is not None:
             stream.valid_until_s = time.monotonic() + _SIGNED_S
         if self._hub is None:

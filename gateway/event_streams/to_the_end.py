@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.event_streams import frames
 from gateway.event_streams.catch_up import CatchUp
-from gateway.event_streams.event_stream import Ended, EventStream
+from gateway.event_streams.event_stream import BYTES_AT_ONCE, Ended, EventStream
 from gateway.event_streams.log_position import Layout, is_behind
 from gateway.event_streams.recent_events import EventEntry, RecentEvents
 from shared.events.event_reader import EventReader
@@ -54,8 +54,8 @@ class ToTheEnd:
                 if stream.position is not None:
                     stream.number = recent.number_for(stream.position.offsets, places)
             elif some := recent.since(stream.number, _RECENT_AT_ONCE):
-                stream.number = max(stream.number, recent.first) + len(some)
-                self._write(stream, some)
+                begin = max(stream.number, recent.first)
+                stream.number = begin + self._write(stream, some)
                 await asyncio.sleep(0)
             elif is_behind(recent.now.offsets, position.offsets, places):
                 await self._moves()  # another node was quicker
@@ -63,11 +63,15 @@ class ToTheEnd:
                 self._join(stream)
                 return
 
-    def _write(self, stream: EventStream, entries: Sequence[EventEntry]) -> None:
+    def _write(self, stream: EventStream, entries: Sequence[EventEntry]) -> int:
+        """How many of them it has had now: all, or as many as it may have at once."""
         position, scope, wanted = stream.position, stream.scope, stream.wanted
         assert position is not None
-        found = []
+        found, found_bytes, had = [], 0, 0
         for entry in entries:
+            if found_bytes >= BYTES_AT_ONCE:
+                break
+            had += 1
             offset = entry.position.offset
             if offset < position.offsets[entry.place]:
                 continue
@@ -77,8 +81,10 @@ class ToTheEnd:
             event = entry.shown(self._events)
             if event is not None and wanted.takes_type(event.type):
                 found.append(frames.event(scope.id_of(position), event.data))
+                found_bytes += len(found[-1])
         if found:
             stream.write(b"".join(found))
+        return had
 
     async def _has_room(self, stream: EventStream) -> None:
         try:

@@ -2,9 +2,7 @@
 
 from collections.abc import Hashable
 
-from gateway.auth.caller import Caller
-from gateway.http.client_address import ClientAddress
-from gateway.http.message import Request
+from gateway.auth.holders import Holders
 
 # so many bodies of a size fill the pot: those that are smaller are counted for nobody, which costs
 # nothing
@@ -31,7 +29,7 @@ class Admission:
         self.payloads = 0
         self.bytes = 0
         self.bytes_of: dict[Hashable, int] = {}
-        self._addresses = ClientAddress(trusted_proxies)
+        self.holders = Holders(trusted_proxies)
 
     def hold(self, size_bytes: int) -> bool:
         if self.bytes + size_bytes > self.bytes_max:
@@ -41,12 +39,6 @@ class Admission:
 
     def let_go(self, size_bytes: int) -> None:
         self.bytes -= size_bytes
-
-    def holder(self, caller: Caller, request: Request) -> Hashable:
-        """A credential's owner; where nobody is asked, an address."""
-        if caller.role == "anyone":
-            return self._addresses.of(request.address, request.headers)
-        return caller.role, caller.tenant, caller.device
 
     def hold_for(self, holder: Hashable, size_bytes: int) -> bool:
         """Of what `hold` has taken, that which is one caller's."""

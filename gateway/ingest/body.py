@@ -61,7 +61,7 @@ class Body:
         """For the caller, of whom others may need protection."""
         admission = self._admission
         if self._holder is None:
-            self._holder = admission.holder(self._caller, self._request)
+            self._holder = admission.holders.of(self._caller, self._request)
         if not admission.hold_for(self._holder, self._held_bytes - self._holder_bytes):
             raise _full(
                 429,

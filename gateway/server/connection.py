@@ -233,8 +233,8 @@ class HttpConnection(asyncio.Protocol):
     def default_headers(self) -> Headers:
         return self._server_state.default_headers
 
-    def set_aside(self) -> Problem | None:
-        return self._connections.set_aside(self)
+    def set_aside(self, holder: object) -> Problem | None:
+        return self._connections.set_aside(self, holder)
 
     def on_response_complete(self) -> None:
         self._server_state.total_requests += 1

@@ -41,15 +41,18 @@ class Connections:
         connections_max: int,
         per_address_max: int,
         streams_max: int = 0,
+        streams_share: float = 1.0,
         count_refusal: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.count_refusal = count_refusal
         self._open: set[Connection] = set()
-        self._streams: set[Connection] = set()
+        self._streams: dict[Connection, object] = {}  # each with its holder
+        self._streams_of: Counter[object] = Counter()
         self._of_address: Counter[str] = Counter()
         self._affordable = affordable(connections_max + streams_max)
         self._max = connections_max
         self._streams_max = min(streams_max, int(self._affordable * _STREAMS_SHARE_MAX))
+        self._streams_share = int(self._streams_max * streams_share)
         self._per_address_max = per_address_max
         self._is_looking = False
         self._looks = 0
@@ -73,9 +76,11 @@ class Connections:
             )
         return None
 
-    def set_aside(self, connection: Connection) -> Problem | None:
-        """As a stream, which stays for long and has a limit of its own; else why it cannot be."""
-        if len(self._streams) >= self._streams_max:
+    def set_aside(self, connection: Connection, holder: object) -> Problem | None:
+        """As a stream, which stays for long and has a limit of its own; else why it cannot be.
+        Who has more than a share of the streams leaves the last share of them to others."""
+        streams, share = len(self._streams), self._streams_share
+        if streams >= self._streams_max:
             return last_refusal(
                 503,
                 "too_many_streams",
@@ -83,13 +88,26 @@ class Connections:
                 "back later, or ask the operator to raise HEADRACE_EVENT_STREAMS_MAX",
                 retry_after(5),
             )
+        if self._streams_of[holder] >= share and streams >= self._streams_max - share:
+            return last_refusal(
+                429,
+                "too_many_streams_of_caller",
+                f"this caller has {self._streams_of[holder]} event streams, and the room that is "
+                "left is for others (HEADRACE_EVENT_STREAMS_SHARE_MAX): end some of them, or come "
+                "back later",
+                retry_after(5),
+            )
         self._open.discard(connection)
-        self._streams.add(connection)
+        self._streams[connection] = holder
+        self._streams_of[holder] += 1
         return None
 
     def leave(self, connection: Connection) -> None:
         self._open.discard(connection)
-        self._streams.discard(connection)
+        if connection in self._streams:
+            self._streams_of[holder := self._streams.pop(connection)] -= 1
+            if not self._streams_of[holder]:
+                del self._streams_of[holder]
         self._of_address[connection.address] -= 1
         if not self._of_address[connection.address]:
             del self._of_address[connection.address]

@@ -47,6 +47,7 @@ def server_config(
         settings.connections_max,
         settings.connections_per_address_max,
         settings.event_streams_max if events else 0,
+        settings.event_streams_share_max,
         (node or Node()).counts.request_refused,
     )
     protocol = partial(

@@ -112,6 +112,14 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         description="Readers of `GET /v1/events` of one process, besides its other connections; "
         "more get 503. Where descriptors are short, at most three quarters of them",
     )
+    event_streams_share_max: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="A caller that has more than this share of those streams must leave the last "
+        "such share to others: there it gets 429. A caller is the owner of a credential or, "
+        "without credentials, an address. `1` switches this off",
+    )
     event_heartbeat_s: float = Field(
         15.0,
         gt=0,

@@ -8,8 +8,6 @@ import httpx
 import pytest
 
 from gateway.auth.authenticate import CredentialAuthenticator
-from gateway.auth.caller import ANYONE, Caller
-from gateway.http.message import Request
 from gateway.ingest.admission import Admission
 from shared.settings import GatewaySettings
 from tests.gateway.auth.support import device, table
@@ -88,17 +86,6 @@ def test_what_was_let_go_leaves_nothing_behind() -> None:
     admission.let_go_for("a", 200)
     admission.let_go(300)
     assert (admission.bytes, admission.bytes_of) == (0, {})
-
-
-def test_a_caller_is_a_credential_s_owner_and_where_nobody_is_asked_an_address() -> None:
-    headers = [(b"x-forwarded-for", b"1.2.3.4")]
-    request = Request("POST", b"/v1/telemetry/d", headers, dict(headers), "10.0.0.1")
-    admission, proxied = Admission(1, 1), Admission(1, 1, trusted_proxies="10.0.0.0/8")
-    assert admission.holder(ANYONE, request) == "10.0.0.1"
-    assert proxied.holder(ANYONE, request) == "1.2.3.4"
-    one, other = (Caller("device", tenant, "d") for tenant in ("acme", "beta"))
-    assert admission.holder(one, request) == admission.holder(one, request._replace(address="a"))
-    assert admission.holder(one, request) != admission.holder(other, request)
 
 
 def test_small_bodies_are_counted_for_nobody() -> None:

@@ -1,3 +1,4 @@
+import asyncio
 import gc
 import resource
 import subprocess
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.server.connection import HttpConnection
+from gateway.server.connection_limits import Connections
 from shared.settings import GatewaySettings
 from tests.gateway.server.test_wire import _answer, _ends, _head
 from tests.gateway.support import Served, gateway_of, serving, until
@@ -98,3 +100,44 @@ def test_a_connection_that_is_over_is_freed_without_a_collector_of_cycles(tmp_pa
             until(lambda: there() == before, 5)
     finally:
         gc.enable()
+
+
+class _Stream:
+    address = "10.0.0.1"
+
+    def look(self, now_s: float) -> None: ...
+
+    def cut(self) -> None: ...
+
+
+def test_a_caller_with_many_streams_leaves_the_last_ones_to_others() -> None:
+    connections = Connections(100, 0, 8, 0.25)
+
+    def open_(holder: object, number: int = 1) -> list[str]:
+        found = [connections.set_aside(one, holder) for one in [_Stream() for _ in range(number)]]
+        return [problem.code for problem in found if problem is not None]
+
+    assert open_("one", 6) == []  # while there is room for others
+    last = _Stream()
+    problem = connections.set_aside(last, "one")
+    assert problem is not None
+    assert (problem.status, problem.code) == (429, "too_many_streams_of_caller")
+    assert "HEADRACE_EVENT_STREAMS_SHARE_MAX" in problem.detail
+    assert int(problem.headers["retry-after"]) > 0
+    assert open_("other", 3) == ["too_many_streams"]
+    assert open_("one") == ["too_many_streams"]
+
+
+def test_a_stream_that_is_over_counts_for_nobody() -> None:
+    async def run() -> None:
+        connections, one, other = Connections(100, 0, 2, 0.5), _Stream(), _Stream()
+        for connection in (one, other):
+            assert connections.enter(connection) is None
+        assert connections.set_aside(one, "one") is None
+        refused = connections.set_aside(other, "one")
+        assert refused is not None
+        assert refused.code == "too_many_streams_of_caller"
+        connections.leave(one)
+        assert connections.set_aside(other, "one") is None
+
+    asyncio.run(run())
