@@ -6,6 +6,7 @@
     │   ├── StoreAwayError
     │   │   └── StoreSlowError
     │   ├── LeaseEndedError
+    │   ├── UnreadableHookError
     │   └── StalledError
     ├── RestartError    the job tries again; any other exception does the same
     │   ├── RowRefusedError
@@ -49,6 +50,10 @@ class StoreSlowError(StoreAwayError):
 
 class LeaseEndedError(WaitError):
     """Kafka has not confirmed lately that this copy of the job is the one."""
+
+
+class UnreadableHookError(WaitError):
+    """Whoever goes on without that hook loses what is for it."""
 
 
 class StalledError(WaitError):

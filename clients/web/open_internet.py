@@ -12,6 +12,7 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import NamedTuple
 
 import httpx
@@ -23,6 +24,7 @@ _SAID_BYTES = 256  # of an answer, to be told
 _READ_BYTES_MAX = 64 * 1024  # a longer one costs its connection
 _LOOKED_UP_S = 30.0
 _ORIGINS_MAX = 2_000
+_CLOSED_AFTER_S = 60.0  # longer than any request may take
 _CONNECTIONS = httpx.Limits(max_connections=256, max_keepalive_connections=16, keepalive_expiry=30)
 
 
@@ -52,6 +54,7 @@ class OpenInternet:
         self._allowed = hosts_allowed
         self._tls = ssl.create_default_context()
         self._known: OrderedDict[Origin, _Known] = OrderedDict()
+        self._closing: dict[asyncio.Task[None], _Known] = {}
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -71,7 +74,9 @@ class OpenInternet:
         return Answer(status, _ms_since(began_s), said, retry_after)
 
     async def close(self) -> None:
-        for known in self._known.values():
+        for closing in self._closing:
+            closing.cancel()
+        for known in (*self._known.values(), *self._closing.values()):
             await known.client.aclose()
 
     async def _post(
@@ -102,30 +107,44 @@ class OpenInternet:
 
     async def _origin(self, origin: Origin) -> _Known:
         known = self._known.get(origin)
-        if known is not None and time.monotonic() < known.until_s:
-            self._known.move_to_end(origin)
-            return known
-        address = await self._looked_up(origin)
-        if known is not None and known.address == address:
-            known.until_s = time.monotonic() + _LOOKED_UP_S
-            return known
-        # the one before may have requests under way: it ends with the last of them
-        self._known[origin] = _Known(
-            address,
-            httpx.AsyncClient(
-                verify=self._tls,
-                trust_env=False,
-                follow_redirects=False,
-                limits=_CONNECTIONS,
-                timeout=None,  # all of it together has one
-                headers={"user-agent": "headrace"},
-            ),
-        )
-        if len(self._known) > _ORIGINS_MAX:
-            self._known.popitem(last=False)
-        return self._known[origin]
+        if known is None or time.monotonic() >= known.until_s:
+            addresses = await self._looked_up(origin)
+            known = self._known.get(origin)  # others may have looked it up meanwhile
+            if known is not None and known.address in addresses:
+                known.until_s = time.monotonic() + _LOOKED_UP_S
+            else:
+                if known is not None:
+                    self._close_later(known)
+                known = self._known[origin] = _Known(addresses[0], self._client())
+                if len(self._known) > _ORIGINS_MAX:
+                    self._close_later(self._known.popitem(last=False)[1])
+        self._known.move_to_end(origin)
+        return known
 
-    async def _looked_up(self, origin: Origin) -> str:
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            verify=self._tls,
+            trust_env=False,
+            follow_redirects=False,
+            limits=_CONNECTIONS,
+            timeout=None,  # all of it together has one
+            headers={"user-agent": "headrace"},
+            # a hook's cookie would go to those of others, whose server is the same
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
+
+    def _close_later(self, known: _Known) -> None:
+        """It may have requests under way."""
+
+        async def close() -> None:
+            await asyncio.sleep(_CLOSED_AFTER_S)
+            await known.client.aclose()
+
+        closing = asyncio.create_task(close())
+        self._closing[closing] = known
+        closing.add_done_callback(lambda done: self._closing.pop(done, None))
+
+    async def _looked_up(self, origin: Origin) -> list[str]:
         port = origin.port or {"http": 80, "https": 443}[origin.scheme]
         found = await asyncio.get_running_loop().getaddrinfo(
             origin.host, port, type=socket.SOCK_STREAM
@@ -137,7 +156,7 @@ class OpenInternet:
                     raise RefusedError(f"{origin.host} leads to {why_not}")
         if not addresses:
             raise RefusedError(f"{origin.host} has no address")
-        return addresses[0]
+        return addresses
 
 
 def _ms_since(began_s: float) -> int:

@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from heapq import nlargest
 from typing import Any
 
 import orjson
@@ -19,7 +20,7 @@ from shared.consumer_groups import DESK
 from shared.events import envelope
 from shared.flow import load_flow
 from shared.forwarding.address import why_not_url
-from shared.forwarding.hook import Hook, Hooks, new_hook, record
+from shared.forwarding.hook import Hook, Hooks, new_hook, record, status_key
 from shared.forwarding.signature import key_of, new_secret
 from shared.ids import fresh_event_id
 from shared.kafka_access import KafkaAwayError
@@ -70,10 +71,13 @@ class HookDesk:
         return self._with_secret(hook, secret)
 
     def _made(self, name: str, fields: Mapping[str, Any]) -> Hook:
-        if ours := sorted({*_OURS, "name"}.intersection(fields)):
-            raise BadHookError(f"{ours[0]} is not for its owner to say")
+        if taken := sorted({*_OURS, "name"}.intersection(fields)):
+            raise BadHookError(f"{taken[0]} is not for its owner to say")
         try:
-            hook = new_hook(**{**fields, "name": name, "made_ms": _now_ms()})
+            # what was said of one that had its name before never counts for this one
+            now_ms = _now_ms()
+            ours = {"name": name, "made_ms": now_ms, "revision": now_ms}
+            hook = new_hook(**{**fields, **ours})
         except ValueError as error:
             raise BadHookError(str(error)) from error
         if why_not := why_not_url(hook.url, self._settings.hook_hosts):
@@ -115,7 +119,9 @@ class HookDesk:
         hooks, _ = self._read()
         if name not in hooks.wrong:
             _known(hooks, name)
-        self._send(Outgoing(HOOK_TOPIC, name.encode(), None, []))
+        self._send(
+            *(Outgoing(HOOK_TOPIC, key, None, []) for key in (name.encode(), status_key(name)))
+        )
 
     def send_test(self, name: str) -> str:
         """The id of the event that it gets now."""
@@ -140,8 +146,8 @@ class HookDesk:
 
     def log(self, name: str, since_ms: int, limit: int) -> list[dict[str, Any]]:
         """What was tried since then, the newest last."""
-        found = [one for one in self._deliveries(since_ms) if one["hook"] == name]
-        return sorted(found, key=lambda one: one["at_ms"])[-limit:]
+        its = (one for one in self._deliveries(since_ms) if one["hook"] == name)
+        return sorted(nlargest(limit, its, key=_at_ms), key=_at_ms)
 
     def _deliveries(self, since_ms: int) -> Iterator[dict[str, Any]]:
         with answering(self._kafka), LogOffsets(self._kafka, DESK, [DELIVERY_TOPIC]) as log:
@@ -176,8 +182,8 @@ class HookDesk:
     def _write(self, hook: Hook) -> None:
         self._send(Outgoing(HOOK_TOPIC, hook.name.encode(), record(hook), []))
 
-    def _send(self, one: Outgoing) -> None:
-        if refusals := AckedWriter(self._kafka).send([one], for_at_most(_ACK_S)):
+    def _send(self, *records: Outgoing) -> None:
+        if refusals := AckedWriter(self._kafka).send(records, for_at_most(_ACK_S)):
             raise KafkaAwayError(f"Kafka at {self._kafka.bootstrap} did not take it: {refusals[0]}")
 
 
@@ -203,6 +209,10 @@ def _told(hooks: Hooks, hook: Hook, waiting: Mapping[str, int]) -> dict[str, Any
         "why": why,
         "waiting": waiting.get(hook.name, 0),
     }
+
+
+def _at_ms(told: Mapping[str, Any]) -> int:
+    return int(told["at_ms"])
 
 
 def _now_ms() -> int:

@@ -49,11 +49,11 @@ _SAVE_PLACES = """
     SELECT * FROM unnest(%b::text[], %b::int[], %b::bigint[])
     ON CONFLICT (topic, partition) DO UPDATE SET next = excluded.next
 """
-# An event that fold could not take has its row all the same.
+# An event that fold or forward could not take has its row all the same.
 _NOTE_STORED = """
     UPDATE headrace.letter SET status = 'done'
     FROM headrace.event AS event
-    WHERE letter.status = 'redriven' AND letter.stage <> 'fold'
+    WHERE letter.status = 'redriven' AND letter.stage NOT IN ('fold', 'forward')
       AND letter.event_id = event.event_id
 """
 _COUNT_ROWS_MAX = 1000

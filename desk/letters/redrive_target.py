@@ -150,7 +150,7 @@ def _into_aggregate(*_: object) -> RedriveTarget:
 
 
 def _into_forward(_flow: Flow, letter: Letter, attempt: int) -> RedriveTarget:
-    """To its hook alone; if that is gone by then, the letter comes back."""
+    """To its hook alone; if that is gone by then, forward parks it again."""
     if envelope.find(letter.headers, envelope.STUB) is not None:
         raise ResendError("the letter has not the event's bytes, which are too large: discard it")
     headers = [

@@ -7,7 +7,7 @@ import orjson
 from fastapi import APIRouter, Body, Query
 from starlette.responses import Response
 
-from desk.hooks.service import HookDesk
+from desk.hooks.service import BadHookError, HookDesk
 from gateway.http.problems import Problem
 from shared.settings import Settings
 from shared.timestamps import from_rfc3339
@@ -30,8 +30,11 @@ def hook_api(settings: Settings) -> APIRouter:
     @router.put("/{name}")
     def add(name: str, fields: Annotated[dict[str, Any], Body()]) -> Response:
         own = {field: value for field, value in fields.items() if field != "secret"}
-        secret = hooks.add(name, own, fields.get("secret"))
-        return _json({**hooks.show(name), "secret": secret}, 201)
+        secret = fields.get("secret")
+        if not isinstance(secret, str | None):
+            raise BadHookError("secret: it is no text")
+        made = hooks.add(name, own, secret)
+        return _json({**hooks.show(name), "secret": made}, 201)
 
     @router.post("/{name}/pause")
     def pause(name: str) -> Response:

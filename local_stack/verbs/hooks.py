@@ -67,7 +67,9 @@ def add(
     no_order: Annotated[
         bool, typer.Option("--no-order", help="One that fails holds up no other of its entity.")
     ] = False,
-    concurrency: Annotated[int, typer.Option(help="How many requests at once, at most.")] = 16,
+    concurrency: Annotated[
+        int, typer.Option(help="How many requests at once; each state partition may have one.")
+    ] = 16,
     per_s: Annotated[float | None, typer.Option(help="How many a second, at most.")] = None,
     timeout_s: Annotated[float, typer.Option(help="How long an answer may take.")] = 15.0,
     days: Annotated[float, typer.Option(help="How long one is tried before it is parked.")] = 3.0,

@@ -1,5 +1,6 @@
 """What a hook's answer, or its silence, means for what was sent. Pure."""
 
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -45,7 +46,10 @@ class Answer(NamedTuple):
             wait_s = float(min(int(told[:9]), _WAIT_MAX_S))
         else:
             try:
-                wait_s = parsedate_to_datetime(told).timestamp() - now_ms / 1000
+                at = parsedate_to_datetime(told)
+                if at.tzinfo is None:  # -0000, of which no zone is known
+                    at = at.replace(tzinfo=UTC)
+                wait_s = at.timestamp() - now_ms / 1000
             except (ValueError, TypeError, OverflowError):
                 return 0
         return int(min(max(wait_s, 0), _WAIT_MAX_S) * 1000)

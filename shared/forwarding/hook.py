@@ -161,27 +161,32 @@ class Hooks:
     def __init__(self) -> None:
         self._hooks: dict[str, Hook] = {}
         self._status: dict[str, Status] = {}
-        self.wrong: dict[str, str] = {}  # and why nothing can be sent to these
+        self._wrong: dict[str, str] = {}  # by key
+
+    @property
+    def wrong(self) -> dict[str, str]:
+        """By name, why its record, or what the job said of it, cannot be read."""
+        return {key.removesuffix(_STATUS): why for key, why in self._wrong.items()}
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
         name = (key or b"").decode(errors="replace")
+        self._wrong.pop(name, None)
         if name.endswith(_STATUS):
-            name = name.removesuffix(_STATUS)
-            self._status.pop(name, None)
+            of = name.removesuffix(_STATUS)
+            self._status.pop(of, None)
             if value is not None:
                 try:
-                    self._status[name] = Status.model_validate_json(value)
+                    self._status[of] = Status.model_validate_json(value)
                 except ValidationError as error:
-                    self.wrong[name] = sentence(error)
+                    self._wrong[name] = sentence(error)
             return
         self._hooks.pop(name, None)
-        self.wrong.pop(name, None)
         if value is None:
             return
         try:
             hook = read_hook(value)
         except ValueError as error:
-            self.wrong[name] = str(error)
+            self._wrong[name] = str(error)
         else:
             self._hooks[name] = hook
 

@@ -80,7 +80,8 @@ def read(
     payload = origin if of_payload else None
     if event is not None and event.cause is None and _can_be(event.origin):
         payload = event.origin
-    number = event.attempt if event else _number(headers, envelope.ATTEMPT) or 0
+    # an event that was sent on to a hook again is the same bytes
+    number = max(event.attempt if event else 0, _number(headers, envelope.ATTEMPT) or 0)
     now = Attempt(
         number=number if 0 <= number < _ATTEMPTS_MAX else 0,
         at_ms=parked_ms,

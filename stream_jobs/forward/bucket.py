@@ -73,15 +73,18 @@ class BucketOfDeliveries(Handler):
             bucket[0], hooks, self._kept.read(), self._deliveries, self._task, self._sender
         )
         told = batch.waiting.told()
+        yield from batch.begin()
         for _, answers in came:
             yield from batch.hear(answers)
         arrived = [Delivery.unpack(raw) for deliveries, _ in came for raw in deliveries]
-        batch.take(sorted(arrived, key=lambda one: one.place))
+        yield from batch.take(sorted(arrived, key=lambda one: one.place))
         yield from batch.send()
         batch.waiting.forget(hook.name for hook in hooks.all())
         self._kept.write(batch.waiting)
         self._deliveries.write()
-        if (now := batch.waiting.told()) != told:
+        now = batch.waiting.told()
+        # a gate may be older than this state, so whoever only looks clears it
+        if now != told or (now is None and not arrived):
             value = None if now is None else gate_value(*now)
             yield Outgoing(gate_topic(STAGE), str(bucket[0]).encode(), value, [])
         yield Row(look_ms=batch.waiting.next_look_ms(batch.sends))
@@ -106,6 +109,32 @@ class _Batch:
         self._sender = its_sender
         self._now_ms = clock_ms()
 
+    def begin(self) -> Iterator[Outgoing]:
+        """What waits for a hook that is deleted is dropped; for one that has ended it goes to the
+        dead letters."""
+        for key, line in list(self.waiting.lines.items()):
+            hook = self._its_hook(hook_of(key), line.oldest_ms)
+            if hook is not None and self._hooks.takes(hook):
+                continue
+            numbers = range(line.head, line.end)
+            if hook is not None:
+                for _, delivery in self._deliveries.get({key: numbers})[key]:
+                    yield dead_letter(delivery, line.tries, *self._why_not(hook))
+            self._deliveries.remove(key, numbers)
+            del self.waiting.lines[key]
+        self.waiting.begin({hook.name: hook.revision for hook in self._hooks.all()})
+
+    def _its_hook(self, name: str, arrived_ms: int) -> Hook | None:
+        """None: it is deleted. Another one may have its name by now, and an URL of its own."""
+        hook = self._hooks.get(name)
+        return None if hook is None or arrived_ms < hook.made_ms else hook
+
+    def _why_not(self, hook: Hook | None) -> tuple[str, str]:
+        if hook is None:
+            return "hook_gone", "the hook was deleted before this was sent on to it"
+        status = self._hooks.status(hook)
+        return "hook_ended", status.why if status else ""
+
     def hear(self, answers: Sequence[tuple[str, Try]]) -> Iterator[Outgoing]:
         """Answers that no batch has waited for, and those that will never come."""
         for key, of in answers:
@@ -123,10 +152,12 @@ class _Batch:
             lost = Try(line.head, event_id, line.tries + 1, self._now_ms, _LOST)
             yield from self._settle(key, line, lost)
 
-    def take(self, arrived: Sequence[Delivery]) -> None:
+    def take(self, arrived: Sequence[Delivery]) -> Iterator[Outgoing]:
         for delivery in arrived:
-            hook = self._hooks.get(delivery.hook)
+            hook = self._its_hook(delivery.hook, delivery.arrived_ms)
             if hook is None or not self._hooks.takes(hook):
+                if delivery.is_again:
+                    yield dead_letter(delivery, 0, *self._why_not(hook))
                 continue
             key = delivery.line(hook.order == "per entity")
             line = self.waiting.lines.setdefault(key, Line())
@@ -136,7 +167,6 @@ class _Batch:
             line.end += 1
 
     def send(self) -> Iterator[Outgoing]:
-        yield from self._drop_what_is_unwanted()
         keys = self.waiting.to_try(self._now_ms, self.sends)
         keys = keys[:_DELIVERIES_AT_ONCE]
         ahead = max(4, _DELIVERIES_AT_ONCE // max(1, len(keys)))
@@ -153,6 +183,9 @@ class _Batch:
                 timeout_ms = int(run.hook.timeout_s * 1000)
                 line.flight_ms = self._now_ms + timeout_ms + _FLIGHT_GRACE_MS
                 self.waiting.target(run.hook.name).is_slow = True
+            if run.not_before_ms:
+                target = self.waiting.target(run.hook.name)
+                target.due_ms = max(target.due_ms, run.not_before_ms)
 
     def _fetched(self, keys: Sequence[str], ahead: int) -> dict[str, list[tuple[int, Delivery]]]:
         wanted = {}
@@ -201,7 +234,6 @@ class _Batch:
                 yield dead_letter(delivery, line.tries, "not_delivered", answer.told())
                 self._pass(key, line)
             case "paused" | "ended":
-                self.waiting.begin_anew(hook.name)
                 why = f"{answer.told()}, for the event {delivery.event.id}"
                 yield from self._end(hook, what, why)
 
@@ -219,18 +251,3 @@ class _Batch:
             self.sends[hook.name] = False
             status = Status(state=state, why=why, at_ms=self._now_ms, revision=hook.revision)
             yield Outgoing(HOOK_TOPIC, status_key(hook.name), status_record(status), [])
-
-    def _drop_what_is_unwanted(self) -> Iterator[Outgoing]:
-        """Of hooks that are deleted, and, to the dead letters, of those that have ended."""
-        for key, line in self.waiting.lines.items():
-            hook = self._hooks.get(hook_of(key))
-            if hook is not None and self._hooks.takes(hook):
-                continue
-            numbers = range(line.head, line.end)
-            if hook is not None:
-                status = self._hooks.status(hook)
-                detail = status.why if status else ""
-                for _, delivery in self._deliveries.get({key: numbers})[key]:
-                    yield dead_letter(delivery, line.tries, "hook_ended", detail)
-            self._deliveries.remove(key, numbers)
-            line.head = line.end

@@ -12,7 +12,7 @@ from shared.events.envelope import Header, Position
 from shared.events.oversize_stub import fitted
 from shared.forwarding.answer import Answer
 from shared.forwarding.cloud_event import CloudEvent
-from shared.topic_names import DELIVERY_TOPIC, dead_letter_topic, wake_topic
+from shared.topic_names import DELIVERY_TOPIC, again_topic, dead_letter_topic, wake_topic
 
 STAGE = "forward"
 _BETWEEN = "\n"  # stands in no hook's name and in no entity's id
@@ -29,6 +29,11 @@ class Delivery(NamedTuple):
     @property
     def event(self) -> CloudEvent:
         return CloudEvent(self.key, self.value, self.headers)
+
+    @property
+    def is_again(self) -> bool:
+        """It is for this hook alone: a letter that is sent on again, or a test."""
+        return self.place.topic == again_topic(STAGE)
 
     def line(self, in_order: bool) -> str:
         """Who waits behind whom: where order does not matter each one is alone."""
@@ -93,7 +98,10 @@ def log_record(delivery: Delivery, of: Try) -> Outgoing:
 
 def dead_letter(delivery: Delivery, tries: int, reason: str, detail: str) -> Outgoing:
     known = [header for header in delivery.headers if header[0] != envelope.HOOK]
-    headers = envelope.failure_headers(known, STAGE, delivery.place, reason, detail)
+    # a letter that comes back is the same letter
+    told = envelope.text(known, envelope.ORIGIN) if delivery.is_again else None
+    origin = Position.parse(told) if told else delivery.place
+    headers = envelope.failure_headers(known, STAGE, origin, reason, detail)
     ours = [(envelope.HOOK, delivery.hook.encode()), (envelope.TRIES, str(tries).encode())]
     letter = fitted(delivery.place, delivery.key, delivery.value, [*headers, *ours])
     return Outgoing(dead_letter_topic(STAGE), *letter)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clients.kafka.follow import LogFollower
 from shared.consumer_groups import HOOKS
+from shared.errors import UnreadableHookError
 from shared.forwarding.hook import Hook, Hooks
 from shared.forwarding.signature import key_of
 from shared.kafka_access import KafkaAccess
@@ -36,10 +37,15 @@ class HookFeed:
         self._keys: dict[tuple[str, int], list[bytes]] = {}
 
     def look(self) -> Hooks:
-        """All that was written until now."""
+        """All that was written until now. UnreadableHookError where one of it cannot be read."""
         self._log.go_on_from({})
         for message in self._log.to_the_end():
             self._hooks.hear(message.key(), message.value())
+        for name, why in sorted(self._hooks.wrong.items()):
+            raise UnreadableHookError(
+                f"the hook {name} cannot be read: {why}; bring forward to the version that wrote "
+                "it, or delete the hook"
+            )
         return self._hooks
 
     def keys(self, hook: Hook, now_ms: int) -> list[bytes]:

@@ -7,7 +7,7 @@ from then on.
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -45,8 +45,8 @@ class HookWatch(DriverTask):
         self._producer = writer(settings.kafka, options)
         self._hooks = Hooks()
         self._gates: dict[bytes, dict[str, Any]] = {}
-        self._buckets = len(job.buckets(settings))
-        self._has_looked = self._is_changed = False
+        self._buckets = {str(bucket).encode() for bucket in job.buckets(settings)}
+        self._has_looked = self._is_changed = self._all_have_told = False
         self._look_at_s = self._wake_at_s = 0.0
         self._look_ms = 0
 
@@ -61,19 +61,23 @@ class HookWatch(DriverTask):
     def begin_rest(self) -> None:
         if self._has_looked:
             shutil.rmtree(self._settings.checkpoints / STAGE, ignore_errors=True)
+            self._clear([*self._gates])
 
     def start(self) -> Offsets | None:
-        self._look_ms = 0
+        self._look_ms, self._all_have_told = 0, False
         return beginning.start(self._settings, self._job)
 
     def hear(self, observed: Mapping[str, int | None]) -> None:
         told = observed[job.LOOK_MS]
         look_ms = NEVER_MS if told is None else told
         # where all have told of their next look, none that was told before counts
-        is_all = observed[job.LOOKS] == self._buckets
+        is_all = observed[job.LOOKS] == len(self._buckets)
         self._look_ms = look_ms if is_all else min(look_ms, self._look_ms)
+        self._all_have_told |= is_all
 
     def step(self) -> None:
+        if self._all_have_told:  # what others had is theirs by now
+            self._clear([key for key in self._gates if key not in self._buckets])
         now_s = time.monotonic()
         is_due = time.time_ns() // 1_000_000 >= self._look_ms
         if self._is_changed or is_due or (self._gates and now_s >= self._wake_at_s):
@@ -114,6 +118,14 @@ class HookWatch(DriverTask):
             else:
                 self._gates[key] = read_gate(value)
         self._has_looked = True
+
+    def _clear(self, gates: Sequence[bytes]) -> None:
+        """One that stays makes a job without a checkpoint begin too early, and no more than that:
+        nobody waits for the answer."""
+        for key in gates:
+            self._producer.produce(gate_topic(STAGE), None, key)
+            del self._gates[key]
+        self._producer.poll(0)
 
     def _wake(self) -> None:
         answers: list[KafkaError | None] = []

@@ -67,26 +67,26 @@ def pack(
                     for bucket in its_buckets:
                         answers[bucket] += ()
                 continue
-            for delivery, hook in _deliveries(message, takers):
-                line = delivery.line(hook.order == "per entity")
+            for delivery in _deliveries(message, takers):
+                hook = hooks.get(delivery.hook)
+                line = delivery.line(hook is None or hook.order == "per entity")
                 deliveries[bucket_of(line.encode(), its_buckets)].append(delivery.pack())
         names = sorted({*deliveries, *answers})
         packed = [pickle.dumps((deliveries[name], answers[name])) for name in names]
         yield pa.RecordBatch.from_arrays([names, packed], schema=_PACKED)
 
 
-def _deliveries(message: Message, takers: list[Hook]) -> Iterator[tuple[Delivery, Hook]]:
+def _deliveries(message: Message, takers: list[Hook]) -> Iterator[Delivery]:
     headers, arrived_ms = headers_of(message) or [], message.timestamp()[1]
     place, key, value = position_of(message), message.key(), message.value()
-    event = CloudEvent(key, value, headers)
-    is_again = message.topic() == again_topic(STAGE)
-    one = envelope.text(headers, envelope.HOOK) if is_again else None
-    for hook in takers:
-        is_its = (
-            hook.name == one if is_again else arrived_ms >= hook.made_ms and is_for(hook, event)
-        )
-        if is_its:
-            yield Delivery(hook.name, place, key, value, headers, arrived_ms), hook
+    if message.topic() == again_topic(STAGE):
+        # be there a hook of that name or not: its bucket tells it
+        names = [name] if (name := envelope.text(headers, envelope.HOOK)) else []
+    else:
+        event = CloudEvent(key, value, headers)
+        names = [hook.name for hook in takers if arrived_ms >= hook.made_ms and is_for(hook, event)]
+    for name in names:
+        yield Delivery(name, place, key, value, headers, arrived_ms)
 
 
 def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:

@@ -60,6 +60,7 @@ class Target:
     since_ms: int = 0  # the first of them
     due_ms: int = 0  # nothing before
     is_slow: bool = False  # no batch waits for its answers
+    revision: int = 0  # of the hook, of which all this is known
 
     @property
     def is_down(self) -> bool:
@@ -122,11 +123,17 @@ class Waiting:
             if hook_of(key) == hook:
                 line.due_ms = min(line.due_ms, now_ms)
 
-    def begin_anew(self, hook: str) -> None:
-        """Whoever resumes it gives its server as much time as it had at first."""
-        self.targets.pop(hook, None)
+    def begin(self, revisions: Mapping[str, int]) -> None:
+        """By hook. Whoever has changed one, and be it that it was resumed, gives its server as much
+        time as it had at first."""
+        changed = {
+            hook: Target(revision=revision)
+            for hook, revision in revisions.items()
+            if self.target(hook).revision != revision
+        }
+        self.targets |= changed
         for key, line in self.lines.items():
-            if hook_of(key) == hook:
+            if hook_of(key) in changed:
                 line.tries = line.first_ms = line.due_ms = 0
 
     def lost(self, now_ms: int) -> Iterator[str]:
@@ -156,13 +163,15 @@ class Waiting:
         return min(line.oldest_ms for line in self.lines.values()), dict(sorted(waiting.items()))
 
     def forget(self, hooks: Iterable[str]) -> None:
-        """What need not be kept: lines that are empty, and targets that are well."""
+        """What need not be kept: lines that are empty, and targets that are well and for which
+        nothing waits."""
         known = set(hooks)
         self.lines = {key: line for key, line in self.lines.items() if line.waiting}
+        wait = {hook_of(key) for key in self.lines}
         self.targets = {
             hook: target
             for hook, target in self.targets.items()
-            if hook in known and target != Target()
+            if hook in wait or (hook in known and target != Target(revision=target.revision))
         }
 
 

@@ -27,6 +27,8 @@ from stream_jobs.forward.delivery import Delivery, Try, answer_record
 PATIENCE_S = 1.0
 # for those of a hook that was slow the last time
 _PATIENCE_WITH_SLOW_S = 0.05
+# until a hook is looked at again whose slots are all taken: an answer looks earlier
+_SLOTS_AGAIN_MS = 1_000
 
 
 class SenderTask(NamedTuple):
@@ -52,6 +54,8 @@ class LineRun:
     # the one that is under way without the batch
     in_flight: bool = False
     is_left: bool = False
+    # its hook's limits let nothing go before
+    not_before_ms: int = 0
 
 
 class _Limits:
@@ -62,13 +66,13 @@ class _Limits:
         self._gap_s = buckets / hook.per_s if hook.per_s else 0.0
         self._next_s = 0.0
 
-    def begin_s(self, until_s: float) -> float | None:
-        """When one may begin, and the next one later; None: not until then."""
-        begin_s = max(time.monotonic(), self._next_s)
-        if begin_s > until_s:
-            return None
-        self._next_s = begin_s + self._gap_s
-        return begin_s
+    def wait_s(self) -> float:
+        """How long it is until one may begin."""
+        return max(0.0, self._next_s - time.monotonic())
+
+    def begin(self) -> None:
+        """When it may; the next one later."""
+        self._next_s = max(time.monotonic(), self._next_s) + self._gap_s
 
 
 class Sender:
@@ -96,12 +100,18 @@ class Sender:
         asyncio.run_coroutine_threadsafe(self._send(runs), self._loop).result()
 
     async def _send(self, runs: Sequence[LineRun]) -> None:
-        until_s = time.monotonic() + PATIENCE_S
-        tasks = {asyncio.create_task(self._line(run, until_s)): run for run in runs}
+        began_s = time.monotonic()
+        until_s = began_s + PATIENCE_S
+        slow_until_s = began_s + _PATIENCE_WITH_SLOW_S
+        tasks = {
+            asyncio.create_task(self._line(run, slow_until_s if run.is_slow else until_s)): run
+            for run in runs
+        }
         await asyncio.wait(tasks, timeout=_PATIENCE_WITH_SLOW_S)
         waits_for = [task for task, run in tasks.items() if not run.is_slow and not task.done()]
         if waits_for:
             await asyncio.wait(waits_for, timeout=until_s - time.monotonic())
+        moves = {run.hook.name for run in runs if run.tried}
         for task, run in tasks.items():
             if task.done():
                 task.result()
@@ -111,15 +121,20 @@ class Sender:
                 task.add_done_callback(self._left.discard)
             else:
                 task.cancel()
+                if run.hook.name not in moves:  # others, which are slow, have all its slots
+                    run.not_before_ms = _now_ms() + _SLOTS_AGAIN_MS
 
     async def _line(self, run: LineRun, until_s: float) -> None:
         limits = self._limits_of(run.hook)
         for number, delivery in run.deliveries:
             async with limits.slots:
-                begin_s = limits.begin_s(until_s)
-                if begin_s is None:
+                wait_s = limits.wait_s()
+                # what would be begun later is cancelled before: the time must not be used up for it
+                if time.monotonic() + wait_s > until_s:
+                    run.not_before_ms = _now_ms() + int(wait_s * 1000)
                     return
-                await asyncio.sleep(begin_s - time.monotonic())
+                limits.begin()
+                await asyncio.sleep(wait_s)
                 run.in_flight = True
                 tried = 1 if run.tried else run.tries + 1
                 made = Try(

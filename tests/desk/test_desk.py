@@ -184,6 +184,19 @@ def test_what_has_become_a_row_is_done(room: Room) -> None:
     assert room.only()["status"] == "done"
 
 
+def test_what_goes_to_a_hook_again_is_not_done_because_it_has_a_row(room: Room) -> None:
+    room.park(1, own=((envelope.ID, b"event-1"),))
+    room.index()
+    room.ann.send_now(room.ids(), "ann")
+    room.admin.execute("UPDATE headrace.letter SET stage = 'forward'")
+    room.admin.execute(
+        """INSERT INTO headrace.event (event_id, type, entity_id, event_time, arrived_at, origin,
+               position, data) VALUES ('event-1', 'reading', 'd', now(), now(),
+                   'ingest.telemetry.v1/0/1', 'event.reading.v1/0/1', '{}')"""
+    )
+    assert room.book.note_stored() == 0
+
+
 def test_what_is_undecided_is_told(room: Room) -> None:
     for offset in range(3):
         room.park(offset)

@@ -100,6 +100,21 @@ def test_a_hook_is_added_changed_and_deleted_by_the_command_line(
     assert run("list", "-o", "json") == []
 
 
+def test_a_hook_that_is_added_anew_is_never_taken_for_the_one_before(
+    settings: GatewaySettings,
+) -> None:
+    revisions, keys = [], []
+    for _ in range(2):
+        run("add", "again", URL)
+        revisions.append(HookDesk(settings)._read()[0].all()[0].revision)
+        run("rotate", "again")
+        revisions.append(HookDesk(settings)._read()[0].all()[0].revision)
+        run("delete", "again")
+        keys += [one.key for one in read_topic(settings.kafka_bootstrap, "hooks.v1")[-2:]]
+    assert revisions == sorted({*revisions})
+    assert sorted({*keys}) == [b"again", b"again/status"]
+
+
 WRONG = (
     (("add", "x", "http://example.org"), "must begin with https://"),
     (("add", "x", "https://169.254.169.254/latest"), "no address of the open internet"),
@@ -128,6 +143,8 @@ def test_a_program_does_the_same_by_the_api(settings: GatewaySettings) -> None:
         assert (await http.put("/api/hooks/alarms", json={"url": URL})).status_code == 422
         ours = await http.put("/api/hooks/b", json={"url": URL, "secrets": []})
         assert ours.json()["detail"] == "secrets is not for its owner to say"
+        number = await http.put("/api/hooks/b", json={"url": URL, "secret": 5})
+        assert (number.status_code, number.json()["detail"]) == (422, "secret: it is no text")
         inside = await http.put("/api/hooks/b", json={"url": "https://127.0.0.1/"})
         assert inside.json()["code"] == "bad_hook"
         (listed,) = (await http.get("/api/hooks")).json()["hooks"]

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from clients.web import open_internet
 from clients.web.open_internet import OpenInternet
 from shared.forwarding.answer import Answer
 from tests.certificates import Authority
@@ -147,3 +149,69 @@ def test_the_certificate_is_checked_for_the_name_and_not_for_the_address(
         assert len(target.received()) == (1 if status else 0)
         if not status:
             assert "CERTIFICATE_VERIFY_FAILED" in answer.said
+
+
+def clients_made(monkeypatch: pytest.MonkeyPatch) -> list[httpx.AsyncClient]:
+    made: list[httpx.AsyncClient] = []
+    real = httpx.AsyncClient
+
+    def client(**options: Any) -> httpx.AsyncClient:
+        made.append(real(**options))
+        return made[-1]
+
+    monkeypatch.setattr(httpx, "AsyncClient", client)
+    return made
+
+
+def test_a_name_with_several_addresses_has_one_set_of_connections(
+    names: Names, target: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its addresses are sorted, and however many ask at first."""
+    monkeypatch.setattr(open_internet, "_LOOKED_UP_S", 0.0)
+    made = clients_made(monkeypatch)
+    names.lead_to["hook.test"] = [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]]
+    url = f"http://hook.test:{port_of(target)}/in"
+
+    async def all_at_once() -> list[Answer]:
+        web = OpenInternet(MINE)
+        found = await asyncio.gather(*(web.post(url, {}, b"{}", 5) for _ in range(5)))
+        found += [await web.post(url, {}, b"{}", 5) for _ in range(3)]
+        await web.close()
+        return found
+
+    assert {answer.status for answer in asyncio.run(all_at_once())} == {200}
+    assert len(made) == 1
+
+
+def test_what_a_name_leads_to_no_more_is_closed_when_its_last_request_has_ended(
+    names: Names, target: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_internet, "_LOOKED_UP_S", 0.0)
+    monkeypatch.setattr(open_internet, "_CLOSED_AFTER_S", 0.5)
+    made = clients_made(monkeypatch)
+    target.answers = lambda _: Reply(after_s=0.2)
+    names.lead_to["hook.test"] = [["127.0.0.1"], ["127.0.0.2"]]
+    url = f"http://hook.test:{port_of(target)}/in"
+
+    async def one_then_the_other() -> Answer:
+        web = OpenInternet(MINE)
+        first = asyncio.create_task(web.post(url, {}, b"{}", 5))
+        await asyncio.sleep(0.1)
+        await web.post(url, {}, b"{}", 0.1)  # nobody need be there
+        old, new = made
+        assert not old.is_closed
+        await asyncio.sleep(0.6)
+        assert (old.is_closed, new.is_closed) == (True, False)
+        await web.close()
+        assert new.is_closed
+        return await first
+
+    assert asyncio.run(one_then_the_other()).status == 200
+
+
+def test_no_cookie_is_kept(target: TargetServer) -> None:
+    target.answers = lambda _: Reply(headers=(("set-cookie", "a=b; Path=/"),))
+    url = f"http://127.0.0.1:{port_of(target)}/in"
+    post(url, url, allowed=frozenset({"127.0.0.1"}))
+    assert len(target.received()) == 2
+    assert not any("cookie" in received.headers for received, _ in target.received())

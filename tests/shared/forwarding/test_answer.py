@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from shared.forwarding.answer import Answer, Verdict
@@ -39,6 +41,17 @@ def test_the_time_that_a_server_asks_for_is_kept(
     status: int, told: str | None, wait_ms: int
 ) -> None:
     assert Answer(status, 5, retry_after=told).wait_ms(NOW_MS) == wait_ms
+
+
+def test_a_time_without_a_zone_is_that_of_utc_wherever_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    told = Answer(503, 5, retry_after="Tue, 14 Nov 2023 22:14:20 -0000").wait_ms(NOW_MS)
+    monkeypatch.undo()
+    time.tzset()
+    assert told == 60_000
 
 
 def test_what_is_wrong_with_one_event_says_nothing_of_the_server() -> None:

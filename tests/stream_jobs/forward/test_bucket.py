@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from shared.forwarding.answer import Answer
+from shared.forwarding.hook import Hook, Status, record, status_key, status_record
 from stream_jobs.forward.delivery import Delivery
 from stream_jobs.forward.line import NEVER_MS
 from tests.stream_jobs.forward.forward_oracle import Arrival, faults
@@ -192,6 +193,122 @@ def test_what_waits_for_a_hook_that_is_deleted_is_dropped(world: World) -> None:
     world.batch()
     assert not any(world.handle.states.values())
     assert world.waiting == 0
+
+
+def test_a_hook_that_is_added_anew_under_its_name_gets_nothing_that_was_for_the_old_one(
+    world: World,
+) -> None:
+    world.add()
+    world.answers = lambda _: DOWN
+    world.batch(world.deliveries(*ids("a", 2)))
+    under_way = world.deliveries(*ids("a", 1, 2))
+    world.now_ms += 1_000
+    world.hooks.hear(b"alarms", None)
+    world.add(made_ms=world.now_ms, url="https://example.com/other")
+    world.answers, world.arrivals = lambda _: OK, {}
+    world.batch([*under_way, *world.deliveries(*ids("a", 1, 3))])
+    assert seen(world) == ["a-3"]
+    assert world.waiting == 0
+    assert not any(world.handle.states.values())
+
+
+def test_a_gate_of_a_state_that_is_lost_is_cleared_by_whoever_looks(world: World) -> None:
+    world.add()
+    world.answers = lambda _: DOWN
+    events = world.deliveries(*ids("a", 1))
+    world.batch(events)
+    assert world.waiting == 1
+    world.handle.states.clear()
+    world.answers = lambda _: OK
+    world.batch(events)
+    world.batch()
+    assert world.waiting == 0
+
+
+def resumed(world: World, hook: Hook) -> Hook:
+    again = hook.changed(paused=False)
+    world.hooks.hear(b"alarms", record(again))
+    return again
+
+
+def test_whoever_resumes_a_hook_begins_anew_in_a_bucket_that_has_not_paused_it(
+    world: World,
+) -> None:
+    hook = world.add()
+    world.answers = lambda _: DOWN
+    world.batch(world.deliveries(*ids("a", 1), *ids("b", 1), *ids("c", 1), *ids("d", 1)))
+    said = Status(state="paused", why="down", at_ms=world.now_ms, revision=hook.revision)
+    world.hooks.hear(status_key("alarms"), status_record(said))  # by another bucket
+    world.now_ms += 4 * DAY_MS
+    world.batch()
+    resumed(world, hook)
+    world.batch()
+    assert world.tries == 8  # it is not down any more
+    assert not world.of("hooks.v1")
+    assert not [one for one in world.made if one.topic == "dlq.forward.v1"]
+    world.answers = lambda _: OK
+    while world.waiting:
+        world.sleep_until_it_looks()
+        world.batch()
+    assert sorted(seen(world)[-4:]) == ["a-0", "b-0", "c-0", "d-0"]
+
+
+def test_the_time_that_its_owner_has_paused_it_counts_for_no_event(world: World) -> None:
+    hook = world.add()
+    world.answers = lambda _: Answer(422, 5)
+    world.batch(world.deliveries(*ids("a", 1)))
+    paused = hook.changed(paused=True)
+    world.hooks.hear(b"alarms", record(paused))
+    world.batch()
+    world.now_ms += 5 * DAY_MS
+    resumed(world, paused)
+    world.batch()
+    assert world.waiting == 1
+    assert not [one for one in world.made if one.topic == "dlq.forward.v1"]
+
+
+def test_whoever_resumes_a_hook_does_not_wait_as_long_as_its_server_has_asked_for(
+    world: World,
+) -> None:
+    hook = world.add()
+    world.answers = lambda _: Answer(503, 5, retry_after="86400")
+    world.batch(world.deliveries(*ids("a", 1)))
+    world.answers = lambda _: OK
+    resumed(world, hook)
+    world.batch()
+    assert world.waiting == 0
+
+
+@pytest.mark.parametrize("state", ["gone", "ended", "added anew"])
+def test_a_letter_that_is_sent_on_again_to_a_hook_that_takes_nothing_comes_back(
+    world: World, state: str
+) -> None:
+    hook = world.add()
+    if state == "ended":
+        said = Status(state=state, why="status 410", at_ms=1, revision=hook.revision)
+        world.hooks.hear(status_key("alarms"), status_record(said))
+    else:
+        world.hooks.hear(b"alarms", None)
+    if state == "added anew":
+        world.add(made_ms=BEGAN_MS + 1)
+    world.batch(world.deliveries(*ids("a", 1), topic="again.forward.v1"))
+    (letter,) = (one for one in world.made if one.topic == "dlq.forward.v1")
+    headers = dict(letter.headers)
+    reason = b"hook_ended" if state == "ended" else b"hook_gone"
+    assert (headers["ce_reason"], headers["ce_hook"]) == (reason, b"alarms")
+    assert not seen(world)
+
+
+def test_what_a_hook_allows_no_sooner_is_not_looked_at_before(world: World) -> None:
+    world.add()
+    world.not_before_ms = BEGAN_MS + 4_000
+    world.batch(world.deliveries(*ids("a", 1), *ids("b", 1)))
+    assert world.look_ms == BEGAN_MS + 4_000
+    world.batch()
+    assert not seen(world)
+    world.now_ms, world.not_before_ms = BEGAN_MS + 4_000, 0
+    world.batch()
+    assert sorted(seen(world)) == ["a-0", "b-0"]
 
 
 def test_an_answer_that_no_batch_has_waited_for_lets_its_line_go_on(world: World) -> None:

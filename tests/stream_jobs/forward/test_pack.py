@@ -113,6 +113,27 @@ def test_a_dead_letter_that_is_redriven_reaches_its_hook_again_and_no_other(
     assert again[0].event.attributes == delivery.event.attributes
 
 
+def test_a_dead_letter_whose_hook_is_gone_reaches_a_bucket_and_comes_back_as_the_same_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ((sent, _),) = packed(monkeypatch, Feed({"name": "one"}), an_event()).values()
+    place = Position("dlq.forward.v1", 0, 7)
+    parked = dead_letter(sent[0], 9, "not_delivered", "status 422")
+    its = place, NOW_MS, parked.key, parked.value, parked.headers
+    letter = dead_letters.read(FLOW, *its)
+    target = redrive_target(FLOW, letter, 1)
+    assert isinstance(target, Outgoing)
+    back = message(Position(target.topic, 0, 0), target)
+    ((again, _),) = packed(monkeypatch, Feed({"name": "other"}), back).values()
+    (delivery,) = again
+    assert (delivery.hook, delivery.is_again) == ("one", True)
+    gone = dead_letter(delivery, 0, "hook_gone", "")
+    its = place, NOW_MS, gone.key, gone.value, gone.headers
+    came_back = dead_letters.read(FLOW, *its)
+    assert came_back.id == letter.id
+    assert came_back.last.number > letter.last.number
+
+
 def test_what_two_hooks_did_not_take_is_two_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     found = packed(monkeypatch, Feed({"name": "a"}, {"name": "b"}), an_event())
     sent = [one for deliveries, _ in found.values() for one in deliveries]

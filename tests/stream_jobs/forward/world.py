@@ -60,6 +60,8 @@ class World:
         self.is_slow: Callable[[Delivery], bool] = lambda _: False
         self.under_way: list[tuple[str, Try]] = []
         self.made: list[Outgoing] = []
+        # a hook's limits let nothing go sooner
+        self.not_before_ms = 0
         # hooks whose secret cannot be opened
         self.unsealed: set[str] = set()
         self.look_ms: int | None = None
@@ -86,6 +88,9 @@ class World:
 
     def send(self, runs: Sequence[LineRun]) -> None:
         for run in runs:
+            if self.not_before_ms:
+                run.not_before_ms = self.not_before_ms
+                continue
             for number, delivery in run.deliveries:
                 tried = 1 if run.tried else run.tries + 1
                 answer = self.answers(delivery)
@@ -105,13 +110,15 @@ class World:
 
     # what a test does
 
-    def deliveries(self, *events: tuple[str, str], hook: str = "alarms") -> list[bytes]:
+    def deliveries(
+        self, *events: tuple[str, str], hook: str = "alarms", topic: str = "event.reading.v1"
+    ) -> list[bytes]:
         """By entity and id."""
         found = []
         for entity, event_id in events:
             one = event_record(entity_id=entity, id=event_id)
             self._offset += 1
-            place = Position("event.reading.v1", 0, self._offset)
+            place = Position(topic, 0, self._offset)
             value, headers = event_value(one), event_headers(one)
             delivery = Delivery(hook, place, entity.encode(), value, headers, self.now_ms)
             found.append(delivery.pack())
