@@ -118,8 +118,9 @@ class _Batch:
                 continue
             numbers = range(line.head, line.end)
             if hook is not None:
-                for _, delivery in self._deliveries.get({key: numbers})[key]:
-                    yield dead_letter(delivery, line.tries, *self._why_not(hook))
+                for number, delivery in self._deliveries.get({key: numbers})[key]:
+                    tries = line.tries if number == line.head else 0
+                    yield dead_letter(delivery, tries, *self._why_not(hook))
             self._deliveries.remove(key, numbers)
             del self.waiting.lines[key]
         self.waiting.begin({hook.name: hook.revision for hook in self._hooks.all()})

@@ -97,13 +97,14 @@ def log_record(delivery: Delivery, of: Try) -> Outgoing:
 
 
 def dead_letter(delivery: Delivery, tries: int, reason: str, detail: str) -> Outgoing:
-    known = [header for header in delivery.headers if header[0] != envelope.HOOK]
+    ours = (envelope.HOOK, envelope.TRIES)
+    known = [header for header in delivery.headers if header[0] not in ours]
     # a letter that comes back is the same letter
     told = envelope.text(known, envelope.ORIGIN) if delivery.is_again else None
     origin = Position.parse(told) if told else delivery.place
     headers = envelope.failure_headers(known, STAGE, origin, reason, detail)
-    ours = [(envelope.HOOK, delivery.hook.encode()), (envelope.TRIES, str(tries).encode())]
-    letter = fitted(delivery.place, delivery.key, delivery.value, [*headers, *ours])
+    headers += [(envelope.HOOK, delivery.hook.encode()), (envelope.TRIES, str(tries).encode())]
+    letter = fitted(delivery.place, delivery.key, delivery.value, headers)
     return Outgoing(dead_letter_topic(STAGE), *letter)
 
 

@@ -82,7 +82,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     # whatever the developer's shell points at, these tests run on servers of their own
     for name in ("HEADRACE_KAFKA_BOOTSTRAP", "HEADRACE_POSTGRES_URL"):
         os.environ.pop(name, None)
-    with Stack(tmp_path_factory.mktemp("stack"), random_ports=True) as stack:
+    settings = {"HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1"}
+    with Stack(tmp_path_factory.mktemp("stack"), random_ports=True, settings=settings) as stack:
         running = Running(stack)
         yield running
         running.http.close()

@@ -1,5 +1,6 @@
 """What stands on the topics of a running stack is what is published of them."""
 
+import json
 from typing import Any
 
 import jsonschema_rs
@@ -16,6 +17,7 @@ from shared.published.schemas.shapes import RecordSchema
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC, again_topic, gate_topic
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import Record, read_topic
+from tests.stream_jobs.forward.target_server import Reply, TargetServer
 
 pytestmark = pytest.mark.stack
 
@@ -58,10 +60,38 @@ def _wait_and_go_on(running: Running, device: str) -> None:
     running.eventually(lambda: gates()[-1] is None)
 
 
+def _end_a_hook(running: Running, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server is away for a while, and gone then; a letter of it is sent on again, and parked
+    again."""
+    monkeypatch.setenv("HEADRACE_HOOKS_HOSTS_ALLOWED", "127.0.0.1")
+
+    def run(*arguments: str) -> Any:
+        state_dir = ("--state-dir", str(running.stack.state_dir))
+        done = CliRunner().invoke(cli.app, [*arguments, *state_dir, "-o", "json"])
+        assert done.exit_code == 0, done.exception
+        return json.loads(done.stdout)
+
+    def letters() -> list[dict[str, Any]]:
+        found = run("letters", "list", "--entity", device, "--status", "parked")
+        return [letter for letter in found if letter["stage"] == "forward"]
+
+    replies = [500, 500]
+    with TargetServer(lambda _: Reply(replies.pop() if replies else 410)) as server:
+        settings = ("--entity", device, "--type", "reading")
+        run("hooks", "add", "contracts", f"{server.url}/in", *settings)
+        running.eventually(lambda: running.job_status("forward") == "pass")
+        running.post_all([(device, b'{"value": 21.75}')])
+        running.eventually(lambda: len(letters()) == 1)
+    assert [reply.status for _, reply in server.received()] == [500, 500, 410]
+    assert run("letters", "redrive", letters()[0]["id"])["sent"] == 1
+    running.eventually(lambda: [letter["times"] for letter in letters()] == [2])
+
+
 def test_every_record_of_every_topic_is_as_it_is_published(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, kafka = "device-0707", running.stack.kafka_bootstrap
+    device, forwarded = "device-0707", "device-0708"
+    kafka = running.stack.kafka_bootstrap
     payloads = [b'{"value": 21.5, "room": "lab"}', b'{"value": 95}', b'{"value": "warm"}', b"{"]
     receipts = running.post_all([(device, body) for body in payloads] + [("nobody", b"{}")])
     online = running.http.post(f"/v1/status/{device}", content=b'{"status": "online"}')
@@ -86,6 +116,7 @@ def test_every_record_of_every_topic_is_as_it_is_published(
 
     _wait_and_go_on(running, "contracts-late")
     _correct_all(running, device, monkeypatch)
+    _end_a_hook(running, forwarded, monkeypatch)
     # its own: other tests may have written there before
     written = {
         again_topic("enrich"): device,
@@ -101,13 +132,14 @@ def test_every_record_of_every_topic_is_as_it_is_published(
 
     posted = {endpoint.topic for endpoint in FLOW.endpoints}
     untouched = posted | {again_topic("enrich"), *FLOW.lanes}  # whatever was posted
+    ours = {device.encode(), forwarded.encode(), b"nobody"}
     seen: set[tuple[str, str]] = set()
     for topic, known in messages(FLOW).items():
         for record in read_topic(kafka, topic):
-            if topic in untouched and record.key not in (device.encode(), b"nobody"):
+            if topic in untouched and record.key not in ours:
                 continue  # other tests also write to these, as no gateway would
             kinds = [m.name for m in known if is_one(record, m, any_value=topic in untouched)]
-            assert len(kinds) == 1, (topic, record)
+            assert len(kinds) == 1, f"{topic}: {kinds} {record}"
             seen.add((topic, kinds[0]))
     # nothing has gone wrong in these
     silent = {"dlq.fold.v1", "dlq.aggregate.v1", "dlq.persist.v1"}

@@ -43,7 +43,7 @@ _HEADERS: dict[str, Fields] = {
     envelope.ATTEMPT: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.REVISION: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.READ_AT: {"type": "string", "description": "topic/partition/offset"},
-    envelope.TRIES: {"type": "string", "pattern": "^[1-9][0-9]*$"},
+    envelope.TRIES: {"type": "string", "pattern": "^(0|[1-9][0-9]*)$"},
     envelope.HOOK: {**TEXT, "description": "the one webhook that it is for"},
     envelope.STAGE: TEXT,
     envelope.REASON: TEXT,
