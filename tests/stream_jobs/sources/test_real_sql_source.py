@@ -12,6 +12,7 @@ import pytest
 
 from clients.kafka.create_topics import ensure_topics
 from clients.postgres.store import Connection
+from local_stack.run.stack import Stack
 from shared.master_data import SqlSource
 from shared.model import Table
 from shared.settings import JobSettings
@@ -238,10 +239,19 @@ def test_a_changed_contract_judges_all_rows_anew(
 
 
 def test_a_relay_that_is_killed_again_and_again_loses_and_doubles_nothing(
-    shop: Shop, shop_settings: JobSettings, prices: Known, tmp_path: Path, connection: Connection
+    shop: Shop,
+    job_settings: JobSettings,
+    empty_kafka: Stack,
+    prices: Known,
+    tmp_path: Path,
+    connection: Connection,
 ) -> None:
-    settings = shop_settings.model_copy(
-        update={"flow": "tests.stream_jobs.sourced_flow:FLOW", "partitions": 1}
+    settings = job_settings.model_copy(
+        update={
+            "kafka_bootstrap": empty_kafka.kafka_bootstrap,
+            "flow": "tests.stream_jobs.sourced_flow:FLOW",
+            "partitions": 1,
+        }
     )
     ensure_topics(FLOW, settings)
     databases = orjson.dumps({"shop": shop.reader_url}).decode()
