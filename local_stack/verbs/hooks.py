@@ -67,6 +67,10 @@ def add(
     no_order: Annotated[
         bool, typer.Option("--no-order", help="One that fails holds up no other of its entity.")
     ] = False,
+    at_most_once: Annotated[
+        bool, typer.Option("--at-most-once", help="Never twice: what fails is not tried again.")
+    ] = False,
+    batch: Annotated[int, typer.Option(help="How many events may come in one request.")] = 1,
     concurrency: Annotated[
         int, typer.Option(help="How many requests at once; each state partition may have one.")
     ] = 16,
@@ -91,6 +95,8 @@ def add(
         "fields": fields or (),
         "shape": shape.value,
         "order": "none" if no_order else "per entity",
+        "delivery": "at most once" if at_most_once else "at least once",
+        "batch": batch,
         "concurrency": concurrency,
         "per_s": per_s,
         "timeout_s": timeout_s,

@@ -46,6 +46,7 @@ REWRITTEN = "ce_rewritten"  # sha256 of the payload before an operator changed i
 ATTEMPTS = "ce_attempts"  # JSON: the times before at which it could not be done
 STUB = "ce_stub"  # in the place of a value that is too large to be here: where it is
 HOOK = "ce_hook"  # on what is for one hook alone: a dead letter, or what is sent again
+REPLAY = "ce_replay"  # on an event that a webhook is to get once more, beside what is new
 TRIES = "ce_tries"  # on what was parked: how often it was tried there
 
 # of one payload; more would take the memory of whoever holds them together

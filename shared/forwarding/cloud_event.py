@@ -82,15 +82,33 @@ def is_for(hook: Hook, event: CloudEvent) -> bool:
     return all(condition(text).holds(event.data) for text in hook.where)
 
 
-def request(hook: Hook, event: CloudEvent) -> tuple[dict[str, str], bytes]:
-    """Headers, but for those of the signature, and body: the same at each try."""
-    data = chosen(event.data, hook.fields) if hook.fields else event.data
+def request(hook: Hook, events: Sequence[CloudEvent]) -> tuple[dict[str, str], bytes]:
+    """Headers, but for those of the signature, and body: the same at each try of the same ones."""
+    if hook.batch > 1:
+        wholes = [_whole(event, _data(hook, event)) for event in events]
+        return {"content-type": "application/cloudevents-batch+json"}, orjson.dumps(wholes)
+    (event,) = events
+    data = _data(hook, event)
     trace = {"traceparent": event.trace} if event.trace and event.trace.isascii() else {}
     if hook.shape == "binary":
         attributes = {f"ce-{name}": _as_header(said) for name, said in event.attributes.items()}
         return {**attributes, **trace, "content-type": "application/json"}, orjson.dumps(data)
-    whole = {**event.attributes, "datacontenttype": "application/json", "data": data}
-    return {**trace, "content-type": "application/cloudevents+json"}, orjson.dumps(whole)
+    headers = {**trace, "content-type": "application/cloudevents+json"}
+    return headers, orjson.dumps(_whole(event, data))
+
+
+def message_id(events: Sequence[CloudEvent]) -> str:
+    """The same at each try of the same events: of one it is its own."""
+    more = len(events) - 1
+    return f"{events[0].id}+{more}" if more else events[0].id
+
+
+def _data(hook: Hook, event: CloudEvent) -> dict[str, Any]:
+    return chosen(event.data, hook.fields) if hook.fields else event.data
+
+
+def _whole(event: CloudEvent, data: dict[str, Any]) -> dict[str, Any]:
+    return {**event.attributes, "datacontenttype": "application/json", "data": data}
 
 
 def _as_header(said: str) -> str:

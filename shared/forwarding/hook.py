@@ -60,6 +60,8 @@ class Hook(BaseModel):
     shape: Literal["structured", "binary"] = "structured"
     fields: Names = ()  # of the data; (): all
     order: Literal["per entity", "none"] = "per entity"
+    delivery: Literal["at least once", "at most once"] = "at least once"
+    batch: int = Field(1, ge=1, le=1_000)  # events to a request, at most
     concurrency: int = Field(16, ge=1, le=256)
     per_s: float | None = Field(None, gt=0, le=100_000)
     timeout_s: float = Field(15.0, ge=0.1, le=30)
@@ -94,10 +96,20 @@ class Hook(BaseModel):
         return entities
 
     @model_validator(mode="after")
+    def _batches_are_structured(self) -> Self:
+        if self.batch > 1 and self.shape == "binary":
+            raise ValueError("a request with several events is structured: leave out the shape")
+        return self
+
+    @model_validator(mode="after")
     def _conditions_can_be_read(self) -> Self:
         for text in self.where:
             condition(text)
         return self
+
+    @property
+    def is_at_most_once(self) -> bool:
+        return self.delivery == "at most once"
 
     def changed(self, **what: Any) -> Self:
         """With the next revision: what the job said of this one does not count for it."""

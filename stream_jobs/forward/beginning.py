@@ -11,6 +11,7 @@ from shared.flow_table import Job
 from shared.forwarding.hook import Hooks
 from shared.settings import JobSettings
 from shared.topic_names import HOOK_TOPIC, gate_topic, wake_topic
+from stream_jobs.forward import at_most_once
 from stream_jobs.forward.delivery import STAGE, read_gate
 from stream_jobs.guards import checkpoint_identity
 
@@ -35,6 +36,7 @@ def start(settings: JobSettings, job: Job) -> Offsets | None:
         if at[0] == wake_topic(STAGE):
             begins[at] = end
     checkpoint_identity.begin(checkpoint, identity)
+    at_most_once.begin_anew(settings, ends)
     return by_topic(begins)
 
 

@@ -12,6 +12,7 @@ from shared.events.envelope import Header, Position
 from shared.events.oversize_stub import fitted
 from shared.forwarding.answer import Answer
 from shared.forwarding.cloud_event import CloudEvent
+from shared.forwarding.hook import Hook
 from shared.topic_names import DELIVERY_TOPIC, again_topic, dead_letter_topic, wake_topic
 
 STAGE = "forward"
@@ -35,11 +36,24 @@ class Delivery(NamedTuple):
         """It is for this hook alone: a letter that is sent on again, or a test."""
         return self.place.topic == again_topic(STAGE)
 
-    def line(self, in_order: bool) -> str:
-        """Who waits behind whom: where order does not matter each one is alone."""
-        event = self.event
-        alone = "" if in_order else f"{_BETWEEN}{event.id}"
-        return f"{self.hook}{_BETWEEN}{event.entity}{alone}"
+    @property
+    def whose(self) -> str:
+        return f"{self.hook}{_BETWEEN}{self.event.entity}"
+
+    @property
+    def is_replayed(self) -> bool:
+        return self.is_again and envelope.find(self.headers, envelope.REPLAY) is not None
+
+    def share(self, hook: Hook | None) -> bytes:
+        """Which bucket has it: that of its entity, where order matters."""
+        in_order = hook is None or hook.order == "per entity"
+        return (self.whose if in_order else f"{self.whose}{_BETWEEN}{self.event.id}").encode()
+
+    def line(self, hook: Hook, bucket: int) -> str:
+        """Who waits behind whom: its entity's; all of a bucket where several go together; and what
+        is replayed waits for nothing else, and holds up nothing else."""
+        line = self.share(hook).decode() if hook.batch == 1 else f"{hook.name}{_BETWEEN}{bucket}"
+        return f"{line}{_BETWEEN}replay" if self.is_replayed else line
 
     def pack(self) -> bytes:
         return pickle.dumps(tuple(self), pickle.HIGHEST_PROTOCOL)
@@ -62,11 +76,12 @@ class Try(NamedTuple):
     tried: int  # how often, with this time
     at_ms: int
     answer: Answer
+    events: int = 1  # from that one on, which went together
 
 
 def answer_record(bucket: int, line: str, of: Try) -> Outgoing:
     """Of an answer that no batch has waited for: it wakes one."""
-    told = {"bucket": bucket, "line": line, "try": [*of[:4], list(of.answer)]}
+    told = {"bucket": bucket, "line": line, "try": [*of[:4], list(of.answer), of.events]}
     return Outgoing(wake_topic(STAGE), line.encode(), orjson.dumps(told), [])
 
 
@@ -75,8 +90,9 @@ def read_answer(value: bytes | None) -> tuple[int, str, Try] | None:
     told = orjson.loads(value or b"{}")
     if "try" not in told:
         return None
-    number, event_id, tried, at_ms, answer = told["try"]
-    return told["bucket"], told["line"], Try(number, event_id, tried, at_ms, Answer(*answer))
+    number, event_id, tried, at_ms, answer, events = told["try"]
+    of = Try(number, event_id, tried, at_ms, Answer(*answer), events)
+    return told["bucket"], told["line"], of
 
 
 def log_record(delivery: Delivery, of: Try) -> Outgoing:
@@ -97,7 +113,7 @@ def log_record(delivery: Delivery, of: Try) -> Outgoing:
 
 
 def dead_letter(delivery: Delivery, tries: int, reason: str, detail: str) -> Outgoing:
-    ours = (envelope.HOOK, envelope.TRIES)
+    ours = (envelope.HOOK, envelope.TRIES, envelope.REPLAY)
     known = [header for header in delivery.headers if header[0] not in ours]
     # a letter that comes back is the same letter
     told = envelope.text(known, envelope.ORIGIN) if delivery.is_again else None

@@ -24,6 +24,7 @@ from shared.forwarding.hook import Hook
 from shared.settings import JobSettings
 from shared.topic_names import again_topic, wake_topic
 from stream_jobs.forward import beginning
+from stream_jobs.forward.at_most_once import begun
 from stream_jobs.forward.bucket import TOLD_DDL, BucketOfDeliveries, ForwardTask
 from stream_jobs.forward.delivery import STAGE, Delivery, Try, read_answer
 from stream_jobs.forward.hook_feed import FeedTask, hook_feed
@@ -68,9 +69,8 @@ def pack(
                         answers[bucket] += ()
                 continue
             for delivery in _deliveries(message, takers):
-                hook = hooks.get(delivery.hook)
-                line = delivery.line(hook is None or hook.order == "per entity")
-                deliveries[bucket_of(line.encode(), its_buckets)].append(delivery.pack())
+                share = delivery.share(hooks.get(delivery.hook))
+                deliveries[bucket_of(share, its_buckets)].append(delivery.pack())
         names = sorted({*deliveries, *answers})
         packed = [pickle.dumps((deliveries[name], answers[name])) for name in names]
         yield pa.RecordBatch.from_arrays([names, packed], schema=_PACKED)
@@ -93,6 +93,7 @@ def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:
     task = ForwardTask(
         feed_task(settings),
         SenderTask(settings.kafka, settings.hook_hosts, len(buckets(settings))),
+        begun(settings),
     )
     return packed.transformWithState(
         WritingProcessor(BucketOfDeliveries(task), WriterOf.job_of(STAGE, settings)),

@@ -2,14 +2,19 @@
 and each delivery that waits under a key of its own."""
 
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import NamedTuple, Self
 from zlib import crc32
 
 import orjson
 
 from stream_jobs.forward.delivery import Delivery
 from stream_jobs.forward.line import Line, Target, Waiting, dump
-from stream_jobs.state.bulk_map_state import Key, ManyStates
+from stream_jobs.state.bulk_map_state import Key, ManyStates, States
 
+# of the ids of an entity that are remembered
+_SENT_MAX = 256
+_SENT_BYTES = 8
 # where a line changes its part is written
 _PARTS = 16
 _TARGETS: Key = ("targets",)
@@ -38,6 +43,34 @@ class KeptLines:
         changed = {key: raw for key, raw in told.items() if raw != self._known[key]}
         self._states.put({key: raw for key, raw in changed.items() if raw is not None})
         self._states.remove([key for key, raw in changed.items() if raw is None])
+
+
+class KeptSent:
+    """Which events of an entity went to a hook that wants none twice: their last ones, for a batch
+    of enrich that runs again writes its events again."""
+
+    def __init__(self, states: ManyStates) -> None:
+        self._states = states
+        self._known: dict[Key, bytes] = {}
+        self._changed: set[Key] = set()
+
+    def load(self, whose: Iterable[str]) -> None:
+        keys = [(one,) for one in dict.fromkeys(whose)]
+        found = self._states.get(keys) if keys else ()
+        self._known = {key: raw or b"" for key, raw in zip(keys, found, strict=True)}
+
+    def is_new(self, whose: str, event_id: str) -> bool:
+        key, own = (whose,), blake2b(event_id.encode(), digest_size=_SENT_BYTES).digest()
+        known = self._known[key]
+        if any(known[at : at + _SENT_BYTES] == own for at in range(0, len(known), _SENT_BYTES)):
+            return False
+        self._known[key] = (known + own)[-_SENT_MAX * _SENT_BYTES :]
+        self._changed.add(key)
+        return True
+
+    def write(self) -> None:
+        self._states.put({key: self._known[key] for key in self._changed})
+        self._known, self._changed = {}, set()
 
 
 class KeptDeliveries:
@@ -76,7 +109,28 @@ class KeptDeliveries:
                 self._gone.append(key)
 
     def write(self) -> None:
-        """What a batch has changed."""
         self._states.remove(self._gone)
         self._states.put({key: delivery.pack() for key, delivery in self._new.items()})
         self._new, self._known, self._gone = {}, {}, []
+
+
+class Kept(NamedTuple):
+    """All of a bucket."""
+
+    lines: KeptLines
+    deliveries: KeptDeliveries
+    sent: KeptSent
+
+    @classmethod
+    def of(cls, states: States) -> Self:
+        return cls(
+            KeptLines(states.of("lines", "part")),
+            KeptDeliveries(states.of("deliveries", "line", "number")),
+            KeptSent(states.of("sent", "entity")),
+        )
+
+    def write(self, waiting: Waiting) -> None:
+        """What a batch has changed."""
+        self.lines.write(waiting)
+        self.deliveries.write()
+        self.sent.write()

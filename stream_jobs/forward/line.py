@@ -30,6 +30,7 @@ class Line:
     due_ms: int = 0
     # until when an answer is expected, of a try that no batch has waited for
     flight_ms: int = 0
+    flight_events: int = 0  # which went together
     # since when the first one is there: it may be less, never more
     oldest_ms: int = 0
 
@@ -37,9 +38,9 @@ class Line:
     def waiting(self) -> int:
         return self.end - self.head
 
-    def passed(self, now_ms: int) -> None:
-        """The first one is done with."""
-        self.head += 1
+    def passed(self, now_ms: int, count: int = 1) -> None:
+        """The first ones are done with."""
+        self.head += count
         self.tries = self.first_ms = self.flight_ms = 0
         self.due_ms = now_ms
 
@@ -100,8 +101,7 @@ class Waiting:
         """Which lines, the longest due first; of a target that is down, one. `sends`: hooks that
         are sent to; of others all waits."""
         found: list[str] = []
-        # of a target that is down
-        probed = {hook_of(key) for key, line in self.lines.items() if line.flight_ms}
+        probed = self._in_flight()  # of a target that is down
         for key, line in sorted(self.lines.items(), key=lambda item: item[1].due_ms):
             hook = hook_of(key)
             target = self.targets.get(hook)
@@ -116,6 +116,10 @@ class Waiting:
             elif line.due_ms <= now_ms:
                 found.append(key)
         return found
+
+    def _in_flight(self) -> set[str]:
+        """Hooks that have a try under way."""
+        return {hook_of(key) for key, line in self.lines.items() if line.flight_ms}
 
     def hurry(self, hook: str, now_ms: int) -> None:
         """All its lines: its target is back."""
@@ -143,12 +147,14 @@ class Waiting:
                 yield key
 
     def next_look_ms(self, sends: Mapping[str, bool]) -> int:
-        found = NEVER_MS
+        found, in_flight = NEVER_MS, self._in_flight()
         for key, line in self.lines.items():
             if line.flight_ms:
                 found = min(found, line.flight_ms)
             elif sends.get(hook := hook_of(key)):
                 target = self.targets.get(hook, Target())
+                if target.is_down and hook in in_flight:
+                    continue  # that one tells how it is
                 due_ms = 0 if target.is_down else line.due_ms
                 found = min(found, max(due_ms, target.due_ms))
         return found

@@ -8,7 +8,7 @@ import asyncio
 import resource
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from clients.kafka.connect import writer
 from shared.forwarding.answer import Answer, Verdict
-from shared.forwarding.cloud_event import request
+from shared.forwarding.cloud_event import CloudEvent, message_id, request
 from shared.forwarding.hook import Hook
 from shared.forwarding.signature import signed
 from shared.kafka_access import KafkaAccess
@@ -29,6 +29,8 @@ PATIENCE_S = 1.0
 _PATIENCE_WITH_SLOW_S = 0.05
 # until a hook is looked at again whose slots are all taken: an answer looks earlier
 _SLOTS_AGAIN_MS = 1_000
+# of the events that go together
+_TOGETHER_BYTES_MAX = 1_000_000
 
 
 class SenderTask(NamedTuple):
@@ -51,8 +53,8 @@ class LineRun:
     deliveries: Sequence[tuple[int, Delivery]]  # with their numbers
     is_slow: bool
     tried: list[Try] = field(default_factory=list)
-    # the one that is under way without the batch
-    in_flight: bool = False
+    # how many are under way together
+    in_flight: int = 0
     is_left: bool = False
     # its hook's limits let nothing go before
     not_before_ms: int = 0
@@ -126,7 +128,7 @@ class Sender:
 
     async def _line(self, run: LineRun, until_s: float) -> None:
         limits = self._limits_of(run.hook)
-        for number, delivery in run.deliveries:
+        for number, together in requests(run):
             async with limits.slots:
                 wait_s = limits.wait_s()
                 # what would be begun later is cancelled before: the time must not be used up for it
@@ -135,12 +137,11 @@ class Sender:
                     return
                 limits.begin()
                 await asyncio.sleep(wait_s)
-                run.in_flight = True
+                run.in_flight = len(together)
                 tried = 1 if run.tried else run.tries + 1
-                made = Try(
-                    number, delivery.event.id, tried, _now_ms(), await self._post(run, delivery)
-                )
-                run.in_flight = False
+                at_ms, answer = _now_ms(), await self._post(run, together)
+                made = Try(number, together[0].id, tried, at_ms, answer, len(together))
+                run.in_flight = 0
             if run.is_left:
                 self._report(run, made)
                 return
@@ -148,10 +149,9 @@ class Sender:
             if made.answer.verdict is not Verdict.DONE:
                 return
 
-    async def _post(self, run: LineRun, delivery: Delivery) -> Answer:
-        event = delivery.event
-        headers, body = request(run.hook, event)
-        signature = signed(event.id, _now_ms() // 1000, body, run.keys)
+    async def _post(self, run: LineRun, events: Sequence[CloudEvent]) -> Answer:
+        headers, body = request(run.hook, events)
+        signature = signed(message_id(events), _now_ms() // 1000, body, run.keys)
         return await self._web.post(
             run.hook.url, {**headers, **signature}, body, run.hook.timeout_s
         )
@@ -167,6 +167,23 @@ class Sender:
             known = _Limits(hook, self._task.buckets)
             self._limits[hook.name, hook.revision] = known
         return known
+
+
+def requests(run: LineRun) -> Iterator[tuple[int, list[CloudEvent]]]:
+    """With the number of the first of each."""
+    together: list[CloudEvent] = []
+    begin = size = 0
+    for number, delivery in run.deliveries:
+        length = len(delivery.value or b"")
+        if together and (len(together) == run.hook.batch or size + length > _TOGETHER_BYTES_MAX):
+            yield begin, together
+            together, size = [], 0
+        if not together:
+            begin = number
+        together.append(delivery.event)
+        size += length
+    if together:
+        yield begin, together
 
 
 def _now_ms() -> int:

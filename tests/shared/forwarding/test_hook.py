@@ -114,7 +114,7 @@ def test_a_hook_gets_what_it_asks_for(
 
 
 def test_a_structured_request_is_a_cloud_event_of_its_own() -> None:
-    headers, body = request(a_hook(), an_event())
+    headers, body = request(a_hook(), [an_event()])
     assert headers["content-type"] == "application/cloudevents+json"
     assert orjson.loads(body) == {
         "specversion": "1.0",
@@ -129,7 +129,7 @@ def test_a_structured_request_is_a_cloud_event_of_its_own() -> None:
 
 
 def test_a_binary_request_has_the_data_alone_as_its_body_and_the_chosen_fields_of_it() -> None:
-    headers, body = request(a_hook(shape="binary", fields=["value", "no.such"]), an_event())
+    headers, body = request(a_hook(shape="binary", fields=["value", "no.such"]), [an_event()])
     assert orjson.loads(body) == {"value": 21.5}
     assert headers["ce-id"] == "event-0"
     assert headers["ce-type"] == "reading"
@@ -138,7 +138,7 @@ def test_a_binary_request_has_the_data_alone_as_its_body_and_the_chosen_fields_o
 
 def test_no_header_can_be_smuggled_in_by_an_event() -> None:
     event = CloudEvent(b"d", b"{}", [("ce_id", "a\r\nx: y\u00e9".encode()), ("ce_type", b"t")])
-    headers, _ = request(a_hook(shape="binary"), event)
+    headers, _ = request(a_hook(shape="binary"), [event])
     assert headers["ce-id"] == "a%0D%0Ax: y%C3%A9"
 
 

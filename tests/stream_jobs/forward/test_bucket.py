@@ -413,3 +413,15 @@ def test_the_oracle_believes_what_is_right_and_no_lie() -> None:
     assert faults(sent, [honest[0], *honest], may_repeat=False)
     for name, lie in _lies(honest).items():
         assert faults(sent, lie), name
+
+
+def test_nobody_looks_while_a_server_that_is_down_has_a_try_under_way(world: World) -> None:
+    world.add()
+    world.answers = lambda _: DOWN
+    world.batch(world.deliveries(*ids("a", 1), *ids("b", 1), *ids("c", 1)))
+    world.is_slow = lambda _: True
+    world.sleep_until_it_looks()
+    world.batch()
+    assert len(world.under_way) == 1
+    world.sleep_until_it_looks()
+    assert world.now_ms > world.under_way[0][1].at_ms + 15_000

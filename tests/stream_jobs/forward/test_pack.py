@@ -66,7 +66,7 @@ def test_an_event_goes_to_each_hook_that_asks_for_it_and_all_of_an_entity_to_one
     buckets: dict[str, set[int]] = {}
     for bucket, (deliveries, _) in found.items():
         for one in deliveries:
-            buckets.setdefault(one.line(True), set()).add(bucket)
+            buckets.setdefault(one.whose, set()).add(bucket)
     assert len(buckets) == 18
     assert all(len(own) == 1 for own in buckets.values())
     assert {line.partition("\n")[0] for line in buckets} == {"all", "too"}

@@ -14,10 +14,12 @@ from clients.kafka.records import Outgoing
 from shared.events.envelope import Position, event_headers, event_value
 from shared.forwarding.answer import Answer, Verdict
 from shared.forwarding.hook import Hook, Hooks, new_hook, record
-from stream_jobs.forward import bucket
+from stream_jobs.forward import batch, bucket
+from stream_jobs.forward.at_most_once import Begun
 from stream_jobs.forward.bucket import BucketOfDeliveries, ForwardTask
 from stream_jobs.forward.delivery import Delivery, Try
-from stream_jobs.forward.sender import LineRun
+from stream_jobs.forward.line import NEVER_MS
+from stream_jobs.forward.sender import LineRun, requests
 from stream_jobs.state.bulk_map_state import States
 from tests.builders import event_record
 from tests.stream_jobs.forward.forward_oracle import Arrival
@@ -56,6 +58,9 @@ class World:
         self.answers: Callable[[Delivery], Answer] = lambda _: OK
         self.arrivals: dict[str, list[Arrival]] = {}
         self.tries = 0
+        self.requests: list[list[str]] = []
+        # the driver has begun with a batch that may have run before
+        self.runs_again = False
         # whose answers no batch waits for
         self.is_slow: Callable[[Delivery], bool] = lambda _: False
         self.under_way: list[tuple[str, Try]] = []
@@ -66,9 +71,11 @@ class World:
         self.unsealed: set[str] = set()
         self.look_ms: int | None = None
         self._offset = 0
-        monkeypatch.setattr(bucket, "clock_ms", lambda: self.now_ms)
+        monkeypatch.setattr(batch, "clock_ms", lambda: self.now_ms)
         monkeypatch.setattr(bucket, "hook_feed", lambda _task: self)
         monkeypatch.setattr(bucket, "sender", lambda _task: self)
+        monkeypatch.setattr(bucket, "runs_again", lambda _begun: self.runs_again)
+        self.begun = Begun()
 
     def add(self, name: str = "alarms", **fields: Any) -> Hook:
         url = "https://example.org/in"
@@ -91,17 +98,22 @@ class World:
             if self.not_before_ms:
                 run.not_before_ms = self.not_before_ms
                 continue
-            for number, delivery in run.deliveries:
+            by_number = dict(run.deliveries)
+            for number, events in requests(run):
                 tried = 1 if run.tried else run.tries + 1
-                answer = self.answers(delivery)
+                together = [by_number[number + n] for n in range(len(events))]
+                answers = [self.answers(one) for one in together]
+                # one that cannot be taken spoils what came with it
+                answer = next((a for a in answers if a.verdict is not Verdict.DONE), answers[0])
                 self.tries += 1
-                event = delivery.event
                 is_done = answer.verdict is Verdict.DONE
-                seen = Arrival(event.entity, event.id, is_done)
-                self.arrivals.setdefault(delivery.hook, []).append(seen)
-                made = Try(number, event.id, tried, self.now_ms, answer)
-                if self.is_slow(delivery):
-                    run.is_left = True
+                self.requests.append([event.id for event in events])
+                for event in events:
+                    seen = Arrival(event.entity, event.id, is_done)
+                    self.arrivals.setdefault(run.hook.name, []).append(seen)
+                made = Try(number, events[0].id, tried, self.now_ms, answer, len(events))
+                if any(self.is_slow(one) for one in together):
+                    run.is_left, run.in_flight = True, len(events)
                     self.under_way.append((run.key, made))
                     break
                 run.tried.append(made)
@@ -127,10 +139,11 @@ class World:
     def batch(
         self, deliveries: Sequence[bytes] = (), answers: Sequence[tuple[str, Try]] = ()
     ) -> list[Outgoing]:
-        handler = BucketOfDeliveries(ForwardTask(None, None))  # type: ignore[arg-type]
+        handler = BucketOfDeliveries(ForwardTask(None, None, self.begun))  # type: ignore[arg-type]
         handler.init(States(self.handle))  # type: ignore[arg-type]
         rows = iter([Row(packed=pickle.dumps((list(deliveries), list(answers))))])
         made = list(handler.handleInputRows((0,), rows, None))
+        self.runs_again = False
         (told,) = (one for one in made if isinstance(one, Row))
         self.look_ms = told.look_ms
         records = [one for one in made if isinstance(one, Outgoing)]
@@ -145,11 +158,13 @@ class World:
         kept = deepcopy(self.handle.states)
         hooks, made = deepcopy(self.hooks), list(self.made)
         self.batch(deliveries)
+        self.runs_again = True
         self.handle.states, self.hooks, self.made = kept, hooks, made
 
     def sleep_until_it_looks(self) -> None:
         assert self.look_ms is not None
-        self.now_ms = max(self.now_ms, self.look_ms)
+        if self.look_ms < NEVER_MS:
+            self.now_ms = max(self.now_ms, self.look_ms)
 
     def of(self, topic: str) -> list[Any]:
         return [orjson.loads(one.value or b"null") for one in self.made if one.topic == topic]
