@@ -16,6 +16,7 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange, Outgoing
 from clients.kafka.write import AckedWriter, for_at_most
+from desk.hooks.replay import Window, replayed
 from shared.consumer_groups import DESK
 from shared.events import envelope
 from shared.flow import load_flow
@@ -143,6 +144,20 @@ class HookDesk:
         value = orjson.dumps({"id": event_id, "data": {"test": True}})
         self._send(Outgoing(again_topic("forward"), TEST.encode(), value, headers))
         return event_id
+
+    def replay(self, name: str, window: Window) -> int:
+        """How many events it gets once more."""
+        hooks, _ = self._read()
+        hook = _known(hooks, name)
+        if not hooks.takes(hook):
+            raise BadHookError(f"{name} has ended: delete it, and add it anew")
+        if window.since_ms >= window.until_ms:
+            raise BadHookError("the window is empty: its end is not after its begin")
+        count = 0
+        for records in replayed(self._kafka, load_flow(self._settings.flow), hook, window):
+            self._send(*records)
+            count += len(records)
+        return count
 
     def log(self, name: str, since_ms: int, limit: int) -> list[dict[str, Any]]:
         """What was tried since then, the newest last."""

@@ -7,6 +7,7 @@ import orjson
 from fastapi import APIRouter, Body, Query
 from starlette.responses import Response
 
+from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk
 from gateway.http.problems import Problem
 from shared.settings import Settings
@@ -54,6 +55,16 @@ def hook_api(settings: Settings) -> APIRouter:
     def test(name: str) -> Response:
         return _json({"event_id": hooks.send_test(name)}, 202)
 
+    @router.post("/{name}/replay")
+    def replay(
+        name: str,
+        since: Annotated[str, Body()],
+        until: Annotated[str | None, Body()] = None,
+        entity: Annotated[str | None, Body()] = None,
+    ) -> Response:
+        end_ms = _now_ms() if until is None else _ms("until", until)
+        return _json({"events": hooks.replay(name, Window(_ms("since", since), end_ms, entity))})
+
     @router.get("/{name}/log")
     def log(
         name: str, since: str | None = None, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
@@ -71,11 +82,19 @@ def hook_api(settings: Settings) -> APIRouter:
 def _since_ms(since: str | None) -> int:
     """Without it: the last day."""
     if since is None:
-        return time_ns() // 1_000_000 - _DAY_MS
+        return _now_ms() - _DAY_MS
+    return _ms("since", since)
+
+
+def _ms(name: str, time: str) -> int:
     try:
-        return from_rfc3339(since)
+        return from_rfc3339(time)
     except (ValueError, OverflowError) as error:
-        raise Problem(400, "bad_time", f"since: {error}; write 2026-11-21T12:00:00Z") from error
+        raise Problem(400, "bad_time", f"{name}: {error}; write 2026-11-21T12:00:00Z") from error
+
+
+def _now_ms() -> int:
+    return time_ns() // 1_000_000
 
 
 def _json(document: Any, status: int = 200) -> Response:

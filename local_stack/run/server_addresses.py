@@ -16,6 +16,7 @@ from shared.kafka_access import KafkaAwayError
 
 if TYPE_CHECKING:
     from clients.postgres.store import Connection
+    from desk.hooks.service import HookDesk
     from desk.letters.service import Desk
 
 START = "start the stack with: ./headrace up"
@@ -81,6 +82,23 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
         raise StackError(
             str(error), "list those that are there: ./headrace letters list"
         ) from error
+
+
+@contextmanager
+def hooks_desk(state_dir: Path | None) -> Iterator["HookDesk"]:
+    from desk.hooks.service import BadHookError, HookDesk, NoHookError
+    from local_stack.machine.settings_check import settings_of
+    from shared.settings import WrongSetting
+
+    settings = settings_of(kafka_bootstrap(state_dir), folder_of(state_dir))
+    try:
+        yield HookDesk(settings)
+    except NoHookError as error:
+        raise StackError(str(error), "see: ./headrace hooks list") from error
+    except (BadHookError, WrongSetting) as error:
+        raise StackError(str(error), "nothing was changed") from error
+    except KafkaAwayError as error:
+        raise StackError(str(error), LOOK) from error
 
 
 def _postgres_url(state_dir: Path | None, role: str) -> str:

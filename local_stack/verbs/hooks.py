@@ -1,24 +1,20 @@
 """`./headrace hooks`: who gets events by HTTP."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from local_stack.run.options import StateDir, folder_of, since_ms
-from local_stack.run.server_addresses import kafka_bootstrap
-from local_stack.terminal.errors import LOOK, StackError
+from local_stack.run.options import StateDir, since_ms
+from local_stack.run.server_addresses import hooks_desk
+from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_rows
 from local_stack.terminal.progress import say
-from shared.kafka_access import KafkaAwayError
 from shared.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
-    from desk.hooks.service import HookDesk
+    pass
 
 _TEST_S = 45.0
 _LOG_MAX = 1_000_000
@@ -36,7 +32,7 @@ class Shape(StrEnum):
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="""Webhooks: add, list, show, pause, resume, rotate, test, log, delete.
+    help="""Webhooks: add, list, show, pause, resume, rotate, test, log, replay, delete.
 
     Example: ./headrace hooks add alarms https://example.org/alarms --type reading
     """,
@@ -102,7 +98,7 @@ def add(
         "timeout_s": timeout_s,
         "retries": {"age_max_s": days * 86_400},
     }
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         made = hooks.add(name, chosen, secret)
     _show_secret(name, made, output)
 
@@ -113,7 +109,7 @@ def list_(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> No
 
     Example: ./headrace hooks list
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         found = hooks.all()
     rows: list[dict[str, object]] = [
         {
@@ -134,7 +130,7 @@ def show(name: str, output: OutputOption = Output.TABLE, state_dir: StateDir = N
 
     Example: ./headrace hooks show alarms
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         told = hooks.show(name)
     text = "\n".join(f"{field:<12} {_shown(value)}" for field, value in told.items())
     say_found(told, text, output)
@@ -146,7 +142,7 @@ def pause(name: str, state_dir: StateDir = None) -> None:
 
     Example: ./headrace hooks pause alarms
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         hooks.pause(name)
     say(f"{name} is paused: what comes for it waits")
 
@@ -157,7 +153,7 @@ def resume(name: str, state_dir: StateDir = None) -> None:
 
     Example: ./headrace hooks resume alarms
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         hooks.resume(name)
     say(f"{name} goes on")
 
@@ -173,7 +169,7 @@ def rotate(
 
     Example: ./headrace hooks rotate alarms
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         made = hooks.rotate(name, secret)
     _show_secret(name, made, output)
 
@@ -184,7 +180,7 @@ def test(name: str, output: OutputOption = Output.TABLE, state_dir: StateDir = N
 
     Example: ./headrace hooks test alarms
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         began_ms, deadline_s = _now_ms() - 60_000, time.monotonic() + _TEST_S
         event_id = hooks.send_test(name)
         while time.monotonic() < deadline_s:
@@ -212,7 +208,7 @@ def log(
 
     Example: ./headrace hooks log alarms --since 1h --failed
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         found = hooks.log(name, since_ms(since, _now_ms()), _LOG_MAX)
     found = [one for one in found if not failed or one["verdict"] != "done"]
     rows: list[dict[str, object]] = [
@@ -231,31 +227,38 @@ def log(
 
 
 @app.command()
+def replay(
+    name: str,
+    since: Annotated[str, typer.Option(help="90s, 15m, 2h, 1d, or an RFC 3339 time.")],
+    until: Annotated[str | None, typer.Option(help="The same; without it, now.")] = None,
+    entity: Annotated[str | None, typer.Option(help="Its id; without it, of all.")] = None,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Send it once more what it has got, or what came before it was added.
+
+    What is new goes on beside it. Receivers that remember webhook-ids see repeats.
+
+    Example: ./headrace hooks replay alarms --since 2h --entity device-0001
+    """
+    from desk.hooks.replay import Window
+
+    now_ms = _now_ms()
+    end_ms = since_ms(until, now_ms) if until else now_ms
+    with hooks_desk(state_dir) as hooks:
+        count = hooks.replay(name, Window(since_ms(since, now_ms), end_ms, entity))
+    say_found({"events": count}, f"{count} events go to {name} once more", output)
+
+
+@app.command()
 def delete(name: str, state_dir: StateDir = None) -> None:
     """Delete it. What waits for it is dropped.
 
     Example: ./headrace hooks delete alarms
     """
-    with _desk(state_dir) as hooks:
+    with hooks_desk(state_dir) as hooks:
         hooks.delete(name)
     say(f"{name} is deleted")
-
-
-@contextmanager
-def _desk(state_dir: Path | None) -> Iterator["HookDesk"]:
-    from desk.hooks.service import BadHookError, HookDesk, NoHookError
-    from local_stack.machine.settings_check import settings_of
-    from shared.settings import WrongSetting
-
-    settings = settings_of(kafka_bootstrap(state_dir), folder_of(state_dir))
-    try:
-        yield HookDesk(settings)
-    except NoHookError as error:
-        raise StackError(str(error), "see: ./headrace hooks list") from error
-    except (BadHookError, WrongSetting) as error:
-        raise StackError(str(error), "nothing was changed") from error
-    except KafkaAwayError as error:
-        raise StackError(str(error), LOOK) from error
 
 
 def _show_secret(name: str, secret: str, output: Output) -> None:

@@ -152,6 +152,7 @@ def _desk(flow: Flow) -> Iterable[Acl]:
     parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
     looked_at = [*parked, *map(master_topic, flow.master_tables)]
     looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC]
+    looked_at += next(job for job in flow.jobs() if job.name == "forward").ignited_by  # to replay
     if flow.waits:
         looked_at += [gate_topic("enrich"), *flow.ingest_topics]
     yield from _on_topics("desk", "READ", looked_at)

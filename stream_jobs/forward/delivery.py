@@ -17,6 +17,7 @@ from shared.topic_names import DELIVERY_TOPIC, again_topic, dead_letter_topic, w
 
 STAGE = "forward"
 _BETWEEN = "\n"  # stands in no hook's name and in no entity's id
+_REPLAY = f"{_BETWEEN}replay"
 
 
 class Delivery(NamedTuple):
@@ -53,7 +54,7 @@ class Delivery(NamedTuple):
         """Who waits behind whom: its entity's; all of a bucket where several go together; and what
         is replayed waits for nothing else, and holds up nothing else."""
         line = self.share(hook).decode() if hook.batch == 1 else f"{hook.name}{_BETWEEN}{bucket}"
-        return f"{line}{_BETWEEN}replay" if self.is_replayed else line
+        return f"{line}{_REPLAY}" if self.is_replayed else line
 
     def pack(self) -> bytes:
         return pickle.dumps(tuple(self), pickle.HIGHEST_PROTOCOL)
@@ -66,6 +67,10 @@ class Delivery(NamedTuple):
 
 def hook_of(line: str) -> str:
     return line.partition(_BETWEEN)[0]
+
+
+def is_replay(line: str) -> bool:
+    return line.endswith(_REPLAY)
 
 
 class Try(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 
 from shared.forwarding.answer import Answer, Verdict
 from shared.retry_policy import RetryPolicy
-from stream_jobs.forward.delivery import hook_of
+from stream_jobs.forward.delivery import hook_of, is_replay
 
 _IS_DOWN_AFTER = 3
 _PROBE_FIRST_MS, _PROBE_MAX_MS = 1_000, 60_000
@@ -102,7 +102,9 @@ class Waiting:
         are sent to; of others all waits."""
         found: list[str] = []
         probed = self._in_flight()  # of a target that is down
-        for key, line in sorted(self.lines.items(), key=lambda item: item[1].due_ms):
+        # what is new goes before what is replayed
+        due = sorted(self.lines.items(), key=lambda one: (is_replay(one[0]), one[1].due_ms))
+        for key, line in due:
             hook = hook_of(key)
             target = self.targets.get(hook)
             if line.flight_ms or not line.waiting or not sends.get(hook):

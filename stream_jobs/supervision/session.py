@@ -34,6 +34,9 @@ _ALWAYS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.python.daemon.module": "stream_jobs.supervision.worker_daemon",
     "spark.scheduler.mode": "FAIR",  # one job's backlog must not starve the others
+    # within a batch a stage's second run looks like its first to forward, which must not send what
+    # is wanted at most once; of a batch that begins again it knows
+    "spark.stage.maxConsecutiveAttempts": "1",
     # retry asks for its batch's time, and for no batch without records: see `waker.py`
     f"{_STREAMING}.noDataMicroBatches.enabled": "false",
     f"{_STREAMING}.stopTimeout": "20s",  # the default waits for ever

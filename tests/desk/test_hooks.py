@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from clients.kafka.create_topics import ensure_topics
@@ -17,10 +18,12 @@ from desk.web.app import create_app
 from local_stack import cli
 from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError
+from shared.events.envelope import event_headers, event_value
 from shared.flow import load_flow
 from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
 from shared.settings.secret_box import box_of_hooks
+from tests.builders import event_record
 from tests.kafka_log import eventually, read_topic
 
 pytestmark = pytest.mark.stack
@@ -103,16 +106,42 @@ def test_a_hook_is_added_changed_and_deleted_by_the_command_line(
 def test_a_hook_that_is_added_anew_is_never_taken_for_the_one_before(
     settings: GatewaySettings,
 ) -> None:
-    revisions, keys = [], []
+    revisions = []
     for _ in range(2):
         run("add", "again", URL)
         revisions.append(HookDesk(settings)._read()[0].all()[0].revision)
         run("rotate", "again")
         revisions.append(HookDesk(settings)._read()[0].all()[0].revision)
         run("delete", "again")
-        keys += [one.key for one in read_topic(settings.kafka_bootstrap, "hooks.v1")[-2:]]
     assert revisions == sorted({*revisions})
-    assert sorted({*keys}) == [b"again", b"again/status"]
+    hooks = read_topic(settings.kafka_bootstrap, "hooks.v1")
+    deleted = {one.key for one in hooks if one.value is None}
+    assert {b"again", b"again/status"} <= deleted
+
+
+def test_events_of_a_window_are_replayed_to_one_hook(settings: GatewaySettings) -> None:
+    run("add", "replayed", URL, "--type", "reading", "--where", "value > 20")
+    producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
+    for number in range(6):
+        entity = f"device-{number % 2:04}"
+        one = event_record(number, entity_id=entity, id=f"replay-{number}", value=18.0 + number)
+        value, headers = event_value(one), event_headers(one)
+        producer.produce("event.reading.v1", value, entity, headers=headers)
+    producer.flush(10)
+    window = ("replay", "replayed", "-o", "json", "--since", "1h")
+    assert run(*window) == {"events": 3}
+    assert run(*window, "--entity", "device-0001") == {"events": 2}
+    assert run(*window, "--until", "30m") == {"events": 0}
+    assert "is empty" in run("replay", "replayed", "--since", "1h", "--until", "2h")
+    assert run("replay", "nobody", "--since", "1h") == "there is no hook nobody"
+    its = [r for r in read_topic(settings.kafka_bootstrap, "again.forward.v1")
+           if r.headers.get("ce_hook") == b"replayed"]  # fmt: skip
+    assert sorted(r.headers["ce_id"] for r in its) == sorted(
+        f"replay-{number}".encode() for number in (3, 4, 5, 3, 5)
+    )
+    assert {r.headers["ce_replay"] for r in its} == {b"1"}
+    assert its[0].headers["ce_origin"].startswith(b"event.reading.v1/")
+    run("delete", "replayed")
 
 
 WRONG = (
@@ -154,6 +183,11 @@ def test_a_program_does_the_same_by_the_api(settings: GatewaySettings) -> None:
         assert (await http.post("/api/hooks/alarms/test")).status_code == 422
         assert (await http.post("/api/hooks/alarms/resume")).json()["state"] == "active"
         assert (await http.post("/api/hooks/alarms/test")).status_code == 202
+        past = {"since": "2020-01-01T00:00:00Z", "until": "2020-01-02T00:00:00Z"}
+        replay = await http.post("/api/hooks/alarms/replay", json=past)
+        assert (replay.status_code, replay.json()) == (200, {"events": 0})
+        wrong = await http.post("/api/hooks/alarms/replay", json={"since": "soon"})
+        assert (wrong.status_code, wrong.json()["code"]) == (400, "bad_time")
         assert (await http.get("/api/hooks/alarms/log")).json() == {"tries": []}
         assert (await http.get("/api/hooks/alarms/log?since=soon")).status_code == 400
         assert (await http.post("/api/hooks/alarms/rotate")).json()["secret"]

@@ -44,6 +44,7 @@ _HEADERS: dict[str, Fields] = {
     envelope.REVISION: {"type": "string", "pattern": "^[1-9][0-9]*$"},
     envelope.READ_AT: {"type": "string", "description": "topic/partition/offset"},
     envelope.TRIES: {"type": "string", "pattern": "^(0|[1-9][0-9]*)$"},
+    envelope.REPLAY: {"const": "1", "description": "beside what is new, which goes first"},
     envelope.HOOK: {**TEXT, "description": "the one webhook that it is for"},
     envelope.STAGE: TEXT,
     envelope.REASON: TEXT,

@@ -23,6 +23,7 @@ _EVENT_HEADERS_AT_TIMES = (
     envelope.TRACE_PARENT,
     envelope.PAYLOAD_SHA256,
     envelope.TENANT,
+    envelope.REPLAY,
 )
 _AGAIN_HEADERS_AT_TIMES = (
     *_EVENT_HEADERS_AT_TIMES,

@@ -136,6 +136,13 @@ class World:
             found.append(delivery.pack())
         return found
 
+    def replays(self, *events: tuple[str, str]) -> list[bytes]:
+        found = []
+        for raw in self.deliveries(*events, topic="again.forward.v1"):
+            one = Delivery.unpack(raw)
+            found.append(one._replace(headers=[*one.headers, ("ce_replay", b"1")]).pack())
+        return found
+
     def batch(
         self, deliveries: Sequence[bytes] = (), answers: Sequence[tuple[str, Try]] = ()
     ) -> list[Outgoing]:

@@ -1,0 +1,85 @@
+"""Events that one hook is to get once more, from the log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from clients.kafka.connect import answering
+from clients.kafka.messages import headers_of, position_of
+from clients.kafka.offsets import LogOffsets
+from clients.kafka.read_range import RangeReader
+from clients.kafka.records import LogRange, Outgoing, Partition
+from shared.consumer_groups import DESK
+from shared.events import envelope
+from shared.flow_table import Flow
+from shared.forwarding.cloud_event import CloudEvent, is_for
+from shared.forwarding.hook import Hook
+from shared.kafka_access import KafkaAccess
+from shared.topic_names import again_topic, wake_topic
+
+_READ_S = 30.0
+_OURS = (envelope.HOOK, envelope.ORIGIN, envelope.REPLAY)
+
+
+class Window(NamedTuple):
+    """Of what arrived from then on, and before that."""
+
+    since_ms: int
+    until_ms: int
+    entity: str | None = None  # with its tenant; None: all
+
+    def has(self, message: Message) -> bool:
+        key = (message.key() or b"").decode(errors="replace")
+        return self.since_ms <= message.timestamp()[1] < self.until_ms and self.entity in (
+            None,
+            key,
+        )
+
+
+def replayed(
+    kafka: KafkaAccess, flow: Flow, hook: Hook, window: Window
+) -> Iterator[list[Outgoing]]:
+    """In log order, chunk by chunk."""
+    forward = next(job for job in flow.jobs() if job.name == "forward")
+    own = (again_topic("forward"), wake_topic("forward"))
+    topics = [topic for topic in forward.ignited_by if topic not in own]
+    with answering(kafka), closing(RangeReader(kafka, DESK, _READ_S)) as reader:
+        for messages in reader.read(_ranges(kafka, topics, window)):
+            yield [
+                _again(message, hook)
+                for message in messages
+                if window.has(message) and is_for(hook, _event(message))
+            ]
+
+
+def _ranges(kafka: KafkaAccess, topics: Sequence[str], window: Window) -> list[LogRange]:
+    with LogOffsets(kafka, DESK, topics) as log:
+        ends = log.ends()
+        since = log.since(dict.fromkeys(ends, window.since_ms))
+        until = log.since(dict.fromkeys(ends, window.until_ms))
+    return [
+        LogRange(*at, first, end)
+        for at, first in since.items()
+        if first is not None and first < (end := _or(until, at, ends[at]))
+    ]
+
+
+def _or(found: Mapping[Partition, int | None], at: Partition, end: int) -> int:
+    offset = found.get(at)
+    return end if offset is None else offset
+
+
+def _event(message: Message) -> CloudEvent:
+    return CloudEvent(message.key(), message.value(), headers_of(message) or [])
+
+
+def _again(message: Message, hook: Hook) -> Outgoing:
+    headers = [
+        *(one for one in headers_of(message) or [] if one[0] not in _OURS),
+        (envelope.HOOK, hook.name.encode()),
+        (envelope.ORIGIN, str(position_of(message)).encode()),
+        (envelope.REPLAY, b"1"),
+    ]
+    return Outgoing(again_topic("forward"), message.key(), message.value(), headers)
