@@ -2,7 +2,7 @@
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_rows
 from local_stack.terminal.progress import say
 from shared.timestamps import to_rfc3339
-
-if TYPE_CHECKING:
-    pass
 
 _TEST_S = 45.0
 _LOG_MAX = 1_000_000
