@@ -21,6 +21,7 @@ from desk.web import list_page
 from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.api import api
 from desk.web.hook_api import hook_api
+from desk.web.hook_pages import hook_pages
 from desk.web.master_api import master_api, sources_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
@@ -50,6 +51,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.include_router(master_api(settings))
     app.include_router(sources_api(settings))
     app.include_router(hook_api(settings))
+    app.include_router(hook_pages(settings))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")

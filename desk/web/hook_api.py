@@ -62,14 +62,16 @@ def hook_api(settings: Settings) -> APIRouter:
         until: Annotated[str | None, Body()] = None,
         entity: Annotated[str | None, Body()] = None,
     ) -> Response:
-        end_ms = _now_ms() if until is None else _ms("until", until)
-        return _json({"events": hooks.replay(name, Window(_ms("since", since), end_ms, entity))})
+        end_ms = now_ms() if until is None else time_ms("until", until)
+        window = Window(time_ms("since", since), end_ms, entity)
+        return _json({"events": hooks.replay(name, window)})
 
     @router.get("/{name}/log")
     def log(
         name: str, since: str | None = None, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
     ) -> Response:
-        return _json({"tries": hooks.log(name, _since_ms(since), limit)})
+        since_ms = day_ago_ms() if since is None else time_ms("since", since)
+        return _json({"tries": hooks.log(name, since_ms, limit)})
 
     @router.delete("/{name}")
     def delete(name: str) -> Response:
@@ -79,22 +81,19 @@ def hook_api(settings: Settings) -> APIRouter:
     return router
 
 
-def _since_ms(since: str | None) -> int:
-    """Without it: the last day."""
-    if since is None:
-        return _now_ms() - _DAY_MS
-    return _ms("since", since)
-
-
-def _ms(name: str, time: str) -> int:
+def time_ms(name: str, time: str) -> int:
     try:
         return from_rfc3339(time)
     except (ValueError, OverflowError) as error:
         raise Problem(400, "bad_time", f"{name}: {error}; write 2026-11-21T12:00:00Z") from error
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time_ns() // 1_000_000
+
+
+def day_ago_ms() -> int:
+    return now_ms() - _DAY_MS
 
 
 def _json(document: Any, status: int = 200) -> Response:

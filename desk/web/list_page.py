@@ -11,7 +11,7 @@ from desk.web.bulk_forms import discard, redrive_all
 from desk.web.components import choice, field, form, label, table, text
 from desk.web.html import Html, page, tag
 
-_PLACES = {"Letters": "/", "Redrives": "/redrives", "Audit": "/audit"}
+_PLACES = {"Letters": "/", "Redrives": "/redrives", "Webhooks": "/webhooks", "Audit": "/audit"}
 _COLUMNS = ("cause", "stage", "endpoint", "entity_id", "times", "parked_at", "status", "detail")
 _FILTERS = ("cause", "stage", "endpoint", "entity_id", "since", "until")
 _A_TIME = "2026-11-22T04:00:00Z"
@@ -36,7 +36,7 @@ def shell(
         tag(
             "body",
             tag("a", "Skip to content", class_="skip", href="#content"),
-            tag("header", tag("h1", "Dead letters"), tag("nav", *here, aria_label="Desk"), away),
+            tag("header", tag("h1", "Headrace"), tag("nav", *here, aria_label="Desk"), away),
             tag(
                 "main",
                 tag("p", told, class_="told", role="status") if told else None,

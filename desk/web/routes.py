@@ -62,16 +62,16 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
         if "status" not in query:
             chosen = chosen._replace(status="parked")
         with open_desk() as desk:
-            shown = chosen._replace(up_to=chosen.up_to or desk.book.mark())
+            meant = chosen._replace(up_to=chosen.up_to or desk.book.mark())
             groups = desk.book.groups(counted, chosen)
             rows, following = desk.book.page(chosen, _ROWS, query.get("after"))
-            parked = desk.book.count(shown._replace(status="parked"))
+            parked = desk.book.count(meant._replace(status="parked"))
         if chosen.status not in (None, "parked"):
             parked = 0
         content = list_page.letters(
-            shown, counted, groups, rows, following, parked, csrf_of(request)
+            meant, counted, groups, rows, following, parked, csrf_of(request)
         )
-        return _shown(request, "Letters", content)
+        return shown(request, "Letters", content)
 
     @router.get("/letters/{letter_id}")
     def letter(request: Request, letter_id: str) -> Response:
@@ -101,7 +101,7 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
                 sent = desk.redrive(chosen.ids, by(request))
             said = f"{len(sent.ids)} sent on, {len(sent.refusals)} refused."
             refusals = [{"letter": id_, "refusal": why} for id_, why in sent.refusals.items()]
-            return _shown(request, "Redrive", list_page.refusals(refusals), said)
+            return shown(request, "Redrive", list_page.refusals(refusals), said)
         with open_desk() as desk:
             desk.redrives.begin(chosen, _rate(fields), by(request))
         return RedirectResponse("/redrives", 303)
@@ -110,7 +110,7 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
     def redrives(request: Request) -> Response:
         with open_desk() as desk:
             content = list_page.redrives(desk.redrives.latest(), csrf_of(request))
-        return _shown(request, "Redrives", content)
+        return shown(request, "Redrives", content)
 
     @router.post("/redrives/{number}/{verb}")
     def change(request: Request, number: int, verb: str, _: Form) -> Response:
@@ -125,12 +125,12 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
             raise Problem(400, "no_reason", "say why these letters are given up")
         with open_desk() as desk:
             count = desk.book.discard(selection_of(fields), by(request), reason)
-        return _shown(request, "Discard", [], f"{count} discarded.")
+        return shown(request, "Discard", [], f"{count} discarded.")
 
     @router.get("/audit")
     def audit(request: Request) -> Response:
         with open_desk() as desk:
-            return _shown(request, "Audit", list_page.audit(desk.book.audit(_ROWS)))
+            return shown(request, "Audit", list_page.audit(desk.book.audit(_ROWS)))
 
     return router
 
@@ -144,13 +144,13 @@ def _letter(
     told: str = "",
 ) -> Response:
     up_to, found = desk.book.mark(), desk.show(letter_id)
-    shown = found["payload_bytes"] or {}
-    written = "base64" if shown.get("text") is None else "text"
-    edited = shown.get("text") or shown.get("base64", "")
+    its = found["payload_bytes"] or {}
+    written = "base64" if its.get("text") is None else "text"
+    edited = its.get("text") or its.get("base64", "")
     if fields is not None:
         written, edited = first(fields, "form"), first(fields, "bytes")
     content = letter_page.letter(found, edited, written, trial, csrf_of(request), up_to)
-    return _shown(request, "Letter", content, told)
+    return shown(request, "Letter", content, told)
 
 
 def _change(desk: Desk, letter_id: str, fields: FormFields) -> Rewrite | None:
@@ -170,7 +170,6 @@ def _rate(fields: FormFields) -> float:
     return rate
 
 
-def _shown(request: Request, title: str, content: list[Html], told: str = "") -> Response:
-    signed_in = bool(token_of(request))
-    shown = list_page.shell(title, *content, csrf=csrf_of(request), signed_in=signed_in, told=told)
-    return HTMLResponse(shown)
+def shown(request: Request, title: str, content: list[Html], told: str = "") -> Response:
+    signed_in, csrf = bool(token_of(request)), csrf_of(request)
+    return HTMLResponse(list_page.shell(title, *content, csrf=csrf, signed_in=signed_in, told=told))

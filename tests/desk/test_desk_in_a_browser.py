@@ -109,7 +109,7 @@ def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
     room.book.discard(Selection(cause="empty"), "ann", "a test")
     for width in (1280, 320):
         chromium.look_like(scheme, width)
-        for path in ("/", *letters, "/redrives", "/audit", "/login", "/?status=any"):
+        for path in ("/", *letters, "/redrives", "/webhooks", "/audit", "/login", "/?status=any"):
             chromium.open(f"{visit.url}{path}")
             assert chromium.run(CHECKS) == [], (path, width)
 

@@ -24,6 +24,7 @@ from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
 from shared.settings.secret_box import box_of_hooks
 from tests.builders import event_record
+from tests.desk import dom
 from tests.kafka_log import eventually, read_topic
 
 pytestmark = pytest.mark.stack
@@ -195,3 +196,35 @@ def test_a_program_does_the_same_by_the_api(settings: GatewaySettings) -> None:
         assert (await http.get("/api/hooks/alarms")).json()["code"] == "no_hook"
 
     ask(settings, steps)
+
+
+def test_an_operator_sees_and_stops_a_webhook_in_a_browser(settings: GatewaySettings) -> None:
+    run("add", "seen", URL, "--type", "reading")
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        listed = dom.read((await http.get("/webhooks")).text)
+        (link,) = [one for one in listed.all("td") for one in one.all("a") if one.text == "seen"]
+        page = await http.get(str(link.attributes["href"]))
+
+        async def press(text: str) -> httpx.Response:
+            (form,) = [
+                one
+                for one in dom.read(page.text).all("form")
+                if [button.text for button in one.all("button")] == [text]
+            ]
+            fields = {**form.fields(), "since": "2020-01-01T00:00:00Z"}
+            action = str(form.attributes["action"])
+            assert (await http.post(action, data={**fields, "csrf": "x"})).status_code == 403
+            return await http.post(action, data=fields, follow_redirects=True)
+
+        assert "events go to seen once more" in (await press("Replay")).text
+        page = await press("Pause")
+        assert "paused" in dom.read(page.text).text
+        assert HookDesk(settings).show("seen")["state"] == "paused"
+        page = await press("Resume")
+        page = await press("Send a test event")
+        assert page.status_code == 200
+        assert (await http.get("/webhooks/nobody")).status_code == 404
+
+    ask(settings, steps)
+    run("delete", "seen")

@@ -8,7 +8,7 @@ from desk.letters.dry_run import Trial
 from desk.letters.render import bytes_shown, plain
 from desk.letters.selection import Selection
 from desk.prediction.states import StateTrial
-from desk.web import letter_page, list_page
+from desk.web import hook_pages, letter_page, list_page
 from tests.desk.dom import Element, read
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'&lt;"
@@ -54,7 +54,18 @@ def _trial() -> Trial:
     return Trial("event", HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, (state,))
 
 
+def _webhook() -> Element:
+    hook = dict.fromkeys(("why", "url", "of", "types", "where"), HOSTILE)
+    others = ("entities", "tenant", "fields", "shape", "order", "delivery", "batch")
+    hook |= dict.fromkeys((*others, "concurrency", "per_s", "timeout_s", "made", "waiting"), 1)
+    hook |= {"name": "alarms", "state": "active"}
+    tries = [{"at_ms": 1, "event_id": HOSTILE, "entity_id": HOSTILE, "said": HOSTILE}]
+    content = hook_pages.listed([hook]) + hook_pages.told_of(hook, tries, "token")
+    return read(list_page.shell("Webhook", *content, csrf="token"))
+
+
 PAGES = {
+    "webhook": _webhook(),
     "letters": _letters(),
     "letter": _letter(trial=_trial()),
     "login": read(list_page.login("token", wrong=True)),

@@ -1,0 +1,117 @@
+"""Webhooks for people: which there are, how each is, and what was tried."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from desk.hooks.replay import Window
+from desk.hooks.service import BadHookError, HookDesk
+from desk.web.access import csrf_of
+from desk.web.components import facts, field, form, table, text
+from desk.web.form import FormFields, first
+from desk.web.form import form as form_of
+from desk.web.hook_api import day_ago_ms, now_ms, time_ms
+from desk.web.html import Html, tag
+from desk.web.routes import shown
+from shared.settings import Settings
+from shared.timestamps import to_rfc3339
+
+_TRIES = 200
+_FACTS = ("state", "why", "waiting", "url", "of", "types", "entities", "tenant", "where", "fields")
+_HOW = ("shape", "order", "delivery", "batch", "concurrency", "per_s", "timeout_s", "made")
+_TRIED = ("at", "event", "entity_id", "try", "verdict", "status", "ms", "said")
+Form = Annotated[FormFields, Depends(form_of)]
+
+
+def hook_pages(settings: Settings) -> APIRouter:
+    router = APIRouter(prefix="/webhooks")
+    hooks = HookDesk(settings)
+
+    @router.get("")
+    def all_of_them(request: Request) -> Response:
+        return shown(request, "Webhooks", listed(hooks.all()))
+
+    @router.get("/{name}")
+    def one(request: Request, name: str) -> Response:
+        return _one(request, name)
+
+    @router.post("/{name}/replay")
+    def replay(request: Request, name: str, fields: Form) -> Response:
+        until = first(fields, "until").strip()
+        window = Window(
+            time_ms("since", first(fields, "since").strip()),
+            time_ms("until", until) if until else now_ms(),
+            first(fields, "entity").strip() or None,
+        )
+        count = hooks.replay(name, window)
+        return _one(request, name, f"{count} events go to {name} once more.")
+
+    @router.post("/{name}/{verb}")
+    def change(name: str, verb: str, _: Form) -> Response:
+        does = {"pause": hooks.pause, "resume": hooks.resume, "test": hooks.send_test}.get(verb)
+        if does is None:
+            raise BadHookError(f"a webhook cannot {verb}: pause, resume, test, replay")
+        does(name)
+        return RedirectResponse(f"/webhooks/{quote(name)}", 303)
+
+    def _one(request: Request, name: str, told: str = "") -> Response:
+        hook, tries = hooks.show(name), hooks.log(name, day_ago_ms(), _TRIES)
+        return shown(request, "Webhook", told_of(hook, tries, csrf_of(request)), told)
+
+    return router
+
+
+def listed(found: Sequence[Mapping[str, Any]]) -> list[Html]:
+    rows = [
+        {**hook, "name": tag("a", hook["name"], href=f"/webhooks/{quote(hook['name'])}")}
+        for hook in found
+    ]
+    return [
+        tag("h2", "Webhooks"),
+        table("Webhooks", ("name", "state", "waiting", "of", "types", "url", "why"), rows),
+        tag("p", "./headrace hooks add NAME URL adds one.", class_="quiet"),
+    ]
+
+
+def told_of(hook: Mapping[str, Any], tries: Sequence[Mapping[str, Any]], csrf: str) -> list[Html]:
+    name = hook["name"]
+    rows = [
+        {**one, "at": to_rfc3339(one["at_ms"]), "event": one["event_id"]} for one in reversed(tries)
+    ]
+    return [
+        tag("h2", name),
+        facts((*_FACTS, *_HOW), hook),
+        *(_does(name, verb, csrf) for verb in _verbs(hook)),
+        tag("h2", "Tries of the last day"),
+        table("Tries", _TRIED, rows),
+        tag("p", f"The last {text(_TRIES)} at most, the newest first.", class_="quiet"),
+        _replay(name, csrf),
+    ]
+
+
+def _verbs(hook: Mapping[str, Any]) -> tuple[str, ...]:
+    return {"active": ("pause", "test"), "paused": ("resume",)}.get(hook["state"], ())
+
+
+def _does(name: str, verb: str, csrf: str) -> Html:
+    said = {"pause": "Pause", "resume": "Resume", "test": "Send a test event"}[verb]
+    return form(f"/webhooks/{quote(name)}/{verb}", csrf, tag("button", said))
+
+
+def _replay(name: str, csrf: str) -> Html:
+    return form(
+        f"/webhooks/{quote(name)}/replay",
+        csrf,
+        tag(
+            "fieldset",
+            tag("legend", "Send it once more what came in a window"),
+            field("since", "Since", required=True, placeholder=to_rfc3339(day_ago_ms())),
+            field("until", "Until", placeholder="now"),
+            field("entity", "Entity", placeholder="all"),
+            tag("button", "Replay", class_="does"),
+        ),
+    )
