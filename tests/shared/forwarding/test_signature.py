@@ -1,6 +1,10 @@
 """By the vector of Standard Webhooks, and by the lines that the docs give to receivers."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,14 @@ DOCS = Path(__file__).parents[3] / "docs" / "webhooks.md"
 BODY = b'{"specversion":"1.0","id":"e-1"}'
 
 
-def receivers_lines() -> Any:
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
+def lines_in(language: str) -> str:
+    (code,) = re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(), re.S)
     assert len(code.strip().splitlines()) <= 16
+    return str(code)
+
+
+def receivers_lines() -> Any:
+    code = lines_in("python")
     found: dict[str, Any] = {}
     exec(code, found)
     return found["verified"]
@@ -67,3 +76,77 @@ def test_what_is_no_secret_is_refused_and_not_shown(secret: str) -> None:
 
 def test_new_secrets_differ() -> None:
     assert len({new_secret() for _ in range(100)}) == 100
+
+
+def cases() -> list[tuple[str, dict[str, str], str, bool]]:
+    """Secret, headers, body, and whether a receiver may take it."""
+    now_s, secret, old = int(time.time()), new_secret(), new_secret()
+    good = signed("e-1", now_s, BODY, [key_of(secret), key_of(old)])
+    text = BODY.decode()
+    found = [(one, good, text, True) for one in (secret, old)]
+    found.append((new_secret(), good, text, False))
+    found.append((secret, good, text + " ", False))
+    found += [
+        (secret, {**good, name: other}, text, False)
+        for name, other in (
+            ("webhook-id", "e-2"),
+            ("webhook-timestamp", str(now_s - 1)),
+            ("webhook-timestamp", "soon"),
+            ("webhook-signature", "v1,AAAA"),
+            ("webhook-signature", ""),
+        )
+    ]
+    for age_s in (-900, 900, -200, 100):  # to compile takes its time
+        headers = signed("e-1", now_s - age_s, BODY, [key_of(secret)])
+        found.append((secret, headers, text, abs(age_s) <= 300))
+    return found
+
+
+_MAIN = {
+    "js": """
+import { readFileSync } from "node:fs";
+const cases = JSON.parse(readFileSync(0, "utf8"));
+const said = cases.map(([key, headers, body]) => verified(key, headers, Buffer.from(body)));
+console.log(JSON.stringify(said));
+""",
+    "go": """
+func main() {
+	var cases [][]any
+	json.NewDecoder(os.Stdin).Decode(&cases)
+	said := []bool{}
+	for _, one := range cases {
+		headers := http.Header{}
+		for name, value := range one[1].(map[string]any) {
+			headers.Set(name, value.(string))
+		}
+		said = append(said, verified(one[0].(string), headers, []byte(one[2].(string))))
+	}
+	json.NewEncoder(os.Stdout).Encode(said)
+}
+""",
+}
+_GO = "crypto/hmac crypto/sha256 encoding/base64 encoding/json fmt net/http os strconv strings time"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["js", "go"])
+def test_the_lines_for_other_languages_judge_the_same(language: str, tmp_path: Path) -> None:
+    program = shutil.which({"js": "node"}.get(language, language))
+    if program is None:
+        pytest.skip(f"there is no {language}")
+    code = lines_in(language) + _MAIN[language]
+    if language == "go":
+        code = "package main\n" + "".join(f'import "{one}"\n' for one in _GO.split()) + code
+    source = tmp_path / {"js": "main.mjs", "go": "main.go"}[language]
+    source.write_text(code)
+    told = cases()
+    ended = subprocess.run(
+        [program, "run", source] if language == "go" else [program, source],
+        input=json.dumps([one[:3] for one in told]),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == [one[3] for one in told]
