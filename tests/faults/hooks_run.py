@@ -1,0 +1,246 @@
+"""The forward job alone, killed with -9 at random, and Kafka away now and then. The servers of
+three webhooks are away at first, and wrong now and then afterwards.
+
+Each event goes to all three: in the order of its entity; several in a request; each at most once.
+
+python -m tests.faults.hooks_run --events 34000 --kills 20
+"""
+
+import argparse
+import json
+import random
+import secrets
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from benchmarks.job_environment import job_environment
+from clients.kafka.create_topics import ensure_topics
+from desk.hooks.service import HookDesk
+from local_stack.run.stack import Stack
+from shared.events.envelope import event_headers, event_value
+from shared.flow import load_flow
+from shared.settings import JobSettings
+from tests.builders import event_record
+from tests.job_process import JobProcess
+from tests.kafka_log import eventually, read_topic
+from tests.stream_jobs.forward.forward_oracle import Arrival, faults
+from tests.stream_jobs.forward.target_server import Received, Reply, TargetServer
+
+ENTITIES = 200
+# a day of them is some seconds here
+QUICK = {"first_pause_s": 0.2, "factor": 1.5, "pause_max_s": 2.0}
+HOOKS: dict[str, dict[str, Any]] = {
+    "ordered": {},
+    "batches": {"batch": 50},
+    "once": {"delivery": "at most once"},
+}
+_AWAY = Reply(None)
+_WRONG = (
+    Reply(None),
+    Reply(500),
+    Reply(503, (("retry-after", "1"),)),
+    Reply(302, (("location", "/elsewhere"),)),
+    Reply(422),
+    Reply(200, body=b"." * 60, slow_s=0.1),  # longer than the hook waits
+    Reply(204, after_s=1.3, body=b""),  # longer than a batch waits
+)
+
+
+class Server(TargetServer):
+    """Of one hook: away, then wrong now and then, and well in the end."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(self._answer)
+        self._chance = random.Random(seed)
+        self.state = "away"
+
+    def _answer(self, _: Received) -> Reply:
+        if self.state == "away":
+            return _AWAY
+        is_wrong = self.state == "wrong" and self._chance.random() < 0.03
+        return self._chance.choice(_WRONG) if is_wrong else Reply()
+
+    def arrivals(self) -> list[Arrival]:
+        found = []
+        for received, reply in self.received():
+            told = json.loads(received.body)
+            for one in told if isinstance(told, list) else [told]:
+                is_done = reply.status is not None and 200 <= reply.status < 300
+                found.append(Arrival(one["subject"], one["id"], is_done))
+        return found
+
+    def done(self) -> int:
+        return len({one.event_id for one in self.arrivals() if one.is_done})
+
+    def seen(self) -> int:
+        return len(self.received())
+
+
+class Hooks:
+    def __init__(self, folder: Path, stack: Stack, servers: dict[str, Server], seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.servers = servers
+        self._folder = folder
+        kafka = stack.kafka_bootstrap
+        self._settings = JobSettings(kafka_bootstrap=kafka, state_dir=folder / "job")
+        self._settings.make_folders()
+        ensure_topics(load_flow(), self._settings)
+        self._bootstrap = kafka
+        self._producer = Producer(
+            {
+                "bootstrap.servers": kafka,
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+            }
+        )
+        self.sent: defaultdict[str, list[str]] = defaultdict(list)
+        self._lines: list[bytes] = []
+
+    def add(self) -> None:
+        desk = HookDesk(self._settings.model_copy(update={"hooks_hosts_allowed": "127.0.0.1"}))
+        for name, fields in HOOKS.items():
+            url = f"{self.servers[name].url}/in"
+            desk.add(name, {"url": url, "timeout_s": 3.0, "retries": QUICK, **fields})
+
+    def job(self) -> JobProcess:
+        variables = {**job_environment(), "HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1"}
+        return JobProcess("forward", self._settings, self._folder / "forward.log", variables)
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            entity = f"device-{self.chance.randrange(ENTITIES):04}"
+            number = len(self.sent[entity])
+            name = f"{entity}-{number}"
+            self.sent[entity].append(name)
+            one = event_record(number, entity_id=entity, id=name, value=float(number))
+            value, headers = event_value(one), event_headers(one)
+            # enrich that was killed writes its last events again
+            for _ in range(2 if self.chance.random() < 0.01 else 1):
+                self._producer.poll(0)
+                self._producer.produce("event.reading.v1", value, entity, headers=headers)
+        assert self._producer.flush(60) == 0
+
+    @property
+    def events(self) -> int:
+        return sum(map(len, self.sent.values()))
+
+    def seen(self) -> int:
+        return sum(server.seen() for server in self.servers.values())
+
+    def are_all_done(self) -> bool:
+        return all(self.servers[name].done() == self.events for name in ("ordered", "batches"))
+
+    def waits(self) -> int:
+        gates = {one.key: one.value for one in read_topic(self._bootstrap, "gate.forward.v1")}
+        return sum(sum(json.loads(gate)["waiting"].values()) for gate in gates.values() if gate)
+
+    def violations(self) -> Iterator[str]:
+        for name in ("ordered", "batches"):
+            arrived = self.servers[name].arrivals()
+            for fault in faults(self.sent, arrived):
+                yield f"{name}: {fault}"
+        yield from once_faults(self.sent, self.servers["once"].arrivals())
+        if letters := read_topic(self._bootstrap, "dlq.forward.v1"):
+            yield f"{len(letters)} dead letters, and none was to be given up"
+
+
+def once_faults(sent: dict[str, Sequence[str]], arrived: Sequence[Arrival]) -> Iterator[str]:
+    for event_id, count in Counter(one.event_id for one in arrived).items():
+        if count > 1:
+            yield f"once: {event_id} came {count} times"
+    for entity, ids in sent.items():
+        came = [one.event_id for one in arrived if one.entity == entity]
+        places = [ids.index(event_id) for event_id in came if event_id in ids]
+        if len(places) < len(came):
+            yield f"once: {entity} got what was never sent"
+        if places != sorted(places):
+            yield f"once: {entity} is out of order"
+
+
+def _has_grown(count: Callable[[], int], before: int) -> bool:
+    return count() > before
+
+
+def _be_killed(hooks: Hooks, stack: Stack, events: int, kills: int, up_to_s: float) -> None:
+    job = hooks.job()
+    for number in range(1, kills + 1):
+        seen = hooks.seen()
+        job.start()
+        if number == 1:
+            hooks.add()
+        hooks.send(events // (kills + 1))
+        eventually(partial(_has_grown, hooks.seen, seen), within_s=300)
+        time.sleep(hooks.chance.uniform(0, up_to_s))
+        if number % 5 == 4:
+            stack.hold("kafka")
+            time.sleep(3)
+            stack.release("kafka")
+            time.sleep(hooks.chance.uniform(0, up_to_s))
+        if number == max(1, kills // 4):
+            for server in hooks.servers.values():
+                server.state = "wrong"
+        job.kill()
+        say(f"kill {number}: {hooks.events} events, {hooks.seen()} requests, {hooks.waits()} wait")
+    with job:
+        hooks.send(events - hooks.events)
+        time.sleep(up_to_s)
+        for server in hooks.servers.values():
+            server.state = "well"
+        eventually(hooks.are_all_done, within_s=1_800, every_s=2)
+        eventually(lambda: hooks.waits() == 0, within_s=300)
+
+
+def run(folder: Path, events: int, kills: int, seed: int, up_to_s: float) -> int:
+    with ExitStack() as opened:
+        stack = opened.enter_context(
+            Stack(folder / "servers", random_ports=True, services=("kafka",))
+        )
+        servers = {name: Server(seed + number) for number, name in enumerate(HOOKS)}
+        for server in servers.values():
+            opened.enter_context(server)
+        hooks = Hooks(folder, stack, servers, seed)
+        began_s = time.monotonic()
+        _be_killed(hooks, stack, events, kills, up_to_s)
+        took_s = time.monotonic() - began_s
+        found = list(hooks.violations())
+        arrived = {name: servers[name].arrivals() for name in HOOKS}
+    once = len({one.event_id for one in arrived["once"]})
+    repeats = {name: len(its) - len({one.event_id for one in its}) for name, its in arrived.items()}
+    print(
+        f"seed {seed}: {hooks.events} events for 3 webhooks, {kills} kills, {took_s:.0f} s, "
+        f"{len(found)} violations; sent again: {repeats}; {hooks.events - once} left out of those "
+        "that are sent at most once"
+    )
+    print(*found[:20], sep="\n")
+    return 1 if found else 0
+
+
+def say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
+    parser.add_argument("--events", type=int, default=34_000)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument(
+        "--up-to-s", type=float, default=8.0, help="so long it goes on after its first request"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        at = Path(folder)
+        return run(at, options.events, options.kills, options.seed, options.up_to_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
