@@ -71,11 +71,11 @@ class Server(TargetServer):
 
     def arrivals(self) -> list[Arrival]:
         found = []
-        for received, reply in self.received():
+        for number, (received, reply) in enumerate(self.received()):
             told = json.loads(received.body)
+            is_done = reply.status is not None and 200 <= reply.status < 300
             for one in told if isinstance(told, list) else [told]:
-                is_done = reply.status is not None and 200 <= reply.status < 300
-                found.append(Arrival(one["subject"], one["id"], is_done))
+                found.append(Arrival(one["subject"], one["id"], is_done, number))
         return found
 
     def done(self) -> int:

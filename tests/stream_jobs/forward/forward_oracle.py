@@ -9,6 +9,7 @@ class Arrival(NamedTuple):
     entity: str
     event_id: str
     is_done: bool  # it was answered with a 2xx
+    request: int | None = None  # where several came together
 
 
 def faults(
@@ -25,13 +26,17 @@ def faults(
             found.append(f"{entity}: out of order: {firsts}")
         seen: set[str] = set()
         through: set[str] = set()
+        request, together = None, set[str]()
         for number, one in enumerate(own):
             before = ids[: ids.index(one.event_id)] if one.event_id in ids else ()
-            if one.event_id not in seen and not through.issuperset(before):
+            if one.request is None or one.request != request:
+                request, together = one.request, set()
+            if one.event_id not in seen and not (through | together).issuperset(before):
                 found.append(f"{entity}: {one.event_id} came before those ahead of it")
             if one.event_id in seen and not may_repeat:
                 found.append(f"{entity}: {one.event_id} came twice")
             seen.add(one.event_id)
+            together.add(one.event_id)
             if one.is_done:
                 through.add(one.event_id)
             if number == len(own) - 1 and (strange := seen.difference(ids)):
