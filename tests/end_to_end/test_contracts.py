@@ -85,6 +85,11 @@ def _end_a_hook(running: Running, device: str, monkeypatch: pytest.MonkeyPatch) 
     assert [reply.status for _, reply in server.received()] == [500, 500, 410]
     assert run("letters", "redrive", letters()[0]["id"])["sent"] == 1
     running.eventually(lambda: [letter["times"] for letter in letters()] == [2])
+    # /health warns as long as there is one that has ended
+    gone = CliRunner().invoke(
+        cli.app, ["hooks", "delete", "contracts", "--state-dir", str(running.stack.state_dir)]
+    )
+    assert gone.exit_code == 0, gone.exception
 
 
 def test_every_record_of_every_topic_is_as_it_is_published(

@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from local_stack.machine.downloads import fetch_downloads
@@ -76,7 +77,7 @@ class Cluster:
         self.nodes.pop(node).wait(30)
 
     def create(self) -> None:
-        until(lambda: len(self._metadata().brokers) == 3, 90)
+        until(self._knows_all_nodes, 90)
         topics = [
             NewTopic(t.name, 4, 3, config={**t.config, "min.insync.replicas": "2"})
             for t in FLOW.topics()
@@ -84,6 +85,12 @@ class Cluster:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for made in admin.create_topics(topics).values():
             made.result(60)
+
+    def _knows_all_nodes(self) -> bool:
+        try:
+            return len(self._metadata().brokers) == 3
+        except KafkaException:  # none of them answers yet
+            return False
 
     def is_whole(self) -> bool:
         partitions = self._metadata().topics[TOPIC].partitions.values()

@@ -47,7 +47,7 @@ def test_the_openapi_document_describes_event_streams(gateway: Gateway) -> None:
     described = document["paths"]["/v1/events"]["get"]
     (types,) = (one for one in described["parameters"] if one["name"] == "type")
     assert types["schema"]["items"]["enum"] == [row.name for row in FLOW.event_types]
-    assert {"200", "400", "401", "403", "410", "503"} == described["responses"].keys()
+    assert {"200", "400", "401", "403", "410", "429", "503"} == described["responses"].keys()
 
 
 def test_the_documents_can_be_switched_off(gateway: Gateway) -> None:
