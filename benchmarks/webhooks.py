@@ -213,7 +213,7 @@ def _beside_the_loop(bench: Bench, receiver: Receiver, options: argparse.Namespa
             late_ms = sorted(1000 * (at - _written_at(name)) for name, at in came.items())
             cuts = quantiles(late_ms, n=100)
             print(
-                f"{options.per_s:.0f}/s for {options.seconds:.0f} s, from the write to the request: "
+                f"{options.per_s:.0f}/s for {options.seconds:.0f} s, from write to request: "
                 f"p50 {cuts[49]:.0f}, p99 {cuts[98]:.0f}, at most {late_ms[-1]:.0f} ms",
                 flush=True,
             )

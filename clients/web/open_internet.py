@@ -12,9 +12,10 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from functools import lru_cache
 from typing import NamedTuple
 
+import httpcore
 import httpx
 
 from shared.forwarding.address import why_not_address, why_not_url
@@ -25,7 +26,16 @@ _READ_BYTES_MAX = 64 * 1024  # a longer one costs its connection
 _LOOKED_UP_S = 30.0
 _ORIGINS_MAX = 2_000
 _CLOSED_AFTER_S = 60.0  # longer than any request may take
-_CONNECTIONS = httpx.Limits(max_connections=256, max_keepalive_connections=16, keepalive_expiry=30)
+_CONNECTIONS_MAX, _KEPT_MAX, _KEPT_S = 256, 64, 30.0
+_FAILURES = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+    httpx.InvalidURL,
+    OSError,
+    ValueError,
+)
 
 
 class Origin(NamedTuple):
@@ -34,12 +44,66 @@ class Origin(NamedTuple):
     port: int | None
 
 
+class _Target(NamedTuple):
+    origin: Origin
+    host: bytes  # as the header says it
+    server_name: str  # as TLS does
+    path: bytes
+
+
+class Connections:
+    """To one address, kept open and used again. httpcore's own pool looks at all of them, and at
+    all who wait, for each request: with 64 at once it makes a tenth of the requests."""
+
+    def __init__(self, origin: httpcore.Origin, tls: ssl.SSLContext) -> None:
+        self.is_closed = False
+        self._origin, self._tls = origin, tls
+        self._idle: list[httpcore.AsyncHTTPConnection] = []
+        self._slots = asyncio.Semaphore(_CONNECTIONS_MAX)
+
+    async def send(self, request: httpcore.Request) -> tuple[httpcore.Response, bytes]:
+        """With the first bytes of the answer's body."""
+        async with self._slots:
+            connection = await self._free()
+            try:
+                answer, read = await connection.handle_async_request(request), b""
+                try:
+                    async for chunk in answer.aiter_stream():
+                        read += chunk
+                        if len(read) > _READ_BYTES_MAX:
+                            break
+                finally:
+                    await answer.aclose()
+            finally:
+                if connection.is_idle() and not self.is_closed and len(self._idle) < _KEPT_MAX:
+                    self._idle.append(connection)
+                else:
+                    await connection.aclose()
+            return answer, read
+
+    async def _free(self) -> httpcore.AsyncHTTPConnection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.has_expired():
+                return connection
+            await connection.aclose()
+        return httpcore.AsyncHTTPConnection(
+            self._origin, ssl_context=self._tls, keepalive_expiry=_KEPT_S
+        )
+
+    async def aclose(self) -> None:
+        """Those that have a request under way close with its end."""
+        self.is_closed = True
+        while self._idle:
+            await self._idle.pop().aclose()
+
+
 class _Known:
     """An origin's address and its connections, which are nobody else's."""
 
-    def __init__(self, address: str, client: httpx.AsyncClient) -> None:
+    def __init__(self, address: str, connections: Connections) -> None:
         self.address = address
-        self.client = client
+        self.connections = connections
         self.until_s = time.monotonic() + _LOOKED_UP_S
 
 
@@ -51,7 +115,7 @@ class OpenInternet:
     """Of one event loop."""
 
     def __init__(self, hosts_allowed: Collection[str]) -> None:
-        self._allowed = hosts_allowed
+        self._allowed = frozenset(hosts_allowed)
         self._tls = ssl.create_default_context()
         self._known: OrderedDict[Origin, _Known] = OrderedDict()
         self._closing: dict[asyncio.Task[None], _Known] = {}
@@ -68,7 +132,7 @@ class OpenInternet:
             return Answer(None, _ms_since(began_s), f"it took longer than {timeout_s:g} s")
         except RefusedError as error:
             return Answer(None, _ms_since(began_s), f"not sent: {error}")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        except _FAILURES as error:
             said = f"{type(error).__name__}: {error}".removesuffix(": ")
             return Answer(None, _ms_since(began_s), said[:_SAID_BYTES])
         return Answer(status, _ms_since(began_s), said, retry_after)
@@ -77,33 +141,33 @@ class OpenInternet:
         for closing in self._closing:
             closing.cancel()
         for known in (*self._known.values(), *self._closing.values()):
-            await known.client.aclose()
+            await known.connections.aclose()
 
     async def _post(
         self, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, str, str | None]:
-        if why_not := why_not_url(url, self._allowed):
-            raise RefusedError(why_not)
-        named = httpx.URL(url)
-        known = await self._origin(Origin(named.scheme, named.host, named.port))
-        request = known.client.build_request(
+        target = _target(url, self._allowed)
+        known = await self._origin(target.origin)
+        scheme, _, port = target.origin
+        request = httpcore.Request(
             "POST",
-            named.copy_with(host=known.address),
+            httpcore.URL(scheme=scheme, host=known.address, port=port, target=target.path),
+            headers=[
+                (b"host", target.host),
+                (b"user-agent", b"headrace"),
+                (b"accept", b"*/*"),
+                (b"content-length", str(len(body)).encode()),
+                *((name.encode(), value.encode("ascii")) for name, value in headers.items()),
+            ],
             content=body,
-            headers={**headers, "host": named.netloc.decode("ascii")},
-            extensions={"sni_hostname": named.raw_host.decode("ascii")},
+            extensions={"sni_hostname": target.server_name},
         )
-        answer = await known.client.send(request, stream=True)
-        try:
-            read = b""
-            async for chunk in answer.aiter_raw(_READ_BYTES_MAX):
-                read += chunk
-                if len(read) > _READ_BYTES_MAX:
-                    break
-        finally:
-            await answer.aclose()
+        answer, read = await known.connections.send(request)
         said = read[:_SAID_BYTES].decode(errors="replace")
-        return answer.status_code, said, answer.headers.get("retry-after")
+        for name, value in answer.headers:
+            if name.lower() == b"retry-after":
+                return answer.status, said, value.decode(errors="replace")
+        return answer.status, said, None
 
     async def _origin(self, origin: Origin) -> _Known:
         known = self._known.get(origin)
@@ -115,30 +179,23 @@ class OpenInternet:
             else:
                 if known is not None:
                     self._close_later(known)
-                known = self._known[origin] = _Known(addresses[0], self._client())
+                known = self._known[origin] = self._new(origin, addresses[0])
                 if len(self._known) > _ORIGINS_MAX:
                     self._close_later(self._known.popitem(last=False)[1])
         self._known.move_to_end(origin)
         return known
 
-    def _client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            verify=self._tls,
-            trust_env=False,
-            follow_redirects=False,
-            limits=_CONNECTIONS,
-            timeout=None,  # all of it together has one
-            headers={"user-agent": "headrace"},
-            # a hook's cookie would go to those of others, whose server is the same
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        )
+    def _new(self, origin: Origin, address: str) -> _Known:
+        scheme, _, port = origin
+        at = httpcore.URL(scheme=scheme, host=address, port=port, target="/").origin
+        return _Known(address, Connections(at, self._tls))
 
     def _close_later(self, known: _Known) -> None:
         """It may have requests under way."""
 
         async def close() -> None:
             await asyncio.sleep(_CLOSED_AFTER_S)
-            await known.client.aclose()
+            await known.connections.aclose()
 
         closing = asyncio.create_task(close())
         self._closing[closing] = known
@@ -157,6 +214,15 @@ class OpenInternet:
         if not addresses:
             raise RefusedError(f"{origin.host} has no address")
         return addresses
+
+
+@lru_cache(_ORIGINS_MAX)
+def _target(url: str, allowed: frozenset[str]) -> _Target:
+    if why_not := why_not_url(url, allowed):
+        raise RefusedError(why_not)
+    named = httpx.URL(url)
+    origin = Origin(named.scheme, named.host, named.port)
+    return _Target(origin, named.netloc, named.raw_host.decode("ascii"), named.raw_path)
 
 
 def _ms_since(began_s: float) -> int:

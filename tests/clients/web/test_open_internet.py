@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from clients.web import open_internet
-from clients.web.open_internet import OpenInternet
+from clients.web.open_internet import Connections, OpenInternet
 from shared.forwarding.answer import Answer
 from tests.certificates import Authority
 from tests.shared.forwarding.test_address import HIDDEN, INSIDE
@@ -151,15 +150,15 @@ def test_the_certificate_is_checked_for_the_name_and_not_for_the_address(
             assert "CERTIFICATE_VERIFY_FAILED" in answer.said
 
 
-def clients_made(monkeypatch: pytest.MonkeyPatch) -> list[httpx.AsyncClient]:
-    made: list[httpx.AsyncClient] = []
-    real = httpx.AsyncClient
+def connections_made(monkeypatch: pytest.MonkeyPatch) -> list[Connections]:
+    made: list[Connections] = []
+    real = Connections
 
-    def client(**options: Any) -> httpx.AsyncClient:
-        made.append(real(**options))
+    def connections(*its: Any) -> Connections:
+        made.append(real(*its))
         return made[-1]
 
-    monkeypatch.setattr(httpx, "AsyncClient", client)
+    monkeypatch.setattr(open_internet, "Connections", connections)
     return made
 
 
@@ -168,7 +167,7 @@ def test_a_name_with_several_addresses_has_one_set_of_connections(
 ) -> None:
     """However its addresses are sorted, and however many ask at first."""
     monkeypatch.setattr(open_internet, "_LOOKED_UP_S", 0.0)
-    made = clients_made(monkeypatch)
+    made = connections_made(monkeypatch)
     names.lead_to["hook.test"] = [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]]
     url = f"http://hook.test:{port_of(target)}/in"
 
@@ -188,7 +187,7 @@ def test_what_a_name_leads_to_no_more_is_closed_when_its_last_request_has_ended(
 ) -> None:
     monkeypatch.setattr(open_internet, "_LOOKED_UP_S", 0.0)
     monkeypatch.setattr(open_internet, "_CLOSED_AFTER_S", 0.5)
-    made = clients_made(monkeypatch)
+    made = connections_made(monkeypatch)
     target.answers = lambda _: Reply(after_s=0.2)
     names.lead_to["hook.test"] = [["127.0.0.1"], ["127.0.0.2"]]
     url = f"http://hook.test:{port_of(target)}/in"
@@ -215,3 +214,21 @@ def test_no_cookie_is_kept(target: TargetServer) -> None:
     post(url, url, allowed=frozenset({"127.0.0.1"}))
     assert len(target.received()) == 2
     assert not any("cookie" in received.headers for received, _ in target.received())
+
+
+def test_connections_are_used_again_and_no_more_are_open_than_requests_are_under_way(
+    target: TargetServer,
+) -> None:
+    url = f"http://127.0.0.1:{port_of(target)}/in"
+
+    async def some() -> set[int | None]:
+        web = OpenInternet(MINE | {"127.0.0.1"})
+        found = set()
+        for _ in range(20):
+            answers = await asyncio.gather(*(web.post(url, {}, b"{}", 5) for _ in range(5)))
+            found |= {answer.status for answer in answers}
+        await web.close()
+        return found
+
+    assert asyncio.run(some()) == {200}
+    assert target.connections <= 5

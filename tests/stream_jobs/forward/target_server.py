@@ -42,11 +42,17 @@ class TargetServer:
         self.answers = answers
         # with what was answered
         self.log: list[tuple[Received, Reply]] = []
+        self.connections = 0
         self._lock = threading.Lock()
         target = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                with target._lock:
+                    target.connections += 1
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("content-length", 0))
