@@ -2,7 +2,7 @@
 same, how late they come, and what one server that is well feels of many that are not there.
 
     PYTHONPATH=. python -m benchmarks.webhooks [--events 10000] [--hooks 100] [--per-s 500]
-        [--seconds 20] [--dead 1000] [--rounds 2]
+        [--seconds 20] [--dead 1000] [--settles-s 70] [--rounds 2]
 
 A broker, the job and the server that is asked are processes of their own, all on this machine.
 """
@@ -231,7 +231,7 @@ def _among_the_dead(bench: Bench, options: argparse.Namespace) -> None:
         for number in range(options.rounds):
             alone = bench.rate(f"alone{number}", its, options.events // 4)
             bench.write(f"for-the-dead{number}", dead, 2 * len(dead))
-            time.sleep(10)
+            time.sleep(options.settles_s)
             among = bench.rate(f"among{number}", its, options.events // 4)
             print(
                 f"a hook beside {len(dead)} for which nothing comes: {alone:.0f}/s; beside "
@@ -248,6 +248,7 @@ def main() -> None:
     parser.add_argument("--per-s", type=float, default=500)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--dead", type=int, default=1_000)
+    parser.add_argument("--settles-s", type=float, default=70, help="until each is asked rarely")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     receiver = Receiver()

@@ -151,10 +151,10 @@ class Batch:
             line = self.waiting.lines[run.key]
             for of in run.tried:
                 yield from self._settle(run.key, line, of)
-            if run.is_left:
+            if run.left:
                 timeout_ms = int(run.hook.timeout_s * 1000)
                 line.flight_ms = self._now_ms + timeout_ms + _FLIGHT_GRACE_MS
-                line.flight_events = run.in_flight
+                line.flight_events = run.left
                 self.waiting.target(run.hook.name).is_slow = True
             if run.not_before_ms:
                 target = self.waiting.target(run.hook.name)
@@ -164,12 +164,13 @@ class Batch:
         wanted = {}
         for key in keys:
             line = self.waiting.lines[key]
-            # of a line that has failed before the first one alone tells whether it goes on
-            count = 1 if line.tries else ahead
             hook = self.hooks.get(hook_of(key))
+            count = ahead if hook is None else max(ahead, 4 * hook.batch)
             if hook is not None and hook.is_at_most_once:
                 is_down = self.waiting.target(hook.name).is_down
                 count = 1 if is_down else min(count, at_most_once.AHEAD)
+            if line.tries:  # the first one alone tells whether it goes on
+                count = 1
             wanted[key] = range(line.head, min(line.end, line.head + count))
         return self._deliveries.get(wanted)
 

@@ -53,9 +53,9 @@ class LineRun:
     deliveries: Sequence[tuple[int, Delivery]]  # with their numbers
     is_slow: bool
     tried: list[Try] = field(default_factory=list)
-    # how many are under way together
+    # events that are under way together, and those that the batch has left under way
     in_flight: int = 0
-    is_left: bool = False
+    left: int = 0
     # its hook's limits let nothing go before
     not_before_ms: int = 0
 
@@ -118,7 +118,7 @@ class Sender:
             if task.done():
                 task.result()
             elif run.in_flight:
-                run.is_left = True
+                run.left = run.in_flight  # here: on this loop nothing ends meanwhile
                 self._left.add(task)
                 task.add_done_callback(self._left.discard)
             else:
@@ -142,7 +142,7 @@ class Sender:
                 at_ms, answer = _now_ms(), await self._post(run, together)
                 made = Try(number, together[0].id, tried, at_ms, answer, len(together))
                 run.in_flight = 0
-            if run.is_left:
+            if run.left:
                 self._report(run, made)
                 return
             run.tried.append(made)

@@ -58,7 +58,7 @@ def test_a_slow_hook_with_a_rate_is_sent_to_at_that_rate(
     while time.monotonic() < began_s + 1.2:
         runs = [a_run(hook, f"e{number}", is_slow=True) for number in range(4)]
         sender.send(runs)
-        left = [run for run in runs if run.is_left]
+        left = [run for run in runs if run.left]
         assert len(left) <= 1
         held = [run.not_before_ms - now_ms() for run in runs if run not in left]
         assert all(-60 <= wait <= 200 for wait in held)
@@ -83,7 +83,7 @@ def test_lines_wait_a_second_where_those_that_are_slow_have_all_slots(
     hook = a_hook(target, concurrency=1)
     first, other = (a_run(hook, entity, is_slow=True) for entity in "ab")
     sender.send([first, other])
-    assert (first.is_left, other.is_left) == (True, False)
+    assert (first.left, other.left) == (1, 0)
     assert 800 <= other.not_before_ms - now_ms() <= 1_000
 
 

@@ -113,7 +113,7 @@ class World:
                     self.arrivals.setdefault(run.hook.name, []).append(seen)
                 made = Try(number, events[0].id, tried, self.now_ms, answer, len(events))
                 if any(self.is_slow(one) for one in together):
-                    run.is_left, run.in_flight = True, len(events)
+                    run.left = len(events)
                     self.under_way.append((run.key, made))
                     break
                 run.tried.append(made)
