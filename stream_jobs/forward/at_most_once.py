@@ -15,13 +15,18 @@ from pyspark import TaskContext
 
 from clients.kafka.records import Partition
 from shared.events.envelope import Position
+from shared.forwarding.hook import Hook
 from shared.settings import JobSettings
 from stream_jobs.forward.delivery import STAGE
 
 _BATCH_ID = "streaming.sql.batchId"
-# of a line in a batch, so that one that runs again has no more than these to leave out
-AHEAD = 16
+_AHEAD = 4
 NOT_AGAIN = "not sent: it may have been sent before, and this webhook wants nothing twice"
+
+
+def ahead(hook: Hook) -> int:
+    """Of a line in a batch, so that one that runs again has no more than these to leave out."""
+    return max(_AHEAD, hook.batch)
 
 
 class Begun(NamedTuple):

@@ -128,7 +128,7 @@ class Batch:
                 before = Target()
             if before.due_ms > self._now_ms:
                 continue  # nor was its server asked then
-            ahead = 1 if before.is_down else at_most_once.AHEAD
+            ahead = 1 if before.is_down else at_most_once.ahead(hook)
             numbers = range(line.head, min(line.end, line.head + ahead))
             for number, delivery in self._deliveries.get({key: numbers})[key]:
                 yield log_record(delivery, self._not_again(number, delivery))
@@ -168,7 +168,7 @@ class Batch:
             count = ahead if hook is None else max(ahead, 4 * hook.batch)
             if hook is not None and hook.is_at_most_once:
                 is_down = self.waiting.target(hook.name).is_down
-                count = 1 if is_down else min(count, at_most_once.AHEAD)
+                count = 1 if is_down else min(count, at_most_once.ahead(hook))
             if line.tries:  # the first one alone tells whether it goes on
                 count = 1
             wanted[key] = range(line.head, min(line.end, line.head + count))
