@@ -6,12 +6,9 @@ Each event goes to all three: in the order of its entity; several in a request; 
 python -m tests.faults.hooks_run --events 34000 --kills 20
 """
 
-import argparse
 import json
 import random
-import secrets
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -30,29 +27,19 @@ from shared.events.envelope import event_headers, event_value
 from shared.flow import load_flow
 from shared.settings import JobSettings
 from tests.builders import event_record
+from tests.faults.by_hand import by_hand, say
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, read_topic
 from tests.stream_jobs.forward.forward_oracle import Arrival, faults
-from tests.stream_jobs.forward.target_server import Received, Reply, TargetServer
+from tests.stream_jobs.forward.target_server import QUICK, WRONG, Received, Reply, TargetServer
 
 ENTITIES = 200
-# a day of them is some seconds here
-QUICK = {"first_pause_s": 0.2, "factor": 1.5, "pause_max_s": 2.0}
 HOOKS: dict[str, dict[str, Any]] = {
     "ordered": {},
     "batches": {"batch": 50},
     "once": {"delivery": "at most once"},
 }
 _AWAY = Reply(None)
-_WRONG = (
-    Reply(None),
-    Reply(500),
-    Reply(503, (("retry-after", "1"),)),
-    Reply(302, (("location", "/elsewhere"),)),
-    Reply(422),
-    Reply(200, body=b"." * 60, slow_s=0.1),  # longer than the hook waits
-    Reply(204, after_s=1.3, body=b""),  # longer than a batch waits
-)
 
 
 class Server(TargetServer):
@@ -67,7 +54,7 @@ class Server(TargetServer):
         if self.state == "away":
             return _AWAY
         is_wrong = self.state == "wrong" and self._chance.random() < 0.03
-        return self._chance.choice(_WRONG) if is_wrong else Reply()
+        return self._chance.choice(WRONG) if is_wrong else Reply()
 
     def arrivals(self) -> list[Arrival]:
         found = []
@@ -109,7 +96,7 @@ class Hooks:
         desk = HookDesk(self._settings.model_copy(update={"hooks_hosts_allowed": "127.0.0.1"}))
         for name, fields in HOOKS.items():
             url = f"{self.servers[name].url}/in"
-            desk.add(name, {"url": url, "timeout_s": 3.0, "retries": QUICK, **fields})
+            desk.add(name, {"url": url, **QUICK, **fields})
 
     def job(self) -> JobProcess:
         variables = {**job_environment(), "HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1"}
@@ -224,22 +211,16 @@ def run(folder: Path, events: int, kills: int, seed: int, up_to_s: float) -> int
     return 1 if found else 0
 
 
-def say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
-    parser.add_argument("--events", type=int, default=34_000)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument(
-        "--up-to-s", type=float, default=8.0, help="so long it goes on after its first request"
+    return by_hand(
+        __doc__,
+        run,
+        {
+            "events": (34_000, None),
+            "kills": (20, None),
+            "up_to_s": (8.0, "so long it goes on after its first request"),
+        },
     )
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        at = Path(folder)
-        return run(at, options.events, options.kills, options.seed, options.up_to_s)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,9 @@ meanwhile most of the devices are registered, and what is left is given up in th
 python -m tests.faults.retry_run --letters 5000 --kills 20
 """
 
-import argparse
 import json
 import random
-import secrets
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -27,6 +24,7 @@ from local_stack.run.stack import Stack
 from shared.events import envelope
 from shared.flow import FLOW
 from shared.settings import JobSettings
+from tests.faults.by_hand import by_hand, say
 from tests.faults.lane_state import keys_of
 from tests.job_process import JobProcess
 from tests.kafka_log import Record, eventually, last_values, read_topic
@@ -173,20 +171,16 @@ def run(folder: Path, letters: int, kills: int, seed: int, up_to_s: float) -> in
     return 1 if found else 0
 
 
-def say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
-    parser.add_argument("--letters", type=int, default=5_000)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--up-to-s", type=float, default=30.0, help="so long the job may live")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        at = Path(folder)
-        return run(at, options.letters, options.kills, options.seed, options.up_to_s)
+    return by_hand(
+        __doc__,
+        run,
+        {
+            "letters": (5_000, None),
+            "kills": (20, None),
+            "up_to_s": (30.0, "so long the job may live"),
+        },
+    )
 
 
 if __name__ == "__main__":

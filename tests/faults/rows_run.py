@@ -7,12 +7,9 @@ and one never is: what waits for that is given up in the end. One event in fifty
 python -m tests.faults.rows_run --events 20000 --kills 20
 """
 
-import argparse
 import json
 import random
-import secrets
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -31,6 +28,7 @@ from local_stack.run.stack import Stack
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.settings import JobSettings
+from tests.faults.by_hand import by_hand, say
 from tests.faults.rows_flow import FLOW
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually
@@ -275,22 +273,16 @@ def run(folder: Path, events: int, kills: int, seed: int, up_to_s: float) -> int
     return 1 if found else 0
 
 
-def say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
-    parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument(
-        "--up-to-s", type=float, default=5.0, help="so long it goes on after its first rows, twice"
+    return by_hand(
+        __doc__,
+        run,
+        {
+            "events": (20_000, None),
+            "kills": (20, None),
+            "up_to_s": (5.0, "so long it goes on after its first rows, twice"),
+        },
     )
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        at = Path(folder)
-        return run(at, options.events, options.kills, options.seed, options.up_to_s)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,10 @@ due: none is tried too early or late, each entity keeps its order, nothing is le
 python -m tests.faults.timers_run --timers 100000 --kills 20 --lead-s 90 --lasts-s 400
 """
 
-import argparse
 import json
 import math
 import random
-import secrets
 import sys
-import tempfile
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -32,6 +29,7 @@ from shared.events import envelope
 from shared.settings import JobSettings
 from stream_jobs.retry.lane_trim import LaneTrim
 from stream_jobs.waiting.codec import EVERY_LINE, gate_told, rows_of_wake
+from tests.faults.by_hand import by_hand, say
 from tests.faults.lane_state import keys_of
 from tests.faults.timers_flow import FLOW
 from tests.faults.timers_sent import Timer, drawn
@@ -206,7 +204,7 @@ class Timers:
 
 def run(
     folder: Path,
-    count: int,
+    timers: int,
     kills: int,
     seed: int,
     lead_s: float,
@@ -218,8 +216,8 @@ def run(
     with Stack(folder / "servers", random_ports=True, services=("kafka",)) as stack:
         rig = Timers(folder, stack.kafka_bootstrap)
         begins_ms = time.time_ns() // 1_000_000 + int(lead_s * 1000)
-        timers = drawn(count, begins_ms, int(lasts_s * 1000), chance)
-        rig.send(timers)
+        its = drawn(timers, begins_ms, int(lasts_s * 1000), chance)
+        rig.send(its)
         with rig.job("retry") as job:
             rig.until_up()
             eventually(lambda: rig.lane_unread() == 0, within_s=300)
@@ -237,16 +235,16 @@ def run(
             time.sleep(3)  # it is idle, and says so
             rig.kill(job)
         rig.look()
-        late = rig.late_ms(timers)
-        found = list(rig.violations(timers, late_max_ms))
+        late = rig.late_ms(its)
+        found = list(rig.violations(its, late_max_ms))
     kinds = Counter(one.partition(":")[0].lstrip("0123456789 ") for one in found)
     print(*(f"{number} x {kind}" for kind, number in kinds.items()), *found[:20], sep="\n")
     dead = rig.dead()
-    met = {t.id for t in timers if overlap_ms(dead, t.due_ms - LATE_MS, t.due_ms + LATE_MS)}
+    met = {t.id for t in its if overlap_ms(dead, t.due_ms - LATE_MS, t.due_ms + LATE_MS)}
     up = 1 - overlap_ms(dead, begins_ms, begins_ms + int(lasts_s * 1000)) / (lasts_s * 1000)
     warm = [end - up_ms for (_, end), up_ms in zip(dead, rig.ups_ms[1:], strict=False)]
     print(
-        f"seed {seed}: {count} timers due within {lasts_s:.0f} s, {kills} kills, up {up:.0%} of "
+        f"seed {seed}: {timers} timers due within {lasts_s:.0f} s, {kills} kills, up {up:.0%} of "
         f"that; dead in ms: {quantiles([end - begin for begin, end in dead])}, of which from the "
         f"first wake to the first commit: {quantiles(warm)}; {rig.events - len(rig.rang)} events "
         f"doubled in the log; late in ms: {quantiles(late.values())}; of {len(met)} due in that "
@@ -272,23 +270,18 @@ def quantiles(late: Iterable[int]) -> str:
 _SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 
-def say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
-    parser.add_argument("--timers", type=int, default=5_000)
-    parser.add_argument("--kills", type=int, default=2)
-    parser.add_argument("--lead-s", type=float, default=60.0, help="until the first one is due")
-    parser.add_argument("--lasts-s", type=float, default=60.0, help="until the last one is")
-    parser.add_argument("--up-to-s", type=float, default=14.0, help="so long the job may live")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        its = options.timers, options.kills, options.seed
-        times = options.lead_s, options.lasts_s, options.up_to_s
-        return run(Path(folder), *its, *times)
+    return by_hand(
+        __doc__,
+        run,
+        {
+            "timers": (5_000, None),
+            "kills": (2, None),
+            "lead_s": (60.0, "until the first one is due"),
+            "lasts_s": (60.0, "until the last one is"),
+            "up_to_s": (14.0, "so long the job may live"),
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -33,6 +33,20 @@ class Reply(NamedTuple):
 
 
 Answers = Callable[[Received], Reply]
+# what a hook's server may do that it should not, where the hook waits 3 s
+WRONG: tuple[Reply, ...] = (
+    Reply(None),
+    Reply(500),
+    Reply(503, (("retry-after", "1"),)),
+    Reply(302, (("location", "/elsewhere"),)),
+    Reply(400),
+    Reply(422),
+    Reply(200, body=b"." * 60, slow_s=0.1),  # longer than the hook waits
+    Reply(429, (("retry-after", "1"),)),
+    Reply(204, after_s=1.3, body=b""),  # longer than a batch waits
+)
+# a day of three is some seconds
+QUICK = {"timeout_s": 3.0, "retries": {"first_pause_s": 0.2, "factor": 1.5, "pause_max_s": 2.0}}
 
 
 class TargetServer:

@@ -24,22 +24,18 @@ from tests.builders import event_record
 from tests.job_process import JobProcess
 from tests.kafka_log import Record, eventually, last_values, read_topic
 from tests.stream_jobs.forward.forward_oracle import Arrival, faults
-from tests.stream_jobs.forward.target_server import Answers, Received, Reply, TargetServer
+from tests.stream_jobs.forward.target_server import (
+    QUICK,
+    WRONG,
+    Answers,
+    Received,
+    Reply,
+    TargetServer,
+)
 
 pytestmark = pytest.mark.stack
 
 ENTITIES, ROUNDS = 25, 24
-QUICK = {"first_pause_s": 0.2, "factor": 1.5, "pause_max_s": 2.0}
-_ODD: tuple[Reply, ...] = (
-    Reply(None),
-    Reply(500),
-    Reply(503, (("retry-after", "1"),)),
-    Reply(302, (("location", "/elsewhere"),)),
-    Reply(400),
-    Reply(200, body=b"." * 60, slow_s=0.1),  # longer than the hook waits
-    Reply(429, (("retry-after", "1"),)),
-    Reply(204, after_s=1.3, body=b""),  # longer than a batch waits
-)
 
 
 class Rig(NamedTuple):
@@ -53,7 +49,7 @@ class Rig(NamedTuple):
         return JobProcess("forward", self.settings, self.folder / "log", self.variables)
 
     def add(self, name: str, url: str, **fields: Any) -> None:
-        self.desk.add(name, {"url": url, "timeout_s": 3.0, "retries": QUICK, **fields})
+        self.desk.add(name, {"url": url, **QUICK, **fields})
 
     @property
     def desk(self) -> HookDesk:
@@ -96,7 +92,7 @@ def flaky(seed: int) -> Answers:
     dice = random.Random(seed)
 
     def answers(_: Received) -> Reply:
-        return dice.choice(_ODD) if dice.random() < 0.15 else Reply()
+        return dice.choice(WRONG) if dice.random() < 0.15 else Reply()
 
     return answers
 
