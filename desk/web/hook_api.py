@@ -1,6 +1,5 @@
 """Webhooks for programs: /api/hooks. A secret is told where it is made, and nowhere else."""
 
-from time import time_ns
 from typing import Annotated, Any
 
 import orjson
@@ -11,7 +10,7 @@ from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk
 from gateway.http.problems import Problem
 from shared.settings import Settings
-from shared.timestamps import from_rfc3339
+from shared.timestamps import from_rfc3339, now_ms
 
 _DAY_MS = 86_400_000
 
@@ -86,10 +85,6 @@ def time_ms(name: str, time: str) -> int:
         return from_rfc3339(time)
     except (ValueError, OverflowError) as error:
         raise Problem(400, "bad_time", f"{name}: {error}; write 2026-11-21T12:00:00Z") from error
-
-
-def now_ms() -> int:
-    return time_ns() // 1_000_000
 
 
 def day_ago_ms() -> int:

@@ -14,11 +14,11 @@ from desk.web.access import csrf_of
 from desk.web.components import facts, field, form, table, text
 from desk.web.form import FormFields, first
 from desk.web.form import form as form_of
-from desk.web.hook_api import day_ago_ms, now_ms, time_ms
+from desk.web.hook_api import day_ago_ms, time_ms
 from desk.web.html import Html, tag
 from desk.web.routes import shown
 from shared.settings import Settings
-from shared.timestamps import to_rfc3339
+from shared.timestamps import now_ms, to_rfc3339
 
 _TRIES = 200
 _FACTS = ("state", "why", "waiting", "url", "of", "types", "entities", "tenant", "where", "fields")

@@ -60,7 +60,11 @@ class Batch:
             self._deliveries.remove(key, numbers)
             del self.waiting.lines[key]
         self.waiting.begin({hook.name: hook.revision for hook in self.hooks.all()})
-        self._before = {name: replace(target) for name, target in self.waiting.targets.items()}
+        self._before = {
+            hook.name: replace(self.waiting.target(hook.name))
+            for hook in self.hooks.all()
+            if hook.is_at_most_once
+        }
 
     def _its_hook(self, name: str, arrived_ms: int) -> Hook | None:
         """None: it is deleted. Another one may have its name by now, and an URL of its own."""
@@ -123,9 +127,7 @@ class Batch:
             hook = self.hooks.get(hook_of(key))
             if hook is None or not hook.is_at_most_once:
                 continue
-            before = self._before.get(hook.name, Target())
-            if hook.name in self._is_back:
-                before = Target()
+            before = Target() if hook.name in self._is_back else self._before[hook.name]
             if before.due_ms > self._now_ms:
                 continue  # nor was its server asked then
             ahead = 1 if before.is_down else at_most_once.ahead(hook)

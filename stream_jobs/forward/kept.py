@@ -2,19 +2,19 @@
 and each delivery that waits under a key of its own."""
 
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 from typing import NamedTuple, Self
 from zlib import crc32
 
 import orjson
 
+from shared.folding.bursts import DIGEST_CHARS, holds
+from shared.folding.snapshot import id_digest
 from stream_jobs.forward.delivery import Delivery
 from stream_jobs.forward.line import Line, Target, Waiting, dump
 from stream_jobs.state.bulk_map_state import Key, ManyStates, States
 
 # of the ids of an entity that are remembered
 _SENT_MAX = 256
-_SENT_BYTES = 8
 # where a line changes its part is written
 _PARTS = 16
 _TARGETS: Key = ("targets",)
@@ -51,25 +51,24 @@ class KeptSent:
 
     def __init__(self, states: ManyStates) -> None:
         self._states = states
-        self._known: dict[Key, bytes] = {}
+        self._known: dict[Key, str] = {}
         self._changed: set[Key] = set()
 
     def load(self, whose: Iterable[str]) -> None:
         keys = [(one,) for one in dict.fromkeys(whose)]
         found = self._states.get(keys) if keys else ()
-        self._known = {key: raw or b"" for key, raw in zip(keys, found, strict=True)}
+        self._known = {key: (raw or b"").decode() for key, raw in zip(keys, found, strict=True)}
 
     def is_new(self, whose: str, event_id: str) -> bool:
-        key, own = (whose,), blake2b(event_id.encode(), digest_size=_SENT_BYTES).digest()
-        known = self._known[key]
-        if any(known[at : at + _SENT_BYTES] == own for at in range(0, len(known), _SENT_BYTES)):
+        key, digest = (whose,), id_digest(event_id)
+        if holds(self._known[key], digest):
             return False
-        self._known[key] = (known + own)[-_SENT_MAX * _SENT_BYTES :]
+        self._known[key] = (self._known[key] + digest)[-_SENT_MAX * DIGEST_CHARS :]
         self._changed.add(key)
         return True
 
     def write(self) -> None:
-        self._states.put({key: self._known[key] for key in self._changed})
+        self._states.put({key: self._known[key].encode() for key in self._changed})
         self._known, self._changed = {}, set()
 
 

@@ -138,7 +138,7 @@ class Waiting:
             if self.target(hook).revision != revision
         }
         self.targets |= changed
-        for key, line in self.lines.items():
+        for key, line in self.lines.items() if changed else ():
             if hook_of(key) in changed:
                 line.tries = line.first_ms = line.due_ms = 0
 
