@@ -25,7 +25,6 @@ _SAID_BYTES = 256  # of an answer, to be told
 _READ_BYTES_MAX = 64 * 1024  # a longer one costs its connection
 _LOOKED_UP_S = 30.0
 _ORIGINS_MAX = 2_000
-_CLOSED_AFTER_S = 60.0  # longer than any request may take
 _CONNECTIONS_MAX, _KEPT_MAX, _KEPT_S = 256, 64, 30.0
 _FAILURES = (
     httpcore.NetworkError,
@@ -120,7 +119,6 @@ class OpenInternet:
         self._allowed = frozenset(hosts_allowed)
         self._tls = ssl.create_default_context()
         self._known: OrderedDict[Origin, _Known] = OrderedDict()
-        self._closing: dict[asyncio.Task[None], _Known] = {}
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -140,9 +138,7 @@ class OpenInternet:
         return Answer(status, _ms_since(began_s), said, retry_after)
 
     async def close(self) -> None:
-        for closing in self._closing:
-            closing.cancel()
-        for known in (*self._known.values(), *self._closing.values()):
+        for known in self._known.values():
             await known.connections.aclose()
 
     async def _post(
@@ -172,36 +168,26 @@ class OpenInternet:
         return answer.status, said, None
 
     async def _origin(self, origin: Origin) -> _Known:
-        known = self._known.get(origin)
+        known, old = self._known.get(origin), None
         if known is None or time.monotonic() >= known.until_s:
             addresses = await self._looked_up(origin)
             known = self._known.get(origin)  # others may have looked it up meanwhile
             if known is not None and known.address in addresses:
                 known.until_s = time.monotonic() + _LOOKED_UP_S
             else:
-                if known is not None:
-                    self._close_later(known)
+                old = known
                 known = self._known[origin] = self._new(origin, addresses[0])
-                if len(self._known) > _ORIGINS_MAX:
-                    self._close_later(self._known.popitem(last=False)[1])
+                if old is None and len(self._known) > _ORIGINS_MAX:
+                    _, old = self._known.popitem(last=False)
         self._known.move_to_end(origin)
+        if old is not None:
+            await old.connections.aclose()
         return known
 
     def _new(self, origin: Origin, address: str) -> _Known:
         scheme, _, port = origin
         at = httpcore.URL(scheme=scheme, host=address, port=port, target="/").origin
         return _Known(address, Connections(at, self._tls))
-
-    def _close_later(self, known: _Known) -> None:
-        """It may have requests under way."""
-
-        async def close() -> None:
-            await asyncio.sleep(_CLOSED_AFTER_S)
-            await known.connections.aclose()
-
-        closing = asyncio.create_task(close())
-        self._closing[closing] = known
-        closing.add_done_callback(lambda done: self._closing.pop(done, None))
 
     async def _looked_up(self, origin: Origin) -> list[str]:
         port = origin.port or {"http": 80, "https": 443}[origin.scheme]

@@ -56,7 +56,7 @@ class TargetServer:
         self.answers = answers
         # with what was answered
         self.log: list[tuple[Received, Reply]] = []
-        self.connections = 0
+        self.connections = self.open = 0
         self._lock = threading.Lock()
         target = self
 
@@ -67,6 +67,7 @@ class TargetServer:
                 super().setup()
                 with target._lock:
                     target.connections += 1
+                    target.open += 1
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("content-length", 0))
@@ -106,6 +107,8 @@ class TargetServer:
             def finish(self) -> None:
                 with suppress(OSError, ValueError):
                     super().finish()
+                with target._lock:
+                    target.open -= 1
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
