@@ -125,10 +125,10 @@ class LogOffsets:
         added = {topic: its for topic, its in found.added.items() if topic in known}
         return found._replace(added=added)
 
-    def known_positions(self) -> dict[Partition, int]:
+    def known_positions(self, places: Collection[Partition] | None = None) -> dict[Partition, int]:
         """Of those partitions where anything is committed. Kafka drops what is
         `offsets.retention.minutes` old."""
-        found = self._committed(self.partitions(self.topics))
+        found = self._committed(self.partitions(self.topics) if places is None else places)
         return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
 
     def positions(self, places: Collection[Partition] | None = None) -> dict[Partition, int]:

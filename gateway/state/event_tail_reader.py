@@ -102,7 +102,8 @@ class TailFollower:
         try:
             events, states = log.partitions(), log.partitions(self._state_topics)
             look = self._look(log, events, states)
-            reading.assign([TopicPartition(*at, offset) for at, offset in look.folded.items()])
+            begins = _begins(look.folded, log.begins(events))
+            reading.assign([TopicPartition(*at, offset) for at, offset in begins.items()])
             missing = set(events)
             while missing and self._is_wanted():
                 missing -= self._read(reading)
@@ -125,7 +126,7 @@ class TailFollower:
             view.close()
 
     def _look(self, log: LogOffsets, events: list[Partition], states: list[Partition]) -> _Look:
-        found = _Look(log.positions(events), log.ends(states))
+        found = _Look(log.known_positions(events), log.ends(states))
         self._heard_at_s = time.monotonic()
         return found
 
@@ -152,3 +153,14 @@ class TailFollower:
         if self.tail.bytes > self._bytes_max:
             raise NotFresh("fold is far behind: more events wait for it than are kept here")
         return at_end
+
+
+def _begins(folded: dict[Partition, int], oldest: dict[Partition, int]) -> dict[Partition, int]:
+    """Where fold goes on. A log of which it has done nothing may have lost its oldest events."""
+    for at, offset in folded.items():
+        if offset < oldest.get(at, 0):
+            topic, partition = at
+            raise NotFresh(
+                f"events of {topic}, partition {partition}, were deleted before fold had done them"
+            )
+    return oldest | folded

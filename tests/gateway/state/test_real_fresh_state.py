@@ -1,10 +1,12 @@
 """`GET /state/{id}?fresh=true` on a real broker: what fold has not done yet is in it."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from local_stack.run.stack import Stack
 from shared.consumer_groups import of_job
@@ -66,6 +68,12 @@ def _ask(gateway: GatewayProcess, entity_id: str, **more: Any) -> dict[str, Any]
     return told
 
 
+def _delete(broker: Stack, at: Position, up_to: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(at.topic, at.partition, up_to)]).values():
+        deleted.result(20)
+
+
 def _readings(entity_id: str, *numbers: int) -> list[EventRecord]:
     return [event_record(n, entity_id=entity_id, value=float(n), origin=n) for n in numbers]
 
@@ -94,6 +102,36 @@ def test_an_event_is_in_a_fresh_state_before_fold_has_done_it(
 
         told = _ask(gateway, "area/area-01")
         assert told["code"] == "unknown_id"
+
+
+def test_a_log_that_has_lost_its_oldest_events_is_read_from_where_it_begins(
+    broker: Stack, tmp_path: Path
+) -> None:
+    jobs = Jobs(broker.kafka_bootstrap)
+    (old,) = jobs.enrich(*_readings("fresh-3", 1))
+    _delete(broker, old.position, up_to=old.position.offset + 1)
+    jobs.enrich(*_readings("fresh-3", 2))
+    with GatewayProcess(broker.kafka_bootstrap, tmp_path) as gateway:
+        until(lambda: gateway.client.get("/state/fresh-3").status_code == 404, 20)
+        until(lambda: _ask(gateway, "fresh-3").get("fresh"), 20)
+        for _ in range(30):
+            told = _ask(gateway, "fresh-3")
+            assert (told["events_ahead"], told["state"]["value"]) == (1, 2.0)
+            time.sleep(0.05)
+
+
+def test_events_that_were_deleted_before_fold_had_done_them_are_named(
+    broker: Stack, tmp_path: Path
+) -> None:
+    jobs = Jobs(broker.kafka_bootstrap)
+    first, second, _ = jobs.enrich(*_readings("fresh-4", 1, 2, 3))
+    jobs.fold(first)
+    _delete(broker, second.position, up_to=second.position.offset + 1)
+    with GatewayProcess(broker.kafka_bootstrap, tmp_path) as gateway:
+        until(lambda: gateway.client.get("/state/fresh-4").status_code == 200, 20)
+        says = f"events of {READINGS}, partition {second.position.partition}, were deleted before"
+        until(lambda: str(_ask(gateway, "fresh-4").get("not_fresh")).startswith(says), 20)
+    jobs.fold(second)  # for the tests that come after this one
 
 
 def test_where_too_much_waits_the_snapshot_is_shown_and_says_so(
