@@ -232,6 +232,9 @@ class Flow:
     def lanes(self) -> tuple[str, ...]:
         return _once(chain.from_iterable((*job.waits_in, *job.parks_in) for job in self.jobs()))
 
+    def job(self, name: str) -> Job:
+        return next(job for job in self.jobs() if job.name == name)
+
     def jobs(self) -> tuple[Job, ...]:
         masters = tuple(master_topic(table) for table in self.master_tables)
         known = *masters, *self.looked_at.values()

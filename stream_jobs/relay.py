@@ -20,6 +20,7 @@ from clients.postgres.outbox import Outbox, OutboxRow
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
 from shared.settings import JobSettings
+from shared.timestamps import now_ms
 from shared.topic_names import RELAY_HEARTBEAT_KEY
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.supervision.status import StatusReporter
@@ -115,7 +116,7 @@ class Relay:
 
     def pause(self, which: str, reason: str) -> float:
         """How long, now that this store is away."""
-        self._breakers[which] = self._breakers[which].failed(_now_ms(), reason)
+        self._breakers[which] = self._breakers[which].failed(now_ms(), reason)
         return self._breakers[which].pause_s
 
     def _lead(self, outbox: Outbox) -> bool:
@@ -189,7 +190,7 @@ class Relay:
         state = "waiting" if self._held else "running"
         detail = "; ".join(f"{topic}: {hold.reason}" for topic, hold in sorted(self._held.items()))
         if self._is_news(state, detail):
-            asked_ms = _now_ms()
+            asked_ms = now_ms()
             depth = outbox.depth()
             self._beat(asked_ms - round(depth.oldest_s * 1000))
             elapsed_s = time.monotonic() - self._said_at_s
@@ -230,10 +231,6 @@ class Relay:
         if state != self._said[0]:
             _log.info("relay is %s%s", state, f": {detail}" if detail else "")
         self._said = (state, detail)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def removable(rows: list[OutboxRow], refused: set[int]) -> list[int]:

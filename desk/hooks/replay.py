@@ -42,7 +42,7 @@ def replayed(
     kafka: KafkaAccess, flow: Flow, hook: Hook, window: Window
 ) -> Iterator[list[Outgoing]]:
     """In log order, chunk by chunk."""
-    forward = next(job for job in flow.jobs() if job.name == "forward")
+    forward = flow.job("forward")
     own = (again_topic("forward"), wake_topic("forward"))
     topics = [topic for topic in forward.ignited_by if topic not in own]
     with answering(kafka), closing(RangeReader(kafka, DESK, _READ_S)) as reader:

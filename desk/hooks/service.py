@@ -1,6 +1,5 @@
 """What an operator does with hooks: they are records of a topic, which the job forward follows."""
 
-import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,7 @@ from shared.ids import fresh_event_id
 from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
 from shared.settings.secret_box import box_of_hooks
-from shared.timestamps import to_rfc3339
+from shared.timestamps import now_ms, to_rfc3339
 from shared.topic_names import DELIVERY_TOPIC, HOOK_TOPIC, again_topic, gate_topic
 
 _ACK_S = 15.0
@@ -76,8 +75,8 @@ class HookDesk:
             raise BadHookError(f"{taken[0]} is not for its owner to say")
         try:
             # what was said of one that had its name before never counts for this one
-            now_ms = _now_ms()
-            ours = {"name": name, "made_ms": now_ms, "revision": now_ms}
+            made_ms = now_ms()
+            ours = {"name": name, "made_ms": made_ms, "revision": made_ms}
             hook = new_hook(**{**fields, **ours})
         except ValueError as error:
             raise BadHookError(str(error)) from error
@@ -103,7 +102,7 @@ class HookDesk:
         settings = self._settings
         box = box_of_hooks(settings.hooks_key_path, may_make=settings.hooks_key_file is None)
         sealed = b64encode(box.seal(hook.name.encode(), secret.encode())).decode()
-        self._write(hook.with_secret(sealed, _now_ms()))
+        self._write(hook.with_secret(sealed, now_ms()))
         return secret
 
     def pause(self, name: str) -> None:
@@ -137,7 +136,7 @@ class HookDesk:
             (envelope.TYPE, TEST.encode()),
             (envelope.SOURCE, b"/hooks"),
             (envelope.SUBJECT, TEST.encode()),
-            (envelope.TIME, to_rfc3339(_now_ms()).encode()),
+            (envelope.TIME, to_rfc3339(now_ms()).encode()),
             (envelope.CONTENT_TYPE, b"application/json"),
             (envelope.HOOK, name.encode()),
         ]
@@ -228,7 +227,3 @@ def _told(hooks: Hooks, hook: Hook, waiting: Mapping[str, int]) -> dict[str, Any
 
 def _at_ms(told: Mapping[str, Any]) -> int:
     return int(told["at_ms"])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -28,6 +28,7 @@ from gateway.spool.frame import (
 from gateway.spool.lock import SpoolLock
 from gateway.spool.positions import Positions
 from gateway.spool.set_aside import DAMAGED, MISSING, TORN, SetAside, sync_folder
+from shared.timestamps import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class SpoolLog:
         number = STUCK_BY.index(why)
         is_news = not self._at.stuck_since_ms or self._at.stuck_why != number
         self._at.stuck_why = number
-        self._at.stuck_since_ms = self._at.stuck_since_ms or _now_ms()
+        self._at.stuck_since_ms = self._at.stuck_since_ms or now_ms()
         return is_news
 
     def note_progress(self) -> None:
@@ -118,7 +119,7 @@ class SpoolLog:
                 log.error("the spool's disk takes nothing more: %s", error)
                 return 0
             if self.is_empty():
-                self._at.oldest_ms = _now_ms()
+                self._at.oldest_ms = now_ms()
             self._at.records += len(packed)
             end += sum(map(len, packed))
             self._at.written = end
@@ -286,7 +287,3 @@ def _write(file: BinaryIO, raw: bytes, offset: int) -> None:
     while rest:
         written = os.pwrite(file.fileno(), rest, offset)
         rest, offset = rest[written:], offset + written
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

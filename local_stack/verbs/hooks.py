@@ -11,7 +11,7 @@ from local_stack.run.server_addresses import hooks_desk
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_rows
 from local_stack.terminal.progress import say
-from shared.timestamps import to_rfc3339
+from shared.timestamps import now_ms, to_rfc3339
 
 _TEST_S = 45.0
 _LOG_MAX = 1_000_000
@@ -178,7 +178,7 @@ def test(name: str, output: OutputOption = Output.TABLE, state_dir: StateDir = N
     Example: ./headrace hooks test alarms
     """
     with hooks_desk(state_dir) as hooks:
-        began_ms, deadline_s = _now_ms() - 60_000, time.monotonic() + _TEST_S
+        began_ms, deadline_s = now_ms() - 60_000, time.monotonic() + _TEST_S
         event_id = hooks.send_test(name)
         while time.monotonic() < deadline_s:
             for told in hooks.log(name, began_ms, _LOG_MAX):
@@ -206,7 +206,7 @@ def log(
     Example: ./headrace hooks log alarms --since 1h --failed
     """
     with hooks_desk(state_dir) as hooks:
-        found = hooks.log(name, since_ms(since, _now_ms()), _LOG_MAX)
+        found = hooks.log(name, since_ms(since, now_ms()), _LOG_MAX)
     found = [one for one in found if not failed or one["verdict"] != "done"]
     rows: list[dict[str, object]] = [
         {
@@ -240,10 +240,10 @@ def replay(
     """
     from desk.hooks.replay import Window
 
-    now_ms = _now_ms()
-    end_ms = since_ms(until, now_ms) if until else now_ms
+    asked_ms = now_ms()
+    end_ms = since_ms(until, asked_ms) if until else asked_ms
     with hooks_desk(state_dir) as hooks:
-        count = hooks.replay(name, Window(since_ms(since, now_ms), end_ms, entity))
+        count = hooks.replay(name, Window(since_ms(since, asked_ms), end_ms, entity))
     say_found({"events": count}, f"{count} events go to {name} once more", output)
 
 
@@ -277,7 +277,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {one}" for key, one in value.items())
     return "-" if value is None else str(value)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

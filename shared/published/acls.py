@@ -100,14 +100,14 @@ def _gates(job: Job, flow: Flow) -> Iterable[Acl]:
     elif job.name == "retry":
         yield from _asks("retry", groups.GATES, groups.of_job("enrich"))
         yield Acl("retry", "READ", "group", groups.of_job("wake"))
-        enrich = next(row for row in flow.jobs() if row.name == "enrich")
+        enrich = flow.job("enrich")
         yield from _on_topics("retry", "DESCRIBE", enrich.ignited_by)
         # Kafka lets who may delete a topic delete records: what is done with goes
         yield from _on_topics("retry", "DELETE", enrich.waits_in)
 
 
 def _relay(flow: Flow) -> Iterable[Acl]:
-    persist = next(job for job in flow.jobs() if job.name == "persist")
+    persist = flow.job("persist")
     masters = [table.topic for table in flow.published_tables]
     # what an operator sends on again leaves through the outbox, too: to three jobs. So do
     # events that are corrected since a repeat of them counted twice
@@ -152,7 +152,7 @@ def _desk(flow: Flow) -> Iterable[Acl]:
     parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
     looked_at = [*parked, *map(master_topic, flow.master_tables)]
     looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC]
-    looked_at += next(job for job in flow.jobs() if job.name == "forward").ignited_by  # to replay
+    looked_at += flow.job("forward").ignited_by  # to replay
     if flow.waits:
         looked_at += [gate_topic("enrich"), *flow.ingest_topics]
     yield from _on_topics("desk", "READ", looked_at)

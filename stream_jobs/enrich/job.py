@@ -156,7 +156,7 @@ def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:
-    job = next(job for job in flow.jobs() if job.name == STAGE)
+    job = flow.job(STAGE)
     nothing = read_logs(
         spark, settings, STAGE, job.ignited_by, task(settings), "nothing int", may_stay=True
     )

@@ -1,13 +1,13 @@
 """What a batch does with the deliveries of a bucket: it hears answers, takes what has come, sends
 what is due, and settles what comes of it; see `line.py`."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from clients.kafka.records import Outgoing
 from shared.forwarding.answer import Answer, Verdict
 from shared.forwarding.hook import Hook, Status, status_key, status_record
+from shared.timestamps import now_ms
 from shared.topic_names import HOOK_TOPIC
 from stream_jobs.forward import at_most_once
 from stream_jobs.forward.at_most_once import Begun
@@ -24,10 +24,6 @@ _LOST = Answer(None, 0, "whoever sent it is gone, and nobody knows what became o
 _FLIGHT_GRACE_MS = 5_000
 
 
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Batch:
     def __init__(
         self, bucket: int, feed: HookFeed, kept: Kept, its_sender: Sender, begun: Begun
@@ -40,7 +36,7 @@ class Batch:
         self._deliveries, self._sent = kept.deliveries, kept.sent
         self._sender = its_sender
         self._begun = begun
-        self._now_ms = clock_ms()
+        self._now_ms = now_ms()
         # servers as they were when the batch began, and those that it has found well since
         self._before: dict[str, Target] = {}
         self._is_back: set[str] = set()
@@ -148,7 +144,7 @@ class Batch:
         check_lease(STAGE)
         if can_be_signed := [run for run in runs if run.keys]:
             self._sender.send(can_be_signed)
-        self._now_ms = clock_ms()
+        self._now_ms = now_ms()
         for run in runs:
             line = self.waiting.lines[run.key]
             for of in run.tried:

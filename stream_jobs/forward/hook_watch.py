@@ -36,7 +36,7 @@ NO_HOOK = "there is no webhook: ./headrace hooks add"
 class HookWatch(DriverTask):
     def __init__(self, settings: JobSettings, flow: Flow) -> None:
         self._settings = settings
-        self._job = next(one for one in flow.jobs() if one.name == STAGE)
+        self._job = flow.job(STAGE)
         self._log = LogFollower(settings.kafka, HOOKS, [HOOK_TOPIC, gate_topic(STAGE)])
         options = {
             "enable.idempotence": False,  # a wake that is written twice does no harm

@@ -108,7 +108,7 @@ def feed_task(settings: JobSettings) -> FeedTask:
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:
-    job = next(job for job in flow.jobs() if job.name == STAGE)
+    job = flow.job(STAGE)
     packed = read_logs(
         spark,
         settings,

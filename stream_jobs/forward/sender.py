@@ -21,6 +21,7 @@ from shared.forwarding.cloud_event import CloudEvent, message_id, request
 from shared.forwarding.hook import Hook
 from shared.forwarding.signature import signed
 from shared.kafka_access import KafkaAccess
+from shared.timestamps import now_ms
 from stream_jobs.forward.delivery import Delivery, Try, answer_record
 
 # a batch waits for answers
@@ -124,7 +125,7 @@ class Sender:
             else:
                 task.cancel()
                 if run.hook.name not in moves:  # others, which are slow, have all its slots
-                    run.not_before_ms = _now_ms() + _SLOTS_AGAIN_MS
+                    run.not_before_ms = now_ms() + _SLOTS_AGAIN_MS
 
     async def _line(self, run: LineRun, until_s: float) -> None:
         limits = self._limits_of(run.hook)
@@ -133,13 +134,13 @@ class Sender:
                 wait_s = limits.wait_s()
                 # what would be begun later is cancelled before: the time must not be used up for it
                 if time.monotonic() + wait_s > until_s:
-                    run.not_before_ms = _now_ms() + int(wait_s * 1000)
+                    run.not_before_ms = now_ms() + int(wait_s * 1000)
                     return
                 limits.begin()
                 await asyncio.sleep(wait_s)
                 run.in_flight = len(together)
                 tried = 1 if run.tried else run.tries + 1
-                at_ms, answer = _now_ms(), await self._post(run, together)
+                at_ms, answer = now_ms(), await self._post(run, together)
                 made = Try(number, together[0].id, tried, at_ms, answer, len(together))
                 run.in_flight = 0
             if run.left:
@@ -151,7 +152,7 @@ class Sender:
 
     async def _post(self, run: LineRun, events: Sequence[CloudEvent]) -> Answer:
         headers, body = request(run.hook, events)
-        signature = signed(message_id(events), _now_ms() // 1000, body, run.keys)
+        signature = signed(message_id(events), now_ms() // 1000, body, run.keys)
         return await self._web.post(
             run.hook.url, {**headers, **signature}, body, run.hook.timeout_s
         )
@@ -184,10 +185,6 @@ def requests(run: LineRun) -> Iterator[tuple[int, list[CloudEvent]]]:
         size += length
     if together:
         yield begin, together
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @cache  # a process keeps one, with its connections

@@ -122,7 +122,7 @@ def start(settings: JobSettings) -> Offsets | None:
     why = checkpoint_identity.why_not(checkpoint, identity)
     if why is None:
         return None
-    job = next(job for job in load_flow(settings.flow).jobs() if job.name == STAGE)
+    job = load_flow(settings.flow).job(STAGE)
     group = LogOffsets(settings.kafka, of_job(STAGE), job.ignited_by)
     try:
         passed, ranges = group.committed().offsets, group.ranges()
@@ -144,7 +144,7 @@ def start(settings: JobSettings) -> Offsets | None:
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:
-    job = next(job for job in flow.jobs() if job.name == STAGE)
+    job = flow.job(STAGE)
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
     packed = read_logs(
         spark,

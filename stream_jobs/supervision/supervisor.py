@@ -15,6 +15,7 @@ from clients.kafka.offsets import LogOffsets
 from clients.postgres import store
 from shared.errors import AnotherCopyError, LaneLeftError, OtherLogError
 from shared.settings import JobSettings
+from shared.timestamps import now_ms
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
@@ -155,11 +156,11 @@ class JobRun:
             self._give_way(str(error))
             return
         except KafkaException as error:
-            kafka = kafka.failed(_now_ms(), error.args[0].str())
+            kafka = kafka.failed(now_ms(), error.args[0].str())
         else:
             took_s = time.monotonic() - asked_s
             if took_s > self._settings.slow_after_s:
-                kafka = kafka.failed(_now_ms(), f"it took {took_s:.1f} s to answer")
+                kafka = kafka.failed(now_ms(), f"it took {took_s:.1f} s to answer")
             else:
                 kafka = kafka.answered() if kafka.is_open else kafka.worked()
         self._breakers["kafka"] = kafka
@@ -180,7 +181,7 @@ class JobRun:
             if away is None:
                 self._breakers["postgres"] = postgres.answered()
             else:
-                self._breakers["postgres"] = postgres.failed(_now_ms(), away)
+                self._breakers["postgres"] = postgres.failed(now_ms(), away)
                 self._start_at_s = now_s + self._breakers["postgres"].pause_s
                 return False
         return self._is_the_copy and not self._breakers["kafka"].is_open
@@ -242,7 +243,7 @@ class JobRun:
         self._failures += 1
         if failure.store_away:
             postgres = self._breakers.get("postgres", Breaker())
-            self._breakers["postgres"] = postgres.failed(_now_ms(), failure.reason)
+            self._breakers["postgres"] = postgres.failed(now_ms(), failure.reason)
             delay_s = self._breakers["postgres"].pause_s
         self._start_at_s = now_s + delay_s
         self._why_ended = failure.reason
@@ -280,7 +281,3 @@ class JobRun:
         query, self._query = self._query, None
         if query is not None and query.isActive:
             query.stop()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -163,7 +163,7 @@ class RipenessView:
 
     def __init__(self, kafka: KafkaAccess, flow: Flow) -> None:
         lane = [retry_topic("enrich")]
-        enrich = next(job for job in flow.jobs() if job.name == "enrich")
+        enrich = flow.job("enrich")
         self._enriched = LogOffsets(kafka, of_job("enrich"), enrich.ignited_by)
         self._passed = LogOffsets(kafka, of_job("retry"), lane)
         self._lane = LogFollower(kafka, GATES, lane)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.faults.broker import read_topic
+from tests.faults.by_hand import say
 from tests.faults.client_answers import Ledger, Told
 from tests.faults.gateway_faults import KINDS, Fault, plan
 from tests.faults.load import TOPIC, Load
@@ -89,10 +90,6 @@ async def run(
     told = Counter(one.told for one in sent)
     found = violations(sent, topic)
     return Report(seed, load.answered, len(sent), told, fired, doubled(topic), found, most_mib)
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:

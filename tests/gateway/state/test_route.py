@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.view.store import Row, ViewStore
+from shared.timestamps import now_ms
 from tests.gateway.support import Gateway
 
 TOPIC = "state.device.v1"
@@ -15,7 +16,7 @@ Put = Callable[[Row], None]
 @pytest.fixture
 def warm(store: ViewStore) -> None:
     store.begin_topic(TOPIC, "an id")
-    store.caught_up([TOPIC], _now_ms())
+    store.caught_up([TOPIC], now_ms())
 
 
 def test_a_view_that_is_not_there_yet_is_warming(gateway: Gateway) -> None:
@@ -101,7 +102,7 @@ def test_with_fold_stopped_for_an_hour_it_says_so(gateway: Gateway, put: Put) ->
 @pytest.mark.usefixtures("warm")
 def test_the_lag_of_a_job_that_has_died_grows(gateway: Gateway, put: Put) -> None:
     put(_row(7))
-    _say(put, enrich={"lag_s": 0.0}, fold={"lag_s": 0.0, "at_ms": _now_ms() - 3_600_000})
+    _say(put, enrich={"lag_s": 0.0}, fold={"lag_s": 0.0, "at_ms": now_ms() - 3_600_000})
     shown = gateway.ask("GET", "/state/device-0001").json()
     assert (shown["stale"], shown["stale_because"]) == (
         True,
@@ -142,7 +143,7 @@ def test_an_unknown_id_is_told_what_to_do(gateway: Gateway) -> None:
 
 def test_of_an_aggregate_nobody_is_told_to_post_one(gateway: Gateway, store: ViewStore) -> None:
     store.begin_topic("state.area.v1", "an id")
-    store.caught_up(["state.area.v1"], _now_ms())
+    store.caught_up(["state.area.v1"], now_ms())
     answer = gateway.ask("GET", "/state/area/area-99")
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown_id")
     assert "the first device that counts for it" in answer.json()["detail"]
@@ -175,15 +176,11 @@ def _row(version: int, state: dict[str, Any] | None = None, offset: int = 0, **m
         "_meta": {"version": version, "event_time_ms": None, "fold": "abc", **meta},
     }
     encoded = json.dumps(value).encode()
-    return Row(TOPIC, b"device-0001", encoded, version, _now_ms() - 5_000, 0, offset)
+    return Row(TOPIC, b"device-0001", encoded, version, now_ms() - 5_000, 0, offset)
 
 
 def _say(put: Put, **jobs: Any) -> None:
     for job, status in jobs.items():
-        said = {"state": "running", "lag_s": 0.0, "lag_records": 0, "at_ms": _now_ms(), **status}
+        said = {"state": "running", "lag_s": 0.0, "lag_records": 0, "at_ms": now_ms(), **status}
         value = json.dumps(said).encode()
-        put(Row("job.status.v1", job.encode(), value, None, _now_ms(), 0, 0))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        put(Row("job.status.v1", job.encode(), value, None, now_ms(), 0, 0))

@@ -120,7 +120,7 @@ def test_states_that_cannot_be_read_now_are_no_fault_of_the_payload() -> None:
 
 def test_the_flow_shows_who_looks_at_what() -> None:
     assert FLOW.looked_at == {"order": "state.order.v1", "sales": "state.sales.v1"}
-    enrich = next(job for job in FLOW.jobs() if job.name == "enrich")
+    enrich = FLOW.job("enrich")
     assert enrich.looks_up == ("state.order.v1", "state.sales.v1")
     assert "  looks up    state.order.v1" in picture(FLOW)
     assert document(FLOW)["endpoints"][0]["states"] == ("order", "sales")

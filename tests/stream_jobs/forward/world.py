@@ -71,7 +71,7 @@ class World:
         self.unsealed: set[str] = set()
         self.look_ms: int | None = None
         self._offset = 0
-        monkeypatch.setattr(batch, "clock_ms", lambda: self.now_ms)
+        monkeypatch.setattr(batch, "now_ms", lambda: self.now_ms)
         monkeypatch.setattr(bucket, "hook_feed", lambda _task: self)
         monkeypatch.setattr(bucket, "sender", lambda _task: self)
         monkeypatch.setattr(bucket, "runs_again", lambda _begun: self.runs_again)
