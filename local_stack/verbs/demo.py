@@ -51,6 +51,8 @@ def demo(
         token = until_its_end.enter_context(own_credential(url, bootstrap))
         watch = None
         if alarms:
+            if not quiet:
+                say("It adds a webhook of its own, and waits until forward has reached it.")
             hooks = until_its_end.enter_context(hooks_desk(state_dir, hosts_allowed=HOST))
             watch = until_its_end.enter_context(watched_alarms(hooks, url, token))
             if not quiet:
