@@ -22,7 +22,7 @@ _NO_LIMIT = 1 << 62
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
-    job = next(job for job in flow.jobs() if job.name == STAGE)
+    job = flow.job(STAGE)
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     tables = {row.name: Table(spark, settings, flow, row) for row in flow.parquet_files}
 
