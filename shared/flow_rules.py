@@ -21,8 +21,10 @@ from shared.model import (
     Entity,
     EventType,
     Example,
+    ParquetFiles,
     Table,
 )
+from shared.parquet.rules import refuse_bad_parquet_files
 from shared.retry_policy import RetryPolicy
 
 _NAME = re.compile("[a-z0-9_]+")
@@ -55,6 +57,8 @@ class FlowTable(Protocol):
     def open_endpoints(self) -> tuple[Endpoint, ...]: ...
     @property
     def tables(self) -> tuple[Table, ...]: ...
+    @property
+    def parquet_files(self) -> tuple[ParquetFiles, ...]: ...
 
     def topics(self) -> Sequence[_Named]: ...
 
@@ -88,6 +92,7 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
         ("entity or aggregate", [row.name for row in flow.with_state]),
         ("table", [row.name for row in flow.tables]),
         ("action", [row.name for row in flow.actions]),
+        ("table of files", [row.name for row in flow.parquet_files]),
     ):
         _refuse_bad_names(kind, names)
     refuse_bad_actions(flow)
@@ -128,6 +133,7 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
             )
     _refuse_bad_all_events(flow.all_events, entities)
     _refuse_bad_tables(flow)
+    refuse_bad_parquet_files(flow.parquet_files, flow.event_types)
     for endpoint in flow.endpoints:
         for version in _versions(endpoint):
             make = partial(payload_contract, endpoint, version)

@@ -17,6 +17,7 @@ from shared.model import (
     Endpoint,
     Entity,
     EventType,
+    ParquetFiles,
     Table,
 )
 from shared.topic_names import (
@@ -78,6 +79,7 @@ class Flow:
     actions: tuple[Action, ...] = ()
     all_events: tuple[AllEvents, ...] = ()
     tables: tuple[Table, ...] = ()
+    parquet_files: tuple[ParquetFiles, ...] = ()
     ingest_retention_days: int = 30
     _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
     _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
@@ -87,7 +89,7 @@ class Flow:
 
     def __post_init__(self) -> None:
         rows = "endpoints", "event_types", "entities", "aggregates", "tables"
-        refuse_what_is_no_tuple(self, *rows, "actions", "all_events")
+        refuse_what_is_no_tuple(self, *rows, "actions", "all_events", "parquet_files")
         deadlines = (deadline_endpoint(row) for row in self.actions if row.within_s and row.entity)
         object.__setattr__(self, "endpoints", (*self.open_endpoints, *deadlines))
         object.__setattr__(self, "_endpoint_by_name", {e.name: e for e in self.open_endpoints})
@@ -223,6 +225,9 @@ class Flow:
         further = (self.topics_by_type[row.name][1:] for row in own)
         return _once((*(row.topic for row in own), *chain.from_iterable(further)))
 
+    def topics_of(self, row: ParquetFiles) -> tuple[str, ...]:
+        return _once(self.event_type(name).topic for name in row.of)
+
     @property
     def member_topics(self) -> tuple[str, ...]:
         names = _once(aggregate.members for aggregate in self.aggregates)
@@ -309,6 +314,12 @@ class Flow:
             starts_from=(gate_topic("forward"),),
             does="sends events to webhooks, each entity's in their order",
         )
+        parquet = Job(
+            "parquet",
+            ignited_by=_once(topic for row in self.parquet_files for topic in self.topics_of(row)),
+            emits=(),
+            does="writes events as Parquet files",
+        )
         waits = retry if self.waits else None
         needed = (
             enrich,
@@ -316,7 +327,8 @@ class Flow:
             fold if self.entities else None,
             aggregate if self.aggregates else None,
         )
-        return (*(job for job in needed if job), persist, forward)
+        behind = (persist, forward, *([parquet] if self.parquet_files else []))
+        return (*(job for job in needed if job), *behind)
 
     @property
     def completion_topics(self) -> tuple[str, ...]:

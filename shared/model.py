@@ -274,6 +274,21 @@ class AllEvents:
 
 
 @dataclass(frozen=True)
+class ParquetFiles:
+    """Events of these types as rows of one table, in files under `folder`/`name`/day=…/, for
+    whoever analyses them. The day is that of arrival."""
+
+    name: str
+    of: tuple[str, ...]  # event types
+    folder: str  # a URI of a file system that Hadoop knows
+    every_s: int = 60  # shorter: fresher, and more and smaller files
+
+    @property
+    def place(self) -> str:
+        return f"{self.folder.rstrip('/')}/{self.name}"
+
+
+@dataclass(frozen=True)
 class Entity:
     """A thing with state: the fold of its events."""
 

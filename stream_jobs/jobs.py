@@ -19,6 +19,7 @@ from stream_jobs.fold import job as fold
 from stream_jobs.fold.clock_counts import ClockCounts
 from stream_jobs.forward import job as forward
 from stream_jobs.forward.hook_watch import HookWatch
+from stream_jobs.parquet import job as parquet
 from stream_jobs.persist import job as persist
 from stream_jobs.persist.waiting_lane import WaitingLane
 from stream_jobs.retry import job as retry
@@ -48,4 +49,5 @@ JOBS = {
     "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
     "persist": JobRow(persist.build, driver_task=WaitingLane, through_outbox=True),
     "forward": JobRow(forward.build, driver_task=HookWatch),
+    "parquet": JobRow(parquet.build),
 }

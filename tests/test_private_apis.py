@@ -158,6 +158,13 @@ USES = (
         (Part("pyspark:SparkContext", "_jvm"), Part("py4j.protocol:Py4JJavaError")),
     ),
     Use(
+        "Hadoop's file systems, by way of the JVM",
+        ("stream_jobs.parquet.hadoop_files",),
+        "committing and moving files wherever Spark writes them",
+        "find another way to Hadoop's FileSystem with Spark's own configuration",
+        (Part("pyspark:SparkContext", "_jvm"), Part("pyspark:SparkContext", "_jsc")),
+    ),
+    Use(
         "the words by which Spark tells a stop from a failure",
         ("stream_jobs.persist.job",),
         "ending a batch that was interrupted, without the query counting as failed",
@@ -195,7 +202,7 @@ USES = (
         (
             *(
                 f"stream_jobs.{job}.job"
-                for job in ("aggregate", "enrich", "fold", "forward", "persist")
+                for job in ("aggregate", "enrich", "fold", "forward", "parquet", "persist")
             ),
             *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
             *("stream_jobs.source.log_source", "stream_jobs.source.writing_processor"),

@@ -13,7 +13,7 @@ from contextlib import closing
 from email.message import EmailMessage
 
 from shared.forwarding.answer import Answer
-from shared.mail_access import MailAccess
+from shared.forwarding.mail_access import MailAccess
 
 _AT_ONCE = 8
 _SAID_MAX = 256

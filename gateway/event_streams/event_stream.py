@@ -54,9 +54,9 @@ class EventStream:
     there. At the end it is a member of its channel."""
 
     __slots__ = (
-        *("_connection", "_open", "channel", "has_been_live", "hub", "is_over", "number"),
-        *("position", "request", "response_complete", "response_started", "scope", "start_at"),
-        *("valid_until_s", "wanted"),
+        *("_connection", "_lines", "_open", "channel", "has_been_live", "hub", "is_over"),
+        *("number", "position", "request", "response_complete", "response_started", "scope"),
+        *("start_at", "valid_until_s", "wanted"),
     )
     keep_alive = False  # its answer has no end but that of the connection
     scope: Scope
@@ -64,10 +64,16 @@ class EventStream:
     start_at: Start
 
     def __init__(
-        self, open_: Callable[["EventStream"], None], request: Request, connection: Connection
+        self,
+        open_: Callable[["EventStream"], None],
+        request: Request,
+        connection: Connection,
+        lines: bytes = b"",
     ) -> None:
-        """`open_` raises a Problem where the request is refused at once."""
+        """`open_` raises a Problem where the request is refused at once. `lines`: further headers
+        of the answer."""
         self._open = open_
+        self._lines = lines
         self._connection = connection
         self.request = request
         self.response_started = self.response_complete = False
@@ -122,7 +128,8 @@ class EventStream:
 
     def begin(self, id_: bytes, retry_ms: int) -> None:
         self.response_started = True
-        self.write(frames.head(self._connection.default_headers(), id_, retry_ms))
+        default = self._connection.default_headers()
+        self.write(frames.head(default, self._lines, id_, retry_ms))
 
     def write(self, raw: bytes) -> None:
         self._connection.write(raw)
@@ -132,6 +139,7 @@ class EventStream:
             return
         self.is_over = self.response_started = self.response_complete = True
         answer = refusal(problem, self.request.target)
+        answer = answer._replace(lines=answer.lines + self._lines)
         default, method = self._connection.default_headers(), self.request.method
         self._connection.write(written(answer, default, method, keep_alive=False)[0])
         self._close()

@@ -9,6 +9,7 @@ from gateway.event_streams.event_stream import Connection, EventStream, is_endin
 from gateway.event_streams.hub import Hub
 from gateway.event_streams.wanted_events import asked_by
 from gateway.http.message import Request
+from gateway.http.page_origins import PageOrigins
 from gateway.node.node import Node
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings
@@ -28,6 +29,7 @@ class EventStreams:
         self._who = who
         self._node = node
         self._holders = Holders(settings.trusted_proxies)
+        self._pages = PageOrigins(settings.page_origins)
         self._hub: Hub | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -36,7 +38,7 @@ class EventStreams:
         return request.method == "GET" and request.path() == PATH
 
     def stream(self, request: Request, connection: Connection) -> EventStream:
-        return EventStream(self._open, request, connection)
+        return EventStream(self._open, request, connection, self._pages.lines(request))
 
     @property
     def count(self) -> int:

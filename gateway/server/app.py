@@ -1,7 +1,7 @@
 """The application that answers all requests but those of payloads, made from its routes; the desk's
 is one, too."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.asgi_guard import Guard
 from gateway.auth.authenticate import Authenticator
+from gateway.http.page_origins import ForPages
 from gateway.http.problems import HANDLERS, Handler
 from shared import VERSION
 
@@ -30,6 +31,7 @@ def application(
     background: Sequence[Background] = (),
     title: str = "Headrace",
     handlers: Mapping[int | type[Exception], Handler] = HANDLERS,
+    page_origins: Collection[str] = (),
 ) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -54,4 +56,6 @@ def application(
     )
     if who is not None:
         app.add_middleware(Guard, who=who)
+    if page_origins:
+        app.add_middleware(ForPages, origins=page_origins)
     return app

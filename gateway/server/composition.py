@@ -132,8 +132,20 @@ def put_together(parts: Parts) -> Gateway:
     if sockets:
         described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
         background.append(AdminPort(described, settings, sockets, node))
-        app = application(for_devices, who, docs=False, background=background)
+        app = application(
+            for_devices,
+            who,
+            docs=False,
+            background=background,
+            page_origins=settings.page_origins,
+        )
     else:
-        app = described = application(every_route, who, docs=settings.docs, background=background)
+        app = described = application(
+            every_route,
+            who,
+            docs=settings.docs,
+            background=background,
+            page_origins=settings.page_origins,
+        )
     describe(described, every_route, flow, settings)
     return Gateway(app, ingest, events)

@@ -8,6 +8,7 @@ from gateway.event_streams import event_stream
 from gateway.event_streams.streams import EventStreams
 from gateway.http.exchange import Exchange
 from gateway.http.message import Request
+from gateway.http.page_origins import PageOrigins
 from gateway.ingest.accept import Ingest
 from gateway.ingest.post_request import Post
 from gateway.server import asgi_request
@@ -20,9 +21,12 @@ class Connection(asgi_request.Connection, event_stream.Connection, Protocol):
 
 
 class Exchanges:
-    def __init__(self, ingest: Ingest | None, events: EventStreams | None) -> None:
+    def __init__(
+        self, ingest: Ingest | None, events: EventStreams | None, pages: PageOrigins
+    ) -> None:
         self._ingest = ingest
         self._events = events
+        self._pages = pages
 
     def begin(
         self,
@@ -35,7 +39,11 @@ class Exchanges:
         ingest, keep_alive, waits = self._ingest, head.keep_alive, head.expects_continue
         if self._events is not None and self._events.is_for(request):
             return self._events.stream(request, connection)
-        if ingest is not None and ingest.is_for(request):
+        if (
+            ingest is not None
+            and ingest.is_for(request)
+            and not self._pages.is_first_question(request)
+        ):
             return Post(ingest, request, connection, keep_alive, waits)
         scope = scope_of(request, head.version, connection.transport, app_state)
         return AsgiRequest(app, scope, connection, keep_alive, waits)

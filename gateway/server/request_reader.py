@@ -153,7 +153,7 @@ class RequestReader:
         method, version = parser.get_method(), parser.get_http_version()
         by_name = judge(method, version, target, headers, self._arrived_bytes)
         if self._browser_origin is not None:
-            self._browser_origin.judge(by_name.get(b"host"), by_name.get(b"origin"))
+            self._browser_origin.judge(by_name.get(b"host"), by_name.get(b"origin"), method, target)
         if b"upgrade" in by_name and parser.should_upgrade():
             self._upgrades = True
             return

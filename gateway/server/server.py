@@ -14,6 +14,7 @@ import uvloop
 from fastapi import FastAPI
 
 from gateway.event_streams.streams import EventStreams
+from gateway.http.page_origins import PageOrigins
 from gateway.http.tls import ServerTls
 from gateway.ingest.accept import Ingest
 from gateway.node.node import Node
@@ -54,7 +55,7 @@ def server_config(
         HttpConnection,
         Limits.of(settings),
         connections,
-        Exchanges(ingest, events),
+        Exchanges(ingest, events, PageOrigins(settings.page_origins)),
         KnownHeads(),
         browser_origin(settings),
     )

@@ -58,6 +58,10 @@ class Fleet:
         self._cards += [MessageKind.PLAIN] * (_DECK_SIZE - len(self._cards))
         self._count = 0
 
+    def wave_s(self, rate: float) -> float:
+        """How long a device takes from one peak to the next, so many messages a second in all."""
+        return _WAVE * self._devices / rate
+
     def next(self, now: datetime) -> DeviceMessage:
         if not self._deck:
             self._deck = self._random.sample(self._cards, len(self._cards))

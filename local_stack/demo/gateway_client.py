@@ -1,5 +1,9 @@
 """The gateway as a device sees it. The one place of the local stack that uses an HTTP client."""
 
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import httpx
@@ -26,6 +30,12 @@ class PostAnswer(NamedTuple):
 _REST_S = 2.0
 
 
+# a stream that shows nothing says every 15 s that it is there (HEADRACE_EVENT_HEARTBEAT_S)
+_QUIET_S = 60.0
+_COME_AGAIN_S = 1.0
+EVENTS = "/v1/events"
+
+
 class DeviceState(NamedTuple):
     version: int  # so many events were folded
     state: dict[str, Any]
@@ -39,7 +49,7 @@ class Gateway:
         # straight to the stack, whatever proxy the environment names
         self._http = httpx.AsyncClient(
             base_url=url,
-            headers={"authorization": f"Bearer {token}"} if token else {},
+            headers=_credential(token),
             timeout=_TIMEOUT_S,
             trust_env=False,
             verify=THIS_MACHINE,
@@ -80,6 +90,50 @@ class Gateway:
             return NO_STATE
         said = _object(response)
         return DeviceState(said["version"], said["state"]) if "state" in said else NO_STATE
+
+    async def events(self, event_type: str, opened: asyncio.Event) -> AsyncIterator[dict[str, Any]]:
+        """As they come, without an end: what ends goes on behind the last one. `opened`: what comes
+        from then on is shown."""
+        last_id = ""
+        message: dict[str, str] = {}
+        while True:
+            headers = {"last-event-id": last_id} if last_id else {}
+            asked = self._http.stream(
+                "GET", EVENTS, params={"type": event_type}, headers=headers, timeout=_QUIET_S
+            )
+            try:
+                async with asked as answer:
+                    answer.raise_for_status()
+                    opened.set()
+                    async for line in answer.aiter_lines():
+                        if line:
+                            name, _, value = line.partition(": ")
+                            message[name] = value
+                            continue
+                        if "data" in message and "event" not in message:  # it is no last word
+                            yield json.loads(message["data"])
+                        last_id = message.get("id", last_id)
+                        message = {}
+            except httpx.HTTPError:
+                message = {}
+            await asyncio.sleep(_COME_AGAIN_S)
+
+
+@contextmanager
+def event_bytes(
+    url: str, token: str | None, event_type: str, last_id: str | None
+) -> Iterator[tuple[int, str, Iterator[bytes]]]:
+    """Status, media type and bytes of an event stream, as they come. For a thread."""
+    headers = _credential(token) | ({"last-event-id": last_id} if last_id else {})
+    with (
+        httpx.Client(trust_env=False, verify=THIS_MACHINE, timeout=_QUIET_S) as http,
+        http.stream("GET", f"{url}{EVENTS}", params={"type": event_type}, headers=headers) as said,
+    ):
+        yield said.status_code, said.headers.get("content-type", ""), said.iter_raw()
+
+
+def _credential(token: str | None) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def _object(response: httpx.Response) -> dict[str, Any]:

@@ -11,17 +11,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from local_stack.demo.alarm_times import AlarmTimes
+from local_stack.demo.alarm_watch import AlarmWatch
 from local_stack.demo.balance import Balance, SentPayloads, balance
 from local_stack.demo.fleet import DeviceMessage, Fleet, MessageKind
 from local_stack.demo.follower import Follower
 from local_stack.demo.gateway_client import CONNECTIONS_MAX, Gateway
-from local_stack.demo.show import DeviceStates, changes, counting
+from local_stack.demo.show import DeviceStates, alarm, changes, counting
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import ProgressLine
 from shared.flow_table import Flow
 
 SETTLE_S = 60.0
 SHOW_EVERY_S = 0.5
+ALARM_WITHIN_S = 15.0  # after what can raise one was sent
 WATCHED = ("device-0001", "device-0002")
 
 
@@ -42,17 +45,26 @@ class DemoResult:
     before: DeviceStates
     after: DeviceStates
     folded: bool  # what came out as events stands in the states, too
+    alarms: AlarmTimes | None
 
     @property
     def good(self) -> bool:
-        return self.balance.all_through and self.folded
+        alarms_came = self.alarms is None or self.alarms.all_reached
+        return self.balance.all_through and self.folded and alarms_came
 
 
 class Demo:
-    def __init__(self, gateway: Gateway, follower: Follower, progress: ProgressLine | None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        follower: Follower,
+        progress: ProgressLine | None,
+        alarms: AlarmWatch | None = None,
+    ) -> None:
         self._gateway = gateway
         self._follower = follower
         self._progress = progress
+        self._alarms = alarms
         self._sent = SentPayloads()
         self._before: DeviceStates = {}
         self._now: DeviceStates = {}
@@ -65,13 +77,17 @@ class Demo:
         fleet = Fleet(wish.devices, wish.seed, uuid.uuid4().hex[:8], with_status=with_status)
         watched = WATCHED[: wish.devices]
         self._before = self._now = await self._ask_snapshots(watched)
-        began = time.monotonic()
         with self._stopped_by_signals():
             others = [
                 asyncio.create_task(self._follow()),
                 asyncio.create_task(self._watch()),
             ]
             try:
+                if self._alarms:
+                    others.append(asyncio.create_task(self._follow_alarms(self._alarms)))
+                    await self._alarms.is_open()
+                    self._alarms.expect_one_within(fleet.wave_s(wish.rate) + ALARM_WITHIN_S)
+                began = time.monotonic()
                 await self._send(fleet, wish)
                 seconds = time.monotonic() - began
                 await self._settle()
@@ -79,8 +95,15 @@ class Demo:
                 for task in others:
                     task.cancel()
                 await asyncio.gather(*others, return_exceptions=True)
-        folded = self._all_folded()
-        return DemoResult(seconds, self._sent, self._balance(), self._before, self._now, folded)
+        return DemoResult(
+            seconds,
+            self._sent,
+            self._balance(),
+            self._before,
+            self._now,
+            self._all_folded(),
+            self._alarms.times if self._alarms else None,
+        )
 
     async def _look_at_endpoints(self) -> bool:
         """Whether there is one for status messages, too."""
@@ -128,9 +151,16 @@ class Demo:
             for record in await asyncio.to_thread(self._follower.read):
                 self._follower.note(record)
 
+    async def _follow_alarms(self, alarms: AlarmWatch) -> None:
+        if progress := self._progress:
+            alarms.say = lambda reached: progress.note(alarm(reached))
+        await alarms.follow(self._gateway)
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(SHOW_EVERY_S)
+            if self._alarms and self._alarms.is_overdue:
+                self._stop.set()
             earlier, self._now = self._now, await self._ask_snapshots(self._now)
             if self._progress:
                 self._progress.show(counting(self._sent, self._balance()))
@@ -143,10 +173,15 @@ class Demo:
     async def _settle(self) -> None:
         """Until all that was accepted has come out, for a minute at most."""
         deadline = time.monotonic() + SETTLE_S
-        while not (self._balance().all_through and self._all_folded()):
+        if self._alarms:
+            self._alarms.expect_one_within(ALARM_WITHIN_S)
+        while not (self._balance().all_through and self._all_folded() and self._alarms_are_in()):
             if time.monotonic() > deadline or self._hurry.is_set():
                 return
             await asyncio.sleep(0.1)
+
+    def _alarms_are_in(self) -> bool:
+        return self._alarms is None or self._alarms.are_in
 
     def _all_folded(self) -> bool:
         """Of the devices that are watched."""
@@ -183,10 +218,11 @@ async def run_demo(
     wish: DemoOptions,
     progress: ProgressLine | None,
     token: str | None,
+    alarms: AlarmWatch | None = None,
 ) -> DemoResult:
     follower = Follower(bootstrap, flow)
     try:
         async with Gateway(gateway_url, token) as gateway:
-            return await Demo(gateway, follower, progress).run(wish)
+            return await Demo(gateway, follower, progress, alarms).run(wish)
     finally:
         follower.close()

@@ -1,5 +1,6 @@
 """The lines that a demo prints: one that counts while it runs, and the books at its end."""
 
+from local_stack.demo.alarm_times import AlarmTimes, ReachedAlarm, spread
 from local_stack.demo.balance import Balance, SentPayloads
 from local_stack.demo.fleet import MessageKind
 from local_stack.demo.gateway_client import DeviceState
@@ -68,6 +69,32 @@ def folded(before: DeviceStates, after: DeviceStates, all_folded: bool) -> list[
     ]
     behind = "The states are behind the events: see why with ./headrace status"
     return lines if all_folded else [*lines, behind]
+
+
+def alarm(reached: ReachedAlarm) -> str:
+    value = "" if reached.value is None else f" at {reached.value:.1f}"
+    return (
+        f"  {reached.device}: alarm{value}, at the webhook after {reached.webhook_ms} ms, "
+        f"in the event stream after {reached.stream_ms} ms"
+    )
+
+
+def alarm_books(times: AlarmTimes) -> list[str]:
+    if not times.reached:
+        lines = ["No alarm has come: run it for longer, or see what is behind: ./headrace status"]
+    else:
+        lines = [f"{len(times.reached)} alarms, from when Kafka had the payload:"]
+        for reader, found in (
+            ("to the webhook", [one.webhook_ms for one in times.reached]),
+            ("to the event stream", [one.stream_ms for one in times.reached]),
+        ):
+            said = "  ".join(f"{name} {ms} ms" for name, ms in spread(found).items())
+            lines.append(f"  {reader:<20} {said}")
+    if missing := times.undelivered:
+        lines.append(
+            f"{missing} more have not reached the webhook: ./headrace hooks log demo-alarms"
+        )
+    return lines
 
 
 def more(end: Balance, device: str, gateway_url: str) -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 def say(line: str) -> None:
     with suppress(OSError):  # a reader that went away must not take the stack down
-        print(line, flush=True)
+        print(f"{line}\n", end="", flush=True)  # in one piece: threads say something, too
 
 
 class ProgressLine:

@@ -12,7 +12,7 @@ import orjson
 
 from shared.forwarding.cloud_event import CloudEvent, message_id, told_data
 from shared.forwarding.hook import Hook
-from shared.mail_access import ADDRESS
+from shared.forwarding.mail_access import ADDRESS
 
 _SUBJECT_MAX = 120
 
@@ -33,7 +33,8 @@ def mail(hook: Hook, events: Sequence[CloudEvent], sender: str, now_ms: int) -> 
     found["Message-ID"] = f"<{_name(hook, events)}@headrace>"
     found["Auto-Submitted"] = "auto-generated"  # nobody's absence note answers it
     texts = [_text(hook, event) for event in events]
-    found.set_content("\n\n".join([*texts, f"-- \nHeadrace, hook {hook.name}\n"]), cte="quoted-printable")
+    text = "\n\n".join([*texts, f"-- \nHeadrace, hook {hook.name}\n"])
+    found.set_content(text, cte="quoted-printable")
     return found
 
 

@@ -1,5 +1,6 @@
 """The settings of the gateway, and of the desk beside it."""
 
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, ClassVar, Self
 
@@ -26,6 +27,19 @@ def _networks(text: str) -> str:
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return () if text == "none" else tuple(ip_network(one) for one in text.split(","))
+
+
+_ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]*[a-z0-9\]]")
+
+
+def _origins(text: str) -> str:
+    """As a browser writes them: it is compared byte by byte."""
+    if text != "none" and not all(map(_ORIGIN.fullmatch, text.split(","))):
+        raise ValueError(
+            "write none, or origins such as https://app.example.org with commas: in lower case, "
+            "the port if it is not the usual one, and no path"
+        )
+    return text
 
 
 class GatewaySettings(AccessSettings, IntakeSettings):
@@ -132,6 +146,11 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         description="Memory of each worker for the newest events, used only while somebody reads "
         "them; who was away for longer catches up from Kafka (docs/consumers.md#events-over-http)",
     )
+    cors_origins: Annotated[str, AfterValidator(_origins)] = Field(
+        "none",
+        description="Origins, with commas, whose pages may read `/v1/events` and `/state`, such as "
+        "`https://app.example.org` (docs/security.md#pages-of-other-origins)",
+    )
     # when what is behind is told
     stale_after_s: float = Field(
         10.0,
@@ -160,6 +179,10 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         description="Port of the pages for dead letters",
         json_schema_extra=_DESK,
     )
+
+    @property
+    def page_origins(self) -> frozenset[str]:
+        return frozenset(self.cors_origins.split(",")) - {"none"}
 
     @model_validator(mode="after")
     def _whoever_reaches_it_is_asked(self) -> Self:

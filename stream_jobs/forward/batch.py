@@ -40,6 +40,8 @@ class Batch:
         # servers as they were when the batch began, and those that it has found well since
         self._before: dict[str, Target] = {}
         self._is_back: set[str] = set()
+        # hooks that get nothing of this batch
+        self._left_out: set[str] = set()
 
     def begin(self) -> Iterator[Outgoing]:
         """What waits for a hook that is deleted is dropped; for one that has ended it goes to the
@@ -118,7 +120,9 @@ class Batch:
         return hook is not None and hook.is_at_most_once and not delivery.is_again
 
     def leave_out(self) -> Iterator[Outgoing]:
-        """What this batch may have sent when it ran before."""
+        """What this batch may have sent when it ran before. It sends nothing in its place: if it is
+        to run a third time, it leaves out the same ones, and knows of no others."""
+        self._left_out = {hook.name for hook in self.hooks.all() if hook.is_at_most_once}
         for key, line in self.waiting.lines.items():
             hook = self.hooks.get(hook_of(key))
             if hook is None or not hook.is_at_most_once:
@@ -137,7 +141,8 @@ class Batch:
         return Try(number, delivery.event.id, 1, self._now_ms, answer)
 
     def send(self) -> Iterator[Outgoing]:
-        keys = self.waiting.to_try(self._now_ms, self.sends)
+        sends = {**self.sends, **dict.fromkeys(self._left_out, False)}
+        keys = self.waiting.to_try(self._now_ms, sends)
         keys = keys[:_DELIVERIES_AT_ONCE]
         ahead = max(4, _DELIVERIES_AT_ONCE // max(1, len(keys)))
         runs = [self._run(key, found) for key, found in self._fetched(keys, ahead).items()]

@@ -60,10 +60,12 @@ class BucketOfDeliveries(Handler):
             yield from batch.leave_out()
         yield from batch.send()
         batch.waiting.forget(hook.name for hook in batch.hooks.all())
+        once = {hook.name for hook in batch.hooks.all() if hook.is_at_most_once}
+        is_more = self._kept.sent.forget_others(once)
         self._kept.write(batch.waiting)
         now = batch.waiting.told()
         # a gate may be older than this state, so whoever only looks clears it
         if now != told or (now is None and not arrived):
             value = None if now is None else gate_value(*now)
             yield Outgoing(gate_topic(STAGE), str(bucket[0]).encode(), value, [])
-        yield Row(look_ms=batch.waiting.next_look_ms(batch.sends))
+        yield Row(look_ms=0 if is_more else batch.waiting.next_look_ms(batch.sends))

@@ -16,8 +16,8 @@ from shared.forwarding.hook import Hook
 from shared.topic_names import DELIVERY_TOPIC, again_topic, dead_letter_topic, wake_topic
 
 STAGE = "forward"
-_BETWEEN = "\n"  # stands in no hook's name and in no entity's id
-_REPLAY = f"{_BETWEEN}replay"
+BETWEEN = "\n"  # stands in no hook's name and in no entity's id
+_REPLAY = f"{BETWEEN}replay"
 
 
 class Delivery(NamedTuple):
@@ -39,7 +39,7 @@ class Delivery(NamedTuple):
 
     @property
     def whose(self) -> str:
-        return f"{self.hook}{_BETWEEN}{self.event.entity}"
+        return f"{self.hook}{BETWEEN}{self.event.entity}"
 
     @property
     def is_replayed(self) -> bool:
@@ -54,12 +54,12 @@ class Delivery(NamedTuple):
 
     def _own_line(self, hook: Hook | None) -> str:
         in_order = hook is None or hook.order == "per entity"
-        return self.whose if in_order else f"{self.whose}{_BETWEEN}{self.event.id}"
+        return self.whose if in_order else f"{self.whose}{BETWEEN}{self.event.id}"
 
     def line(self, hook: Hook, bucket: int) -> str:
         """Who waits behind whom: its entity's; all of a bucket where several go together; and what
         is replayed waits for nothing else, and holds up nothing else."""
-        line = self._own_line(hook) if hook.batch == 1 else f"{hook.name}{_BETWEEN}{bucket}"
+        line = self._own_line(hook) if hook.batch == 1 else f"{hook.name}{BETWEEN}{bucket}"
         return f"{line}{_REPLAY}" if self.is_replayed else line
 
     def pack(self) -> bytes:
@@ -72,7 +72,7 @@ class Delivery(NamedTuple):
 
 
 def hook_of(line: str) -> str:
-    return line.partition(_BETWEEN)[0]
+    return line.partition(BETWEEN)[0]
 
 
 def is_replay(line: str) -> bool:

@@ -1,7 +1,8 @@
 """What a bucket keeps in Spark's state: its lines in a few parts, for all are read in each batch,
 and each delivery that waits under a key of its own."""
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Self
 from zlib import crc32
 
@@ -9,12 +10,16 @@ import orjson
 
 from shared.folding.bursts import DIGEST_CHARS, holds
 from shared.folding.snapshot import id_digest
-from stream_jobs.forward.delivery import Delivery
+from stream_jobs.forward.delivery import BETWEEN, Delivery, hook_of
 from stream_jobs.forward.line import Line, Target, Waiting, dump
 from stream_jobs.state.bulk_map_state import Key, ManyStates, States
 
 # of the ids of an entity that are remembered
 _SENT_MAX = 256
+# of the entities of a hook that stand together, and how many of those are forgotten in a batch
+_PAGE_MAX, _PAGES_AT_ONCE = 250, 8
+# how many pages each hook has
+_PAGES: Key = ("pages",)
 # where a line changes its part is written
 _PARTS = 16
 _TARGETS: Key = ("targets",)
@@ -47,29 +52,74 @@ class KeptLines:
 
 class KeptSent:
     """Which events of an entity went to a hook that wants none twice: their last ones, for a batch
-    of enrich that runs again writes its events again."""
+    of enrich that runs again writes its events again. Pages name the entities of each hook: of one
+    that is gone nothing else tells them."""
 
     def __init__(self, states: ManyStates) -> None:
         self._states = states
+        self._pages: dict[str, int] = {}
         self._known: dict[Key, str] = {}
         self._changed: set[Key] = set()
+        self._new: dict[str, list[str]] = defaultdict(list)
 
     def load(self, whose: Iterable[str]) -> None:
         keys = [(one,) for one in dict.fromkeys(whose)]
-        found = self._states.get(keys) if keys else ()
+        pages, *found = self._states.get([_PAGES, *keys])
+        self._pages = orjson.loads(pages or b"{}")
         self._known = {key: (raw or b"").decode() for key, raw in zip(keys, found, strict=True)}
 
     def is_new(self, whose: str, event_id: str) -> bool:
         key, digest = (whose,), id_digest(event_id)
-        if holds(self._known[key], digest):
+        known = self._known[key]
+        if holds(known, digest):
             return False
-        self._known[key] = (self._known[key] + digest)[-_SENT_MAX * DIGEST_CHARS :]
+        if not known:
+            self._new[hook_of(whose)].append(whose)
+        self._known[key] = (known + digest)[-_SENT_MAX * DIGEST_CHARS :]
         self._changed.add(key)
         return True
 
+    def forget_others(self, hooks: Collection[str]) -> bool:
+        """All but what is of these, some in each batch. Whether there is more of it."""
+        at_once = [
+            (hook, number)
+            for hook, count in self._pages.items()
+            if hook not in hooks
+            for number in reversed(range(count))
+        ]
+        for hook, number in at_once[:_PAGES_AT_ONCE]:
+            page = _page(hook, number)
+            self._states.remove([page, *((whose,) for whose in self._read(page))])
+            self._count(hook, number)
+        return len(at_once) > _PAGES_AT_ONCE
+
     def write(self) -> None:
+        for hook, new in self._new.items():
+            last = max(0, self._pages.get(hook, 0) - 1)
+            its = [*self._read(_page(hook, last)), *new]
+            pages = [its[at : at + _PAGE_MAX] for at in range(0, len(its), _PAGE_MAX)]
+            self._states.put(
+                {_page(hook, last + n): orjson.dumps(page) for n, page in enumerate(pages)}
+            )
+            self._count(hook, last + len(pages))
         self._states.put({key: self._known[key].encode() for key in self._changed})
-        self._known, self._changed = {}, set()
+        self._known, self._changed, self._new = {}, set(), defaultdict(list)
+
+    def _read(self, page: Key) -> list[str]:
+        return list(orjson.loads(self._states.get([page])[0] or b"[]"))
+
+    def _count(self, hook: str, pages: int) -> None:
+        self._pages[hook] = pages
+        if not pages:
+            del self._pages[hook]
+        if self._pages:
+            self._states.put({_PAGES: orjson.dumps(self._pages)})
+        else:
+            self._states.remove([_PAGES])
+
+
+def _page(hook: str, number: int) -> Key:
+    return (f"{hook}{BETWEEN}{BETWEEN}{number}",)
 
 
 class KeptDeliveries:

@@ -20,9 +20,9 @@ from shared.forwarding.answer import Answer, Verdict
 from shared.forwarding.cloud_event import CloudEvent, message_id, request
 from shared.forwarding.hook import Hook
 from shared.forwarding.mail import mail
+from shared.forwarding.mail_access import MailAccess
 from shared.forwarding.signature import signed
 from shared.kafka_access import KafkaAccess
-from shared.mail_access import MailAccess
 from shared.timestamps import now_ms
 from stream_jobs.forward.delivery import Delivery, Try, answer_record
 

@@ -62,11 +62,14 @@ def read_logs_up_to(
     ends: Offsets,
     work: Work,
     ddl: str,
+    begins: Offsets | None = None,
 ) -> DataFrame:
     """Of all that stands on these topics before these offsets."""
     source = _source(settings, job, ends, work)
-    with LogOffsets(settings.kafka, of_job(job), ends) as log:
-        its = ranges(by_topic(log.begins()), ends)
+    if begins is None:
+        with LogOffsets(settings.kafka, of_job(job), ends) as log:
+            begins = by_topic(log.begins())
+    its = ranges(begins, ends)
     tasks = [Task(own) for own in shared_out(its, source.tasks_max)]
     logs = _register(spark, f"logs_of_{job}_so_far", ddl, RangesReader(source, tasks))
     return spark.read.format(logs).load()

@@ -36,3 +36,19 @@ def test_a_body_that_could_not_be_parked_is_not_allowed(monkeypatch: pytest.Monk
     assert explain(raised.value).startswith(
         f"HEADRACE_BODY_BYTES_MAX=8388608: {BODY_BYTES_MOST} is the most"
     )
+
+
+def test_an_origin_is_written_as_a_browser_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def origins(text: str) -> set[str]:
+        monkeypatch.setenv("HEADRACE_CORS_ORIGINS", text)
+        return {*GatewaySettings().page_origins}
+
+    assert origins("none") == GatewaySettings(cors_origins="none").page_origins == set()
+    named = "https://app.example.org,http://localhost:3000,http://[::1]:8080"
+    assert origins(named) == {*named.split(",")}
+    for wrong in (
+        *("*", "null", "https://App.example", "https://app.example/", "app.example", ""),
+        *("https://a.example,", "https://*.example", "https://a.example\r\nx: y", "file:///x"),
+    ):
+        with pytest.raises(WRONG_SETTINGS, match=r"such as https://app\.example\.org"):
+            origins(wrong)

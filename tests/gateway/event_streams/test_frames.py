@@ -58,10 +58,12 @@ def test_the_last_word_says_why_and_from_where_to_go_on() -> None:
 
 
 def test_the_head_has_no_length_and_ends_the_connection_once() -> None:
-    raw = frames.head([(b"date", b"now"), (b"connection", b"close")], b"abc", 1500)
+    raw = frames.head(
+        [(b"date", b"now"), (b"connection", b"close")], b"vary: Origin\r\n", b"abc", 1500
+    )
     head, _, begin = raw.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\n")
-    assert head.count(b"connection: close") == 1
+    assert head.count(b"connection: close") == head.count(b"\r\nvary: Origin\r\n") == 1
     assert b"content-type: text/event-stream" in head
     assert b"content-length" not in head
     assert begin == b"retry: 1500\nid: abc\n\n"

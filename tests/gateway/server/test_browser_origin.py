@@ -2,19 +2,26 @@
 
 import pytest
 
+from gateway.http.page_origins import PageOrigins
 from gateway.http.problems import Problem
 from gateway.server.browser_origin import BrowserOrigin, browser_origin
 from shared.settings import GatewaySettings
 from tests.gateway.support import Served
 
-KNOWN = BrowserOrigin(frozenset({"gateway.example"}))
+PAGE = "https://app.example"
+KNOWN = BrowserOrigin(frozenset({"gateway.example"}), PageOrigins([PAGE]))
 POST = "POST /v1/telemetry/device-0001 HTTP/1.1\r\nContent-Length: 2\r\n"
 
 
-def _judged(host: str | None, origin: str | None = None) -> str | None:
+def _judged(
+    host: str | None, origin: str | None = None, method: str = "GET", target: str = "/v1/events"
+) -> str | None:
     try:
         KNOWN.judge(
-            None if host is None else host.encode(), None if origin is None else origin.encode()
+            None if host is None else host.encode(),
+            None if origin is None else origin.encode(),
+            method.encode(),
+            target.encode(),
         )
     except Problem as problem:
         assert (problem.status, problem.outcome) == (403, "definite")
@@ -49,7 +56,7 @@ def test_a_name_that_somebody_else_may_have_pointed_here_is_refused(host: str) -
     "origin",
     [
         *("http://evil.example", "null", "http://127.0.0.1", "http://127.0.0.1:3000", "", "x"),
-        *("http://127.0.0.1:8080.evil.example", "http://localhost:8080"),
+        *("http://127.0.0.1:8080.evil.example", "http://localhost:8080", "http://app.example"),
     ],
 )
 def test_another_site_s_page_is_refused(origin: str) -> None:
@@ -59,6 +66,28 @@ def test_another_site_s_page_is_refused(origin: str) -> None:
 def test_a_page_of_its_own_is_answered() -> None:
     assert _judged("127.0.0.1:8080", "http://127.0.0.1:8080") is None
     assert _judged("gateway.example", "https://Gateway.example") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "said"),
+    [
+        ("GET", "/v1/events", None),
+        ("GET", "/v1/events?type=reading", None),
+        ("OPTIONS", "/state/device/device-0001", None),
+        ("POST", "/v1/events", "foreign_origin"),
+        ("DELETE", "/state/device/device-0001", "foreign_origin"),
+        ("GET", "/v1/eventsx", "foreign_origin"),
+        ("GET", "/v1/telemetry/device-0001", "foreign_origin"),
+        ("OPTIONS", "/v1/telemetry/device-0001", "foreign_origin"),
+        ("GET", "/health", "foreign_origin"),
+        ("GET", "http://other/v1/events", "foreign_origin"),
+    ],
+)
+def test_a_page_that_was_allowed_reads_and_no_more(
+    method: str, target: str, said: str | None
+) -> None:
+    assert _judged("127.0.0.1:8080", PAGE, method, target) == said
+    assert _judged("evil.example", PAGE, method, target) == "foreign_host"
 
 
 def test_where_everybody_is_asked_no_name_is_looked_at() -> None:

@@ -30,7 +30,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     # whatever the developer's shell points at, this is a stack of its own
     for name in ("HEADRACE_KAFKA_BOOTSTRAP", "HEADRACE_POSTGRES_URL", "HEADRACE_FLOW"):
         os.environ.pop(name, None)
-    with Stack(tmp_path_factory.mktemp("state"), random_ports=True) as stack:
+    settings = {"HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1"}
+    folder = tmp_path_factory.mktemp("state")
+    with Stack(folder, random_ports=True, settings=settings) as stack:
         yield stack
 
 
@@ -55,7 +57,8 @@ def test_the_doctor_finds_a_running_stack_well(stack: Stack) -> None:
 
 def test_the_books_of_the_demo_add_up(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SETTLE_S", 300.0)  # a busy machine is slow, not wrong
-    code, end = ask(stack, "demo", "--events", "200", "--rate", "50", "--seed", "1")
+    load = ("--events", "200", "--rate", "50", "--seed", "1")
+    code, end = ask(stack, "demo", *load, "--alarms")
     assert (code, end["adds_up"], end["all_through"], end["folded"]) == (0, True, True, True)
     assert end["refused"] == {}
     assert (end["accepted"], end["distinct"], end["doubled"]) == (212, 200, 12)
@@ -63,6 +66,12 @@ def test_the_books_of_the_demo_add_up(stack: Stack, monkeypatch: pytest.MonkeyPa
     assert (sum(end["parked"].values()), sum(end["waiting"].values())) == (12, 4)
     assert end["waiting"].keys() <= {"missing_device", "behind"}
     assert end["events"] == end["completed"] == 184
+    alarms = end["alarms"]
+    assert (alarms["reached"] > 0, alarms["undelivered"]) == (True, 0)
+    # never before what raised them; how soon is a matter of the machine
+    for reader in ("webhook_ms", "event_stream_ms"):
+        assert 0 < alarms[reader]["p50"] <= alarms[reader]["p99"] <= alarms[reader]["max"] < 300_000
+    assert ask(stack, "hooks", "list") == (0, [])
 
     # alarms that the fleet has caused are rows, too
     sent = "type IN ('reading', 'status_changed')"

@@ -8,7 +8,7 @@ from shared.events.envelope import event_headers, event_value
 from shared.forwarding.cloud_event import CloudEvent
 from shared.forwarding.hook import Hook, new_hook
 from shared.forwarding.mail import mail, why_not_address
-from shared.mail_access import mail_access
+from shared.forwarding.mail_access import mail_access
 from tests.builders import event_record
 
 NOW_MS = 1_790_000_000_000

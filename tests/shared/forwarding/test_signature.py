@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shared.forwarding.signature import key_of, new_secret, signed
+from shared.forwarding.signature import is_signed, key_of, new_secret, signed
 
 DOCS = Path(__file__).parents[3] / "docs" / "webhooks.md"
 BODY = b'{"specversion":"1.0","id":"e-1"}'
@@ -100,6 +100,19 @@ def cases() -> list[tuple[str, dict[str, str], str, bool]]:
         headers = signed("e-1", now_s - age_s, BODY, [key_of(secret)])
         found.append((secret, headers, text, abs(age_s) <= 300))
     return found
+
+
+def test_our_own_receiver_takes_what_the_others_take() -> None:
+    for secret, headers, body, may_be_taken in cases():
+        is_taken = is_signed(headers, body.encode(), key_of(secret), time.time())
+        assert is_taken is may_be_taken, headers
+    key = key_of(new_secret())
+    headers = signed("e-1", 1_000, BODY, [key])
+    for at_s, may_be_taken in ((1_300, True), (1_301, False), (699, False)):
+        assert is_signed(headers, BODY, key, at_s) is may_be_taken
+    long = signed("e-1", int("9" * 4_000), BODY, [key])
+    assert not is_signed(long, BODY, key, 1_000)
+    assert not is_signed({}, BODY, key, 1_000)
 
 
 _MAIN = {

@@ -60,9 +60,11 @@ def test_through_kills_nothing_comes_twice_and_little_is_left_out(
         if dice.random() < 0.1:  # enrich writes them again
             came += world.deliveries(*((one, f"{one}-{number}") for one in entities))
         sent += len(entities)
-        if dice.random() < 0.1:
+        chance = 0.1
+        while dice.random() < chance:  # a batch that runs again may be killed, too
             world.killed_batch(came)
             kills += 1
+            chance = 0.5
         world.batch(came)
         if dice.random() < 0.5:
             world.sleep_until_it_looks()
@@ -109,3 +111,51 @@ def test_the_driver_knows_which_batch_runs_again_and_where_it_has_begun_anew(
     assert begun(job_folder) == Begun(2, (("event.reading.v1", 0, 7),))
     (checkpoint / "commits" / "2").touch()
     assert begun(job_folder).unfinished is None
+
+
+def kept(world: World) -> dict[str, object]:
+    return {key: value for (key,), value in world.handle.states["sent"].items()}
+
+
+def test_of_a_hook_that_is_deleted_nothing_is_kept_and_each_batch_removes_a_bounded_part(
+    world: World,
+) -> None:
+    world.add(**ONCE)
+    world.add("others", **ONCE)
+    entities = [f"e{number}" for number in range(3_000)]
+    for at in range(0, len(entities), 700):
+        some = [(entity, f"{entity}-0") for entity in entities[at : at + 700]]
+        world.batch(world.deliveries(*some) + world.deliveries(*some[:10], hook="others"))
+    world.batch(world.deliveries(("e0", "e0-1")))
+    its = {key for key in kept(world) if key.startswith("alarms\n")}
+    assert len(its) > len(entities)
+    world.hooks.hear(b"alarms", None)
+    before, batches = len(kept(world)), 0
+    while world.look_ms == 0 or not batches:
+        world.batch()
+        batches += 1
+        assert before - len(kept(world)) <= 2_100
+        before = len(kept(world))
+    assert batches > 1
+    assert not [key for key in kept(world) if key.startswith("alarms\n")]
+    repeated = world.deliveries(("e0", "e0-0"), ("e700", "e700-0"), ("e1", "e1-9"), hook="others")
+    world.arrivals.clear()
+    world.batch(repeated)
+    assert [one.event_id for one in world.arrivals["others"]] == ["e1-9"]
+    world.hooks.hear(b"others", None)
+    world.batch()
+    assert not kept(world)
+
+
+def test_one_that_is_added_anew_meanwhile_is_forgotten_whole_when_it_goes_too(
+    world: World,
+) -> None:
+    entities = [(f"e{number}", f"e{number}-0") for number in range(3_000)]
+    for _ in range(2):
+        world.add(**ONCE)
+        world.batch(world.deliveries(*entities))
+        world.hooks.hear(b"alarms", None)
+        world.batch()  # some of it
+    while world.look_ms == 0:
+        world.batch()
+    assert not kept(world)

@@ -1,0 +1,1 @@
+"""parquet: event topics -> Parquet files, each event once, for whoever reads the folder."""
