@@ -21,6 +21,7 @@ from shared.events import envelope
 from shared.flow import load_flow
 from shared.forwarding.address import why_not_url
 from shared.forwarding.hook import Hook, Hooks, new_hook, record, status_key
+from shared.forwarding.mail import why_not_address
 from shared.forwarding.signature import key_of, new_secret
 from shared.ids import fresh_event_id
 from shared.kafka_access import KafkaAwayError
@@ -34,6 +35,7 @@ _READ_S = 30.0
 # what a hook has that its owner does not choose
 _OURS = ("secrets", "made_ms", "revision", "paused")
 TEST = "test"
+_NOT_SIGNED = "a mail is not signed: it has no secret"
 
 
 class NoHookError(Exception):
@@ -62,13 +64,18 @@ class HookDesk:
         hooks, waiting = self._read()
         return _told(hooks, _known(hooks, name), waiting)
 
-    def add(self, name: str, fields: Mapping[str, Any], secret: str | None = None) -> str:
-        """Its secret, which nobody can read again."""
+    def add(self, name: str, fields: Mapping[str, Any], secret: str | None = None) -> str | None:
+        """Its secret, which nobody can read again; None: mails have none."""
         hooks, _ = self._read()
         if hooks.get(name) is not None:
             raise BadHookError(f"there is a hook {name} already: choose another name, or delete it")
         hook = self._made(name, fields)
-        return self._with_secret(hook, secret)
+        if not hook.is_mail:
+            return self._with_secret(hook, secret)
+        if secret is not None:
+            raise BadHookError(_NOT_SIGNED)
+        self._write(hook)
+        return None
 
     def _made(self, name: str, fields: Mapping[str, Any]) -> Hook:
         if taken := sorted({*_OURS, "name"}.intersection(fields)):
@@ -80,7 +87,7 @@ class HookDesk:
             hook = new_hook(**{**fields, **ours})
         except ValueError as error:
             raise BadHookError(str(error)) from error
-        if why_not := why_not_url(hook.url, self._settings.hook_hosts):
+        if why_not := self._why_not(hook):
             raise BadHookError(f"url: {why_not}")
         known = [row.name for row in load_flow(self._settings.flow).event_types]
         if unknown := sorted({*hook.types}.difference(known)):
@@ -88,10 +95,20 @@ class HookDesk:
             raise BadHookError(f"the flow has no event type {unknown[0]}; there are: {there}")
         return hook
 
+    def _why_not(self, hook: Hook) -> str | None:
+        if not hook.is_mail:
+            return why_not_url(hook.url, self._settings.hook_hosts)
+        if self._settings.mail is None:
+            return "HEADRACE_MAIL_SERVER names no mail server: set it for the jobs, too"
+        return why_not_address(hook.mail_address)
+
     def rotate(self, name: str, secret: str | None = None) -> str:
         """The new secret. The one before holds for a day more."""
         hooks, _ = self._read()
-        return self._with_secret(_known(hooks, name), secret)
+        hook = _known(hooks, name)
+        if hook.is_mail:
+            raise BadHookError(_NOT_SIGNED)
+        return self._with_secret(hook, secret)
 
     def _with_secret(self, hook: Hook, secret: str | None) -> str:
         secret = secret or new_secret()

@@ -34,7 +34,8 @@ def hook_api(settings: Settings) -> APIRouter:
         if not isinstance(secret, str | None):
             raise BadHookError("secret: it is no text")
         made = hooks.add(name, own, secret)
-        return _json({**hooks.show(name), "secret": made}, 201)
+        told = hooks.show(name)
+        return _json(told if made is None else {**told, "secret": made}, 201)
 
     @router.post("/{name}/pause")
     def pause(name: str) -> Response:

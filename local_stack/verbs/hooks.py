@@ -68,6 +68,9 @@ def add(
         int, typer.Option(help="How many requests at once; each state partition may have one.")
     ] = 16,
     per_s: Annotated[float | None, typer.Option(help="How many a second, at most.")] = None,
+    every_s: Annotated[
+        float | None, typer.Option(min=0.1, help="Or: one in so many seconds, at most.")
+    ] = None,
     timeout_s: Annotated[float, typer.Option(help="How long an answer may take.")] = 15.0,
     days: Annotated[float, typer.Option(help="How long one is tried before it is parked.")] = 3.0,
     secret: Secret = None,
@@ -77,7 +80,11 @@ def add(
     """Add one, and print its secret: it is shown once. It gets what comes from now on.
 
     Example: ./headrace hooks add alarms https://example.org/in --type reading --where 'value > 30'
+
+    Example: ./headrace hooks add ops mailto:ops@example.org --batch 100 --every-s 900
     """
+    if per_s is not None and every_s is not None:
+        raise StackError("--per-s and --every-s say the same", "leave out one of them")
     chosen = {
         "url": url,
         "of": of.value,
@@ -91,13 +98,16 @@ def add(
         "delivery": "at most once" if at_most_once else "at least once",
         "batch": batch,
         "concurrency": concurrency,
-        "per_s": per_s,
+        "per_s": 1 / every_s if every_s else per_s,
         "timeout_s": timeout_s,
         "retries": {"age_max_s": days * 86_400},
     }
     with hooks_desk(state_dir) as hooks:
         made = hooks.add(name, chosen, secret)
-    _show_secret(name, made, output)
+    if made is None:
+        say_found({"name": name}, f"{name}\nTry it:  ./headrace hooks test {name}", output)
+    else:
+        _show_secret(name, made, output)
 
 
 @app.command("list")

@@ -85,10 +85,10 @@ def is_for(hook: Hook, event: CloudEvent) -> bool:
 def request(hook: Hook, events: Sequence[CloudEvent]) -> tuple[dict[str, str], bytes]:
     """Headers, but for those of the signature, and body: the same at each try of the same ones."""
     if hook.batch > 1:
-        wholes = [_whole(event, _data(hook, event)) for event in events]
+        wholes = [_whole(event, told_data(hook, event)) for event in events]
         return {"content-type": "application/cloudevents-batch+json"}, orjson.dumps(wholes)
     (event,) = events
-    data = _data(hook, event)
+    data = told_data(hook, event)
     trace = {"traceparent": event.trace} if event.trace and event.trace.isascii() else {}
     if hook.shape == "binary":
         attributes = {f"ce-{name}": _as_header(said) for name, said in event.attributes.items()}
@@ -103,7 +103,7 @@ def message_id(events: Sequence[CloudEvent]) -> str:
     return f"{events[0].id}+{more}" if more else events[0].id
 
 
-def _data(hook: Hook, event: CloudEvent) -> dict[str, Any]:
+def told_data(hook: Hook, event: CloudEvent) -> dict[str, Any]:
     return chosen(event.data, hook.fields) if hook.fields else event.data
 
 

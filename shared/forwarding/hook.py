@@ -12,6 +12,7 @@ from shared.ids import ENTITY_ID, ENTITY_ID_RULE, TENANT
 from shared.retry_policy import RetryPolicy
 
 NAME = re.compile("[a-z0-9][a-z0-9-]{0,63}")
+_MAIL = "mailto:"
 _STATUS = "/status"  # behind the name: the key of what the job says of a hook
 _OLD_SECRET_MS = 86_400_000
 
@@ -106,6 +107,20 @@ class Hook(BaseModel):
         for text in self.where:
             condition(text)
         return self
+
+    @model_validator(mode="after")
+    def _mails_are_text(self) -> Self:
+        if self.is_mail and self.shape == "binary":
+            raise ValueError("a mail has a text for people: leave out the shape")
+        return self
+
+    @property
+    def is_mail(self) -> bool:
+        return self.url.startswith(_MAIL)
+
+    @property
+    def mail_address(self) -> str:
+        return self.url.removeprefix(_MAIL)
 
     @property
     def is_at_most_once(self) -> bool:

@@ -7,6 +7,7 @@ from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.forwarding.mail_access import ADDRESS, MailAccess, mail_access
 from shared.kafka_access import KafkaAccess, Mechanism, Security
 from shared.lookups import HttpLookup
 from shared.lookups.registry import registry_lookup
@@ -135,7 +136,23 @@ class Settings(BaseSettings):
         "(docs/webhooks.md#safety)",
         json_schema_extra=_HOOKS,
     )
+    mail_server: str | None = Field(
+        None,
+        description="Mail server for webhooks to `mailto:…` (docs/webhooks.md#mail): "
+        "`smtps://user@host`, `smtp://user@host` for STARTTLS, or `smtp+plain://host`",
+        json_schema_extra=_HOOKS,
+    )
+    mail_password: SecretStr | None = Field(
+        None, description="Password of its user", json_schema_extra=_HOOKS
+    )
+    mail_password_file: Path | None = Field(
+        None, description="File that contains that password", json_schema_extra=_HOOKS
+    )
+    mail_from: str | None = Field(
+        None, description="Address that mails come from", json_schema_extra=_HOOKS
+    )
     _kafka_password: str = PrivateAttr("")
+    _mail: MailAccess | None = PrivateAttr(None)
     _registry: HttpLookup | None = PrivateAttr(None)
 
     @property
@@ -163,6 +180,10 @@ class Settings(BaseSettings):
     def make_folders(self) -> None:
         """Those with payloads, states and secrets, closed to others."""
         make_folder("state_dir", self.state_dir)
+
+    @property
+    def mail(self) -> MailAccess | None:
+        return self._mail
 
     @property
     def registry(self) -> HttpLookup | None:
@@ -205,6 +226,21 @@ class Settings(BaseSettings):
             if why_not := registry.why_not():
                 raise ValueError(f"{name} cannot be: {why_not}")
             self._registry = registry
+        return self
+
+    @model_validator(mode="after")
+    def _mails_can_be_sent(self) -> Self:
+        url, name = self.mail_server, variable("mail_server")
+        if url is None:
+            if self.mail_from or self.mail_password or self.mail_password_file:
+                raise ValueError(f"{name} is not set: by which server are mails to be sent?")
+            return self
+        if not self.mail_from or not ADDRESS.fullmatch(self.mail_from):
+            raise ValueError(f"{variable('mail_from')} is no address: from whom are mails?")
+        try:
+            self._mail = mail_access(url, self._secret("mail_password"), self.mail_from)
+        except ValueError as error:
+            raise ValueError(f"{name} cannot be: {error}") from None
         return self
 
 

@@ -147,8 +147,8 @@ class Batch:
         ahead = max(4, _DELIVERIES_AT_ONCE // max(1, len(keys)))
         runs = [self._run(key, found) for key, found in self._fetched(keys, ahead).items()]
         check_lease(STAGE)
-        if can_be_signed := [run for run in runs if run.keys]:
-            self._sender.send(can_be_signed)
+        if can_be_sent := [run for run in runs if not run.tried]:
+            self._sender.send(can_be_sent)
         self._now_ms = now_ms()
         for run in runs:
             line = self.waiting.lines[run.key]
@@ -185,7 +185,8 @@ class Batch:
             self._bucket, key, hook, [], tries, deliveries, self.waiting.target(hook.name).is_slow
         )
         try:
-            run.keys = self._feed.keys(hook, self._now_ms)
+            if not hook.is_mail:  # no mail is signed
+                run.keys = self._feed.keys(hook, self._now_ms)
         except ValueError as error:  # it must not keep others from getting theirs
             number, delivery = deliveries[0]
             answer = Answer(None, 0, f"not sent: {error}")

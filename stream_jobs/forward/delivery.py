@@ -46,14 +46,20 @@ class Delivery(NamedTuple):
         return self.is_again and envelope.find(self.headers, envelope.REPLAY) is not None
 
     def share(self, hook: Hook | None) -> bytes:
-        """Which bucket has it: that of its entity, where order matters."""
+        """Which bucket has it: that of its entity, where order matters. One has all mails of a
+        hook: each would send mails of its own."""
+        if hook is not None and hook.is_mail:
+            return hook.name.encode()
+        return self._own_line(hook).encode()
+
+    def _own_line(self, hook: Hook | None) -> str:
         in_order = hook is None or hook.order == "per entity"
-        return (self.whose if in_order else f"{self.whose}{BETWEEN}{self.event.id}").encode()
+        return self.whose if in_order else f"{self.whose}{BETWEEN}{self.event.id}"
 
     def line(self, hook: Hook, bucket: int) -> str:
         """Who waits behind whom: its entity's; all of a bucket where several go together; and what
         is replayed waits for nothing else, and holds up nothing else."""
-        line = self.share(hook).decode() if hook.batch == 1 else f"{hook.name}{BETWEEN}{bucket}"
+        line = self._own_line(hook) if hook.batch == 1 else f"{hook.name}{BETWEEN}{bucket}"
         return f"{line}{_REPLAY}" if self.is_replayed else line
 
     def pack(self) -> bytes:

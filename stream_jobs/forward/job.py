@@ -92,7 +92,7 @@ def _deliveries(message: Message, takers: list[Hook]) -> Iterator[Delivery]:
 def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:
     task = ForwardTask(
         feed_task(settings),
-        SenderTask(settings.kafka, settings.hook_hosts, len(buckets(settings))),
+        SenderTask(settings.kafka, settings.hook_hosts, len(buckets(settings)), settings.mail),
         begun(settings),
     )
     return packed.transformWithState(

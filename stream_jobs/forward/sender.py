@@ -19,6 +19,8 @@ from clients.kafka.connect import writer
 from shared.forwarding.answer import Answer, Verdict
 from shared.forwarding.cloud_event import CloudEvent, message_id, request
 from shared.forwarding.hook import Hook
+from shared.forwarding.mail import mail
+from shared.forwarding.mail_access import MailAccess
 from shared.forwarding.signature import signed
 from shared.kafka_access import KafkaAccess
 from shared.timestamps import now_ms
@@ -40,6 +42,7 @@ class SenderTask(NamedTuple):
     kafka: KafkaAccess
     hosts_allowed: frozenset[str]
     buckets: int  # which share what a hook allows
+    mail: MailAccess | None = None
 
 
 @dataclass
@@ -81,11 +84,13 @@ class _Limits:
 class Sender:
     def __init__(self, task: SenderTask) -> None:
         # the workers of all jobs know this module, and most stacks have no hook
+        from clients.mail.send import MailServer
         from clients.web.open_internet import OpenInternet
 
         self._task = task
         self._loop = asyncio.new_event_loop()
         self._web = OpenInternet(task.hosts_allowed)
+        self._mail = MailServer(task.mail) if task.mail else None
         self._limits: dict[tuple[str, int], _Limits] = {}
         self._left: set[asyncio.Task[None]] = set()
         self._producer: Producer = writer(
@@ -151,11 +156,19 @@ class Sender:
                 return
 
     async def _post(self, run: LineRun, events: Sequence[CloudEvent]) -> Answer:
+        if run.hook.is_mail:
+            return await self._mail_of(run.hook, events)
         headers, body = request(run.hook, events)
         signature = signed(message_id(events), now_ms() // 1000, body, run.keys)
         return await self._web.post(
             run.hook.url, {**headers, **signature}, body, run.hook.timeout_s
         )
+
+    async def _mail_of(self, hook: Hook, events: Sequence[CloudEvent]) -> Answer:
+        if self._mail is None or self._task.mail is None:
+            return Answer(None, 0, "not sent: HEADRACE_MAIL_SERVER names no mail server")
+        message = mail(hook, events, self._task.mail.sender, now_ms())
+        return await self._mail.send(message, hook.timeout_s)
 
     def _report(self, run: LineRun, made: Try) -> None:
         topic, key, value, _ = answer_record(run.bucket, run.key, made)
@@ -165,7 +178,7 @@ class Sender:
     def _limits_of(self, hook: Hook) -> _Limits:
         known = self._limits.get((hook.name, hook.revision))
         if known is None:
-            known = _Limits(hook, self._task.buckets)
+            known = _Limits(hook, 1 if hook.is_mail else self._task.buckets)
             self._limits[hook.name, hook.revision] = known
         return known
 

@@ -169,6 +169,31 @@ def _place(record: Record) -> tuple[int, int]:
     return record.partition, record.offset
 
 
+def test_mails_need_a_mail_server_and_have_no_secret(
+    settings: GatewaySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mails = ("add", "mails", "mailto:ops@example.org", "--batch", "9", "--every-s", "900")
+    assert "HEADRACE_MAIL_SERVER names no mail server" in run(*mails)
+    monkeypatch.setenv("HEADRACE_MAIL_SERVER", "smtps://mail.example.org")
+    monkeypatch.setenv("HEADRACE_MAIL_FROM", "headrace@example.org")
+    assert "one address" in run("add", "mails", "mailto:ops")
+    assert "say the same" in run(*mails, "--per-s", "1")
+    assert run(*mails, "-o", "json") == {"name": "mails"}
+    told = run("show", "mails", "-o", "json")
+    assert (told["url"], told["secrets"]) == ("mailto:ops@example.org", 0)
+    assert 1 / told["per_s"] == pytest.approx(900)
+    assert "not signed" in run("rotate", "mails")
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        made = await http.put("/api/hooks/others", json={"url": "mailto:b@example.org"})
+        assert made.status_code == 201
+        assert "secret" not in made.json()
+
+    ask(GatewaySettings(kafka_bootstrap=settings.kafka_bootstrap), steps)
+    run("delete", "mails")
+    run("delete", "others")
+
+
 def test_a_program_does_the_same_by_the_api(settings: GatewaySettings) -> None:
     async def steps(http: httpx.AsyncClient) -> None:
         made = await http.put("/api/hooks/alarms", json={"url": URL, "types": ["reading"]})

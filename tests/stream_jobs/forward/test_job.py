@@ -23,6 +23,7 @@ from stream_jobs.forward.hook_watch import NO_HOOK
 from tests.builders import event_record
 from tests.job_process import JobProcess
 from tests.kafka_log import Record, eventually, last_values, read_topic
+from tests.mail_box import MailBox
 from tests.stream_jobs.forward.forward_oracle import Arrival, faults
 from tests.stream_jobs.forward.target_server import (
     QUICK,
@@ -44,6 +45,7 @@ class Rig(NamedTuple):
     variables: dict[str, str]
     folder: Path
     producer: Producer
+    mails: MailBox
 
     def job(self) -> JobProcess:
         return JobProcess("forward", self.settings, self.folder / "log", self.variables)
@@ -71,12 +73,19 @@ class Rig(NamedTuple):
 @pytest.fixture
 def rig(empty_kafka: Stack, spark_environment: dict[str, str], tmp_path: Path) -> Iterator[Rig]:
     bootstrap = empty_kafka.kafka_bootstrap
-    settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "job")
+    mails = MailBox()
+    sent_by = {"mail_server": mails.url(), "mail_from": "headrace@example.org"}
+    settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "job", **sent_by)
     settings.make_folders()
     ensure_topics(load_flow(), settings)
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
-    variables = {**spark_environment, "HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1"}
-    yield Rig(bootstrap, settings, variables, tmp_path, producer)
+    variables = {
+        **spark_environment,
+        "HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1",
+        **{f"HEADRACE_{name.upper()}": value for name, value in sent_by.items()},
+    }
+    with mails:
+        yield Rig(bootstrap, settings, variables, tmp_path, producer, mails)
 
 
 def arrivals(target: TargetServer) -> list[Arrival]:
@@ -132,6 +141,7 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         rig.add("well", f"{well.url}/in")
         rig.add("hangs", f"{hangs.url}/in", timeout_s=10)
         rig.add("dead", "http://127.0.0.1:9/in")
+        rig.desk.add("mails", {"url": "mailto:ops@example.org", "batch": 100, "per_s": 2})
         rig.write(range(1, third))
         eventually(lambda: done(target) > ENTITIES, within_s=120)
         job.kill()
@@ -156,6 +166,10 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         eventually(lambda: not any(gate.value for gate in gates(rig).values()))
         assert not faults(wanted(range(1, ROUNDS)), arrivals(target))
         assert not faults(wanted(range(1, ROUNDS)), arrivals(well))
+        assert set(rig.mails.events()) == {
+            one for ids in wanted(range(1, ROUNDS)).values() for one in ids
+        }
+        assert len(rig.mails.taken) < ENTITIES * ROUNDS / 2  # several make one mail
         delivered = defaultdict(set)
         for one in read_topic(rig.bootstrap, "delivery.v1"):
             told = orjson.loads(one.value or b"")
@@ -164,5 +178,6 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         assert len(delivered["flaky"]) == len(delivered["well"]) == ENTITIES * (ROUNDS - 1)
         rig.desk.delete("flaky")
         rig.desk.delete("well")
+        rig.desk.delete("mails")
         eventually(lambda: rests(rig))
         assert not checkpoint.exists()

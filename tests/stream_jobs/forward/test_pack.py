@@ -58,6 +58,17 @@ def an_event(entity: str = "device-0001", at_ms: int = NOW_MS) -> Message:
     return message(one.position, made, at_ms)
 
 
+def test_all_mails_of_a_hook_are_in_one_bucket_and_each_entity_waits_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = Feed({"name": "ops", "url": "mailto:ops@example.org"})
+    found = packed(monkeypatch, feed, *(an_event(f"e{n % 9}") for n in range(90)))
+    ((bucket, (deliveries, _)),) = found.items()
+    assert len(deliveries) == 90
+    (hook,) = feed.look().all()
+    assert len({one.line(hook, bucket) for one in deliveries}) == 9
+
+
 def test_an_event_goes_to_each_hook_that_asks_for_it_and_all_of_an_entity_to_one_bucket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
