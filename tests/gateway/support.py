@@ -99,8 +99,12 @@ class Gateway(NamedTuple):
                 0,
             )
             host, port = server.sockets[0].getsockname()
-            many = httpx.Limits(max_connections=None)
-            client = httpx.AsyncClient(base_url=f"http://{host}:{port}", verify=False, limits=many)
+            client = httpx.AsyncClient(
+                base_url=f"http://{host}:{port}",
+                limits=httpx.Limits(max_connections=None),
+                timeout=30 * BUSY,  # hundreds at once
+                verify=False,
+            )
             try:
                 async with client:
                     return await asyncio.gather(
