@@ -12,7 +12,7 @@ pytestmark = pytest.mark.stack
 
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", 26))
 # a machine that does other work is late, and no payload is lost by that
-LATE_MS = 20_000
+LATE_MS = 120_000
 
 
 def test_timers_survive_kills_in_their_order_and_leave_nothing(tmp_path: Path) -> None:
