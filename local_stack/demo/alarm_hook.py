@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from desk.hooks.service import HookDesk, NoHookError
 from local_stack.demo.alarm_server import ALARM
 from local_stack.terminal.errors import StackError
+from shared.timestamps import now_ms
 
 NAME = "demo-alarms"
 _REACHED_WITHIN_S = 45.0
@@ -20,7 +21,7 @@ def own_hook(
 ) -> Iterator[None]:
     """It is there, and forward has sent it a test. One that a killed demo has left is replaced."""
     _delete(hooks)
-    began_ms = time.time_ns() // 1_000_000
+    began_ms = now_ms()
     hooks.add(NAME, {"url": url, "types": (ALARM,)}, secret)
     try:
         _wait(hooks, began_ms, has_come)

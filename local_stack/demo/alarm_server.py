@@ -5,7 +5,6 @@ EventSource. So this server passes the gateway's event stream on, with the demo'
 """
 
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -15,6 +14,7 @@ import httpx
 from local_stack.demo.alarm_page import PAGE, POLICY
 from local_stack.demo.gateway_client import event_bytes
 from shared.forwarding.signature import is_signed, key_of
+from shared.timestamps import now_ms
 
 ALARM = "alarm_raised"
 HOST = "127.0.0.1"
@@ -48,10 +48,10 @@ class AlarmServer:
                     self._answer(404)
                     return
                 body = self.rfile.read(length)
-                now_ms = time.time_ns() // 1_000_000
+                came_ms = now_ms()
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                if is_signed(headers, body, key, now_ms / 1000):
-                    on_webhook(headers["webhook-id"], now_ms)
+                if is_signed(headers, body, key, came_ms / 1000):
+                    on_webhook(headers["webhook-id"], came_ms)
                     self._answer(204)
                 else:
                     server.forged += 1

@@ -13,6 +13,7 @@ from local_stack.demo.alarm_times import AlarmTimes, ReachedAlarm
 from local_stack.demo.gateway_client import Gateway
 from local_stack.terminal.errors import StackError
 from shared.forwarding.signature import new_secret
+from shared.timestamps import now_ms
 
 _OPEN_WITHIN_S = 30.0
 
@@ -40,7 +41,7 @@ class AlarmWatch:
 
     async def follow(self, gateway: Gateway) -> None:
         async for event in gateway.events(ALARM, self._opened):
-            self.hear(self.times.on_stream(event, _now_ms()))
+            self.hear(self.times.on_stream(event, now_ms()))
 
     def hear(self, reached: ReachedAlarm | None) -> None:
         if reached is not None:
@@ -69,7 +70,3 @@ def watched_alarms(hooks: HookDesk, gateway_url: str, token: str | None) -> Iter
         watch = AlarmWatch(server.page_url, times)
         with own_hook(hooks, server.hook_url, secret, times.was_delivered):
             yield watch
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
