@@ -21,6 +21,7 @@ PATIENT = (
     "tests/fleet",
     "tests/flights",
     "tests/kiosk",
+    "tests/local_stack/run/test_real_up.py",
     "tests/orders",
     "tests/shop",
     "tests/stream_jobs/fold/test_race.py",
@@ -60,8 +61,8 @@ def total(outputs: Sequence[str], took_s: float) -> str:
     """Of their last lines, and worded like them."""
     counts: Counter[str] = Counter()
     for output in outputs:
-        last_line = output.rstrip().rpartition("\n")[2]
-        found = re.findall(r"(\d+) ([a-z]+)", last_line.partition(" in ")[0])
+        last = re.findall(r"^(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", output, re.MULTILINE)
+        found = re.findall(r"(\d+) ([a-z]+)", last[-1]) if last else []
         counts.update({kind.removesuffix("s"): int(count) for count, kind in found})
         counts["run broken off"] += not found
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
