@@ -26,6 +26,7 @@ PATIENT = (
     "tests/shop",
     "tests/stream_jobs/fold/test_race.py",
 )
+_LAST_LINE = re.compile(r"^(?:=+ )?(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", re.MULTILINE)
 OTHERS = ("tests", *(f"--ignore={path}" for path in PATIENT))
 
 
@@ -61,8 +62,8 @@ def total(outputs: Sequence[str], took_s: float) -> str:
     """Of their last lines, and worded like them."""
     counts: Counter[str] = Counter()
     for output in outputs:
-        last = re.findall(r"^(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", output, re.MULTILINE)
-        found = re.findall(r"(\d+) ([a-z]+)", last[-1]) if last else []
+        lines = _LAST_LINE.findall(output)  # other programs may say something after it
+        found = re.findall(r"(\d+) ([a-z]+)", lines[-1]) if lines else []
         counts.update({kind.removesuffix("s"): int(count) for count, kind in found})
         counts["run broken off"] += not found
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)

@@ -42,7 +42,7 @@ def test_both_runs_count(
 def test_the_sum_is_of_every_kind_that_pytest_counts() -> None:
     outputs = [
         "1 passed in 1.00s\n..\n2 failed, 20 passed, 1 skipped, 1 error in 62.29s (0:01:02)\n",
-        "FAILED a - 9 passed\n3 failed, 4 passed, 2 errors in 5.00s",
+        "FAILED a - 9 passed\n3 failed, 4 passed, 2 errors in 5.00s\n%3|FAIL|30007/bootstrap",
     ]
     assert total(outputs, 63.5) == "3 error, 5 failed, 24 passed, 1 skipped in 63.50s"
 
