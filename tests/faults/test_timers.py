@@ -16,7 +16,7 @@ LATE_MS = 120_000
 
 
 def test_timers_survive_kills_in_their_order_and_leave_nothing(tmp_path: Path) -> None:
-    assert timers_run.run(tmp_path, 3_000, 2, SEED, 45, 40, 14, LATE_MS) == 0
+    assert timers_run.run(tmp_path, 1_500, 2, SEED, 40, 25, 10, LATE_MS) == 0
 
 
 def test_a_timer_is_late_by_the_time_in_which_a_job_was_up_alone() -> None:

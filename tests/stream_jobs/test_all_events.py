@@ -16,7 +16,7 @@ from tests.kafka_log import Record, eventually, last_values, read_topic
 
 pytestmark = pytest.mark.stack
 
-LIFT_COUNT, RIDES = 100, 200
+LIFT_COUNT, RIDES = 100, 100
 IN_ALL, OF_LIFTS = (row.topic for row in LIFTS.all_events)
 
 
@@ -59,7 +59,7 @@ def test_it_has_every_event_in_its_order_through_kills(
     )
     ensure_topics(LIFTS, settings)
     _write_rides(bootstrap)
-    variables = {**spark_environment, "HEADRACE_BATCH_RECORDS_MAX": "2000"}
+    variables = {**spark_environment, "HEADRACE_BATCH_RECORDS_MAX": "1000"}
     enrich = JobProcess("enrich", settings, tmp_path / "enrich.log", variables)
     fold = JobProcess("fold", settings, tmp_path / "fold.log", variables)
 

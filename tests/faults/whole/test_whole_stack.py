@@ -32,7 +32,7 @@ def test_nothing_accepted_is_lost_or_counts_twice_whatever_is_killed(tmp_path: P
 async def _run(folder: Path) -> Report:
     async with Rig(folder) as rig:
         await rig.start()
-        report = await run(rig, SEED, Load(2_000, per_s=100, lines_per_s=100), FAULTS)
+        report = await run(rig, SEED, Load(2_000, per_s=40, lines_per_s=40), FAULTS)
         await asyncio.to_thread(rig.launcher.press_ctrl_c)
         rig.launcher.assert_nothing_is_left()
     assert "Traceback" not in rig.launcher.said

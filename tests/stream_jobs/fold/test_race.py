@@ -1,5 +1,9 @@
-"""Two events of one entity, back to back: the second always sees the first one's effect."""
+"""Two events of one entity, back to back: the second always sees the first one's effect.
 
+HEADRACE_TEST_PAIRS=10000 makes it long.
+"""
+
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +18,9 @@ from tests.races import DEVICES, FLIGHTS, Race
 
 pytestmark = pytest.mark.stack
 
-PAIRS = 10_000
+PAIRS = int(os.environ.get("HEADRACE_TEST_PAIRS", "3000"))
 # small Arrow batches, so that there are rows enough in the shuffle to be spilled
-SPILL = """{"spark.shuffle.spill.numElementsForceSpillThreshold": "1000",
+SPILL = """{"spark.shuffle.spill.numElementsForceSpillThreshold": "300",
             "spark.sql.execution.arrow.maxRecordsPerBatch": "16"}"""
 
 
@@ -79,7 +83,7 @@ def test_a_fold_that_is_killed_in_the_middle_goes_on_where_it_was(
     # all the first ones before all the second ones: a kill comes between the two of a pair
     for second in (False, True):
         race.write(bootstrap, [race.event(number, second=second) for number in range(PAIRS)])
-    variables = {**spark_environment, "HEADRACE_BATCH_RECORDS_MAX": "2500"}
+    variables = {**spark_environment, "HEADRACE_BATCH_RECORDS_MAX": str(PAIRS // 6)}
     with JobProcess("fold", settings, tmp_path / "fold.log", variables) as job:
         eventually(lambda: race.folded(bootstrap) >= PAIRS / 2, within_s=300)
         job.kill()
@@ -94,13 +98,13 @@ def test_states_are_found_whether_a_batch_has_many_of_them_or_few(
     own_kafka_settings: JobSettings, spark_environment: dict[str, str], tmp_path: Path
 ) -> None:
     settings, log = own_kafka_settings, tmp_path / "fold.log"
-    bootstrap, many, few = settings.kafka_bootstrap, 2 * PAIRS, 2_000
+    bootstrap, many, few = settings.kafka_bootstrap, 2 * PAIRS, PAIRS // 5
     ensure_topics(DEVICES.flow, settings)
     firsts, seconds = (
         [DEVICES.event(number, second=second) for number in range(many)] for second in (False, True)
     )
     # the last ones bring some that the second ones brought
-    steps = [("200000", firsts, many), ("500", seconds[:few], many + few),
+    steps = [("200000", firsts, many), (str(PAIRS // 20), seconds[:few], many + few),
              ("200000", seconds, 2 * many)]  # fmt: skip
     for batch, events, folded in steps:
         DEVICES.write(bootstrap, events)
