@@ -3,12 +3,15 @@
 import atexit
 import os
 import shutil
+import ssl
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -47,6 +50,19 @@ for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
 # no test leaves anything in the checkout's own state folder, which `./headrace up` works on
 os.environ["HEADRACE_STATE_DIR"] = tempfile.mkdtemp(prefix="headrace-tests-")
 atexit.register(shutil.rmtree, os.environ["HEADRACE_STATE_DIR"], ignore_errors=True)
+
+# whoever asks by `httpx.get` loads all authorities of the internet first: 50 ms, for each question
+_AUTHORITIES = os.environ.get("SSL_CERT_FILE") or certifi.where()
+_make_context = ssl.create_default_context
+_loaded = _make_context(cafile=_AUTHORITIES)
+
+
+def _context(*purpose: Any, **given: Any) -> ssl.SSLContext:
+    is_usual = not purpose and given == {"cafile": _AUTHORITIES}
+    return _loaded if is_usual else _make_context(*purpose, **given)
+
+
+ssl.create_default_context = _context
 
 _FAST_MAX_S = 3
 # py4j asks by select(), which knows no file above 1,023: its callbacks would end without a word
