@@ -77,7 +77,7 @@ class Running:
         eventually(holds, within_s)
 
 
-@pytest.fixture(scope="package")  # of these tests: idle, it would take time from all others
+@pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     # whatever the developer's shell points at, these tests run on servers of their own
     for name in ("HEADRACE_KAFKA_BOOTSTRAP", "HEADRACE_POSTGRES_URL"):
