@@ -27,8 +27,8 @@ PATIENT = (
     # last, for its stack runs to the end
     "tests/end_to_end",
 )
-_LAST_LINE = re.compile(r"^(?:=+ )?(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", re.MULTILINE)
 OTHERS = ("tests", *(f"--ignore={path}" for path in PATIENT))
+_LAST_LINE = re.compile(r"^(?:=+ )?(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", re.MULTILINE)
 
 
 def run_side_by_side(pytest: Sequence[str]) -> int:

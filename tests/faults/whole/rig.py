@@ -37,9 +37,16 @@ class NotWellError(Exception):
 
 
 class Rig:
-    def __init__(self, folder: Path, away_s: float | None = None, mutant: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        away_s: float | None = None,
+        mutant: str = "",
+        *,
+        seen_within_s: float = 60.0,
+    ) -> None:
         # a mutant is not to become well
-        self._well_within_s, self.seen_within_s = (60.0, 20.0) if mutant else (480.0, 480.0)
+        self._well_within_s, self.seen_within_s = (60.0, 20.0) if mutant else (240.0, seen_within_s)
         self.away_s = away_s  # how long a server stays away; None: some seconds, by chance
         self.points = folder / "points"
         self.points.mkdir(parents=True, exist_ok=True)

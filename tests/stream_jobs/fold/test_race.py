@@ -40,7 +40,7 @@ def _variants(race: Race, name: str, confs: dict[str, str]) -> list[Any]:
 @pytest.mark.parametrize(
     ("race", "spark_conf", "cut"),
     [
-        *_variants(DEVICES, "devices", {"in memory": "{}"}),
+        *_variants(DEVICES, "devices", {"in memory": "{}", "spilled": SPILL}),
         *_variants(FLIGHTS, "flights", {"spilled": SPILL}),
     ],
 )
