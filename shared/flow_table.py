@@ -103,6 +103,11 @@ class Flow:
         return (*self.entities, *self.aggregates)
 
     @property
+    def state_by_topic(self) -> dict[str, str]:
+        """Which entity's or aggregate's snapshots are there."""
+        return {row.topic: row.name for row in self.with_state}
+
+    @property
     def open_endpoints(self) -> tuple[Endpoint, ...]:
         """Those that devices post to."""
         return tuple(row for row in self.endpoints if row.is_open)
@@ -305,6 +310,7 @@ class Flow:
             ignited_by=(
                 *self.event_topics,
                 *self.completion_topics,
+                *self.state_by_topic,
                 again_topic("forward"),
                 wake_topic("forward"),
             ),
@@ -312,7 +318,7 @@ class Flow:
             emits=(DELIVERY_TOPIC, HOOK_TOPIC, gate_topic("forward"), wake_topic("forward")),
             parks_in=(dead_letter_topic("forward"),),
             starts_from=(gate_topic("forward"),),
-            does="sends events to webhooks, each entity's in their order",
+            does="sends events, completions and states to webhooks, each entity's in their order",
         )
         parquet = Job(
             "parquet",

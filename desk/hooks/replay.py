@@ -10,12 +10,13 @@ from clients.kafka.connect import answering
 from clients.kafka.messages import headers_of, position_of
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
-from clients.kafka.records import LogRange, Outgoing, Partition
+from clients.kafka.records import LogRange, Outgoing, Partition, Record
 from shared.consumer_groups import DESK
 from shared.events import envelope
 from shared.flow_table import Flow
 from shared.forwarding.cloud_event import CloudEvent, is_for
 from shared.forwarding.hook import Hook
+from shared.forwarding.state_event import state_event
 from shared.kafka_access import KafkaAccess
 from shared.topic_names import again_topic, wake_topic
 
@@ -44,13 +45,19 @@ def replayed(
     """In log order, chunk by chunk."""
     forward = flow.job("forward")
     own = (again_topic("forward"), wake_topic("forward"))
-    topics = [topic for topic in forward.ignited_by if topic not in own]
+    states = flow.state_by_topic
+    topics = [
+        topic
+        for topic in forward.ignited_by
+        if topic not in own and (topic in states) == (hook.of == "states")
+    ]
     with answering(kafka), closing(RangeReader(kafka, DESK, _READ_S)) as reader:
         for messages in reader.read(_ranges(kafka, topics, window)):
+            came = (_came(message, states) for message in messages if window.has(message))
             yield [
-                _again(message, hook)
-                for message in messages
-                if window.has(message) and is_for(hook, _event(message))
+                _again(one, hook)
+                for one in came
+                if one is not None and is_for(hook, CloudEvent(one.key, one.value, one.headers))
             ]
 
 
@@ -71,15 +78,23 @@ def _or(found: Mapping[Partition, int | None], at: Partition, end: int) -> int:
     return end if offset is None else offset
 
 
-def _event(message: Message) -> CloudEvent:
-    return CloudEvent(message.key(), message.value(), headers_of(message) or [])
+def _came(message: Message, states: Mapping[str, str]) -> Record | None:
+    """As hooks get it. None: nobody can get anything of it."""
+    place, at_ms = position_of(message), message.timestamp()[1]
+    key, value, headers = message.key(), message.value(), headers_of(message) or []
+    if entity := states.get(place.topic):
+        made = state_event(entity, place, key, value, at_ms)
+        if made is None:
+            return None
+        value, headers = made
+    return Record(place, key, value, headers, at_ms)
 
 
-def _again(message: Message, hook: Hook) -> Outgoing:
+def _again(one: Record, hook: Hook) -> Outgoing:
     headers = [
-        *(one for one in headers_of(message) or [] if one[0] not in _OURS),
+        *(header for header in one.headers if header[0] not in _OURS),
         (envelope.HOOK, hook.name.encode()),
-        (envelope.ORIGIN, str(position_of(message)).encode()),
+        (envelope.ORIGIN, str(one.position).encode()),
         (envelope.REPLAY, b"1"),
     ]
-    return Outgoing(again_topic("forward"), message.key(), message.value(), headers)
+    return Outgoing(again_topic("forward"), one.key, one.value, headers)

@@ -89,10 +89,13 @@ class HookDesk:
             raise BadHookError(str(error)) from error
         if why_not := self._why_not(hook):
             raise BadHookError(f"url: {why_not}")
-        known = [row.name for row in load_flow(self._settings.flow).event_types]
+        flow = load_flow(self._settings.flow)
+        is_state = hook.of == "states"
+        what = "entity or aggregate" if is_state else "event type"
+        known = [row.name for row in (flow.with_state if is_state else flow.event_types)]
         if unknown := sorted({*hook.types}.difference(known)):
             there = ", ".join(known)
-            raise BadHookError(f"the flow has no event type {unknown[0]}; there are: {there}")
+            raise BadHookError(f"the flow has no {what} {unknown[0]}; there are: {there}")
         return hook
 
     def _why_not(self, hook: Hook) -> str | None:

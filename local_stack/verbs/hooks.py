@@ -20,6 +20,7 @@ _LOG_MAX = 1_000_000
 class Of(StrEnum):
     EVENTS = "events"
     COMPLETIONS = "completions"
+    STATES = "states"
 
 
 class Shape(StrEnum):
@@ -42,19 +43,24 @@ Secret = Annotated[str | None, typer.Option(help="Your own, whsec_…; without i
 def add(
     name: str,
     url: str,
-    of: Annotated[Of, typer.Option("--of", help="Completions: once its row is there.")] = Of.EVENTS,
+    of: Annotated[
+        Of,
+        typer.Option("--of", help="Completions: once its row is there. States: each that is new."),
+    ] = Of.EVENTS,
     types: Annotated[
-        list[str] | None, typer.Option("--type", help="An event type; without it, all.")
+        list[str] | None,
+        typer.Option("--type", help="An event type; of states an entity; without it, all."),
     ] = None,
     entities: Annotated[
         list[str] | None, typer.Option("--entity", help="An entity id; without it, all.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Of this tenant alone.")] = None,
     where: Annotated[
-        list[str] | None, typer.Option(help="A condition on the data: 'value > 30'.")
+        list[str] | None, typer.Option(help="On the data, or the state: 'value > 30'.")
     ] = None,
     fields: Annotated[
-        list[str] | None, typer.Option("--field", help="A field of the data; without it, all.")
+        list[str] | None,
+        typer.Option("--field", help="Of the data, or the state; without it, all."),
     ] = None,
     shape: Annotated[Shape, typer.Option(help="Of CloudEvents.")] = Shape.STRUCTURED,
     no_order: Annotated[

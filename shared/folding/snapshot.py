@@ -139,9 +139,14 @@ class Facts(NamedTuple):
 
 def read_facts(raw: bytes) -> Facts:
     """ValueError where it is no snapshot; whoever may have written it."""
+    return read_facts_with_meta(raw)[0]
+
+
+def read_facts_with_meta(raw: bytes) -> tuple[Facts, Fields]:
+    """And all that it says of itself."""
     try:
         state: Fields = orjson.loads(raw)
-        meta: dict[str, Any] = state.pop(META)
+        meta: Fields = state.pop(META)
         deleted = meta.get("deleted") is True
         facts = Facts(state, meta["version"], meta["event_time_ms"], deleted)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -150,7 +155,7 @@ def read_facts(raw: bytes) -> Facts:
         raise ValueError("the version is no whole number")
     if facts.event_time_ms is not None and not is_time_ms(facts.event_time_ms):
         raise ValueError("the event time is no number of milliseconds")
-    return facts
+    return facts, meta
 
 
 def decode(raw: bytes) -> Snapshot:

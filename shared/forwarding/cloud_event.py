@@ -15,9 +15,11 @@ from shared.events import envelope
 from shared.events.envelope import Header
 from shared.forwarding.conditions import chosen, condition
 from shared.forwarding.hook import Hook
+from shared.forwarding.state_event import STATE
 from shared.ids import tenant_of
 
-_COMPLETION = "completion."
+# of its type, by what it is one of; an event's begins with neither, for its name has no dot
+_BEGINS = {"completions": "completion.", "states": STATE}
 # attributes that are sent; others are between our own parts
 _SENT = ("id", "type", "source", "subject", "time", "tenant", "revision", "payloadsha256")
 _SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~ "
@@ -48,15 +50,18 @@ class CloudEvent:
 
     @property
     def type(self) -> str:
-        return self.attributes.get("type", "").removeprefix(_COMPLETION)
+        """Of a state its entity's name; of a completion that of what is a row now."""
+        return self.attributes.get("type", "").removeprefix(_BEGINS.get(self.of, ""))
 
-    @property
-    def is_completion(self) -> bool:
-        return self.attributes.get("type", "").startswith(_COMPLETION)
+    @cached_property
+    def of(self) -> str:
+        """As a hook says it."""
+        told = self.attributes.get("type", "")
+        return next((of for of, begin in _BEGINS.items() if told.startswith(begin)), "events")
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """Of an event its own fields; of a completion all that it says."""
+        """Of an event its own fields; of a completion or a state all that it says."""
         try:
             value = orjson.loads(self._value or b"")
         except orjson.JSONDecodeError:
@@ -65,12 +70,27 @@ class CloudEvent:
         return data if isinstance(data, dict) else {}
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """Which conditions look at, and of which a hook may choose some."""
+        fields = self.data.get("state", {}) if self.of == "states" else self.data
+        return fields if isinstance(fields, dict) else {}
+
+    def data_of(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """With these fields alone; (): with all."""
+        if not names:
+            return self.data
+        if self.of != "states":
+            return chosen(self.fields, names)
+        state = {"state": chosen(self.fields, names)} if "state" in self.data else {}
+        return {**self.data, **state}
+
+    @property
     def trace(self) -> str | None:
         return envelope.text(self._headers, envelope.TRACE_PARENT)
 
 
 def is_for(hook: Hook, event: CloudEvent) -> bool:
-    if not event.id or event.is_completion != (hook.of == "completions"):
+    if not event.id or event.of != hook.of:
         return False
     if hook.types and event.type not in hook.types:
         return False
@@ -79,16 +99,16 @@ def is_for(hook: Hook, event: CloudEvent) -> bool:
         return False
     if hook.entities and event.entity.removeprefix(f"{tenant}/") not in hook.entities:
         return False
-    return all(condition(text).holds(event.data) for text in hook.where)
+    return all(condition(text).holds(event.fields) for text in hook.where)
 
 
 def request(hook: Hook, events: Sequence[CloudEvent]) -> tuple[dict[str, str], bytes]:
     """Headers, but for those of the signature, and body: the same at each try of the same ones."""
     if hook.batch > 1:
-        wholes = [_whole(event, told_data(hook, event)) for event in events]
+        wholes = [_whole(event, event.data_of(hook.fields)) for event in events]
         return {"content-type": "application/cloudevents-batch+json"}, orjson.dumps(wholes)
     (event,) = events
-    data = told_data(hook, event)
+    data = event.data_of(hook.fields)
     trace = {"traceparent": event.trace} if event.trace and event.trace.isascii() else {}
     if hook.shape == "binary":
         attributes = {f"ce-{name}": _as_header(said) for name, said in event.attributes.items()}
@@ -101,10 +121,6 @@ def message_id(events: Sequence[CloudEvent]) -> str:
     """The same at each try of the same events: of one it is its own."""
     more = len(events) - 1
     return f"{events[0].id}+{more}" if more else events[0].id
-
-
-def told_data(hook: Hook, event: CloudEvent) -> dict[str, Any]:
-    return chosen(event.data, hook.fields) if hook.fields else event.data
 
 
 def _whole(event: CloudEvent, data: dict[str, Any]) -> dict[str, Any]:

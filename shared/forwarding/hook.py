@@ -53,8 +53,8 @@ class Hook(BaseModel):
     name: str
     url: str = Field(max_length=2000)
     secrets: tuple[Secret, ...] = Field((), max_length=5)
-    of: Literal["events", "completions"] = "events"
-    types: Names = ()  # (): all
+    of: Literal["events", "completions", "states"] = "events"
+    types: Names = ()  # of states, entities; (): all
     entities: Names = ()
     tenant: str | None = None  # None: of all of them
     where: Names = ()  # conditions, all of which must hold

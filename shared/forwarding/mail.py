@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from shared.forwarding.cloud_event import CloudEvent, message_id, told_data
+from shared.forwarding.cloud_event import CloudEvent, message_id
 from shared.forwarding.hook import Hook
 from shared.forwarding.mail_access import ADDRESS
 
@@ -53,7 +53,7 @@ def _subject(hook: Hook, events: Sequence[CloudEvent]) -> str:
 
 
 def _text(hook: Hook, event: CloudEvent) -> str:
-    data = told_data(hook, event)
+    data = event.data_of(hook.fields)
     width = max(map(len, data), default=0)
     head = f"{event.attributes.get('time', '')}  {event.type} of {event.entity}".strip()
     fields = [f"  {name:<{width}}  {_value(value)}" for name, value in data.items()]

@@ -1,1 +1,1 @@
-"""The job forward: events and completions reach webhooks, each entity's in their order."""
+"""The job forward: events, completions and states reach webhooks, each entity's in their order."""

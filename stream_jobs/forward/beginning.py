@@ -1,27 +1,34 @@
 """Where forward begins that has no checkpoint, or one that does not fit: with the first hook, and
-with what still waits. It may send again what is done; it passes over nothing."""
+with what still waits. It may send again what is done; it passes over nothing.
 
-from collections.abc import Iterable
+And where it begins on topics of states that its checkpoint knows nothing of."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from clients.kafka.follow import LogFollower
 from clients.kafka.offsets import LogOffsets
-from clients.kafka.records import Offsets, by_partition, by_topic
+from clients.kafka.records import Offsets, Partition, by_partition, by_topic
 from shared.consumer_groups import HOOKS, of_job
-from shared.flow_table import Job
+from shared.flow_table import Flow
 from shared.forwarding.hook import Hooks
 from shared.settings import JobSettings
 from shared.topic_names import HOOK_TOPIC, gate_topic, wake_topic
 from stream_jobs.forward import at_most_once
 from stream_jobs.forward.delivery import STAGE, read_gate
 from stream_jobs.guards import checkpoint_identity
+from stream_jobs.guards.checkpoint_offsets import offsets_of, remember_ahead
 
 
-def start(settings: JobSettings, job: Job) -> Offsets | None:
+def start(settings: JobSettings, flow: Flow) -> Offsets | None:
     """None: it goes on from its checkpoint."""
+    job = flow.job(STAGE)
     checkpoint, identity = settings.checkpoints / STAGE, checkpoint_identity.identity(settings, {})
     if checkpoint_identity.why_not(checkpoint, identity) is None:
+        _join_states(settings, flow, checkpoint)
         return None
-    made_ms, oldest_ms = _since(settings)
+    hooks, oldest_ms = _hooks_and_oldest(settings)
+    made_ms = _least(hook.made_ms for hook in hooks.all())
     with LogOffsets(settings.kafka, of_job(STAGE), job.ignited_by) as log:
         ends, done = log.ends(), by_partition(log.committed().offsets)
         first, waits = (
@@ -30,9 +37,8 @@ def start(settings: JobSettings, job: Job) -> Offsets | None:
         )
     begins = {}
     for at, end in ends.items():
-        behind_all_hooks = end if (found := first.get(at)) is None else found
-        still_waits = end if (found := waits.get(at)) is None else found
-        begins[at] = max(behind_all_hooks, min(done.get(at, end), still_waits))
+        still_waits = _or(waits, at, end)
+        begins[at] = max(_or(first, at, end), min(done.get(at, end), still_waits))
         if at[0] == wake_topic(STAGE):
             begins[at] = end
     checkpoint_identity.begin(checkpoint, identity)
@@ -40,8 +46,31 @@ def start(settings: JobSettings, job: Job) -> Offsets | None:
     return by_topic(begins)
 
 
-def _since(settings: JobSettings) -> tuple[int | None, int | None]:
-    """When the first hook was made, and since when the oldest delivery waits."""
+def _join_states(settings: JobSettings, flow: Flow, checkpoint: Path) -> None:
+    """Of topics that it has not read, since it was of a version that read none or the entity is
+    new: from the first hook of states on. Nobody gets what was before, and while forward read that
+    all others would wait."""
+    known = offsets_of(checkpoint).planned
+    new = [topic for topic in flow.state_by_topic if topic not in known]
+    if not known or not new:
+        return
+    with LogOffsets(settings.kafka, of_job(STAGE), new) as log:
+        ends = log.ends()
+        hooks, _ = _hooks_and_oldest(settings)  # one that is made from here on gets what is behind
+        if hooks.wrong:
+            return  # it may ask for states
+        made_ms = _least(hook.made_ms for hook in hooks.all() if hook.of == "states")
+        first = log.since(dict.fromkeys(ends, made_ms)) if made_ms is not None else {}
+    remember_ahead(checkpoint, by_topic({at: _or(first, at, end) for at, end in ends.items()}))
+
+
+def _or(found: Mapping[Partition, int | None], at: Partition, end: int) -> int:
+    offset = found.get(at)
+    return end if offset is None else offset
+
+
+def _hooks_and_oldest(settings: JobSettings) -> tuple[Hooks, int | None]:
+    """And since when the oldest delivery waits."""
     hooks = Hooks()
     oldest: dict[bytes | None, int] = {}
     log = LogFollower(settings.kafka, HOOKS, [HOOK_TOPIC, gate_topic(STAGE)])
@@ -57,7 +86,7 @@ def _since(settings: JobSettings) -> tuple[int | None, int | None]:
                 oldest[key] = read_gate(value)["oldest_ms"]
     finally:
         log.close()
-    return _least(hook.made_ms for hook in hooks.all()), _least(oldest.values())
+    return hooks, _least(oldest.values())
 
 
 def _least(times_ms: Iterable[int]) -> int | None:

@@ -36,7 +36,7 @@ NO_HOOK = "there is no webhook: ./headrace hooks add"
 class HookWatch(DriverTask):
     def __init__(self, settings: JobSettings, flow: Flow) -> None:
         self._settings = settings
-        self._job = flow.job(STAGE)
+        self._flow = flow
         self._log = LogFollower(settings.kafka, HOOKS, [HOOK_TOPIC, gate_topic(STAGE)])
         options = {
             "enable.idempotence": False,  # a wake that is written twice does no harm
@@ -65,7 +65,7 @@ class HookWatch(DriverTask):
 
     def start(self) -> Offsets | None:
         self._look_ms, self._all_have_told = 0, False
-        return beginning.start(self._settings, self._job)
+        return beginning.start(self._settings, self._flow)
 
     def hear(self, observed: Mapping[str, int | None]) -> None:
         told = observed[job.LOOK_MS]

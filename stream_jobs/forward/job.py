@@ -1,4 +1,4 @@
-"""event and completion topics -> webhooks: each event to the hooks that ask for it.
+"""event, completion and state topics -> webhooks: each event to the hooks that ask for it.
 
 A task that reads the topics finds for each record the hooks that it is for, and the shuffle brings
 all that a hook is to get of an entity to one bucket, which sends it (`bucket.py`). What waits is
@@ -8,7 +8,7 @@ brings an answer that came too late for the batch that had asked.
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from shared.events import envelope
 from shared.flow_table import Flow
 from shared.forwarding.cloud_event import CloudEvent, is_for
 from shared.forwarding.hook import Hook
+from shared.forwarding.state_event import state_event
 from shared.settings import JobSettings
 from shared.topic_names import again_topic, wake_topic
 from stream_jobs.forward import beginning
@@ -49,9 +50,13 @@ def buckets(settings: JobSettings) -> tuple[int, ...]:
 
 
 def pack(
-    chunks: Iterator[list[Message]], feed: FeedTask, its_buckets: tuple[int, ...]
+    chunks: Iterator[list[Message]],
+    feed: FeedTask,
+    its_buckets: tuple[int, ...],
+    states: Mapping[str, str],
 ) -> Iterator[pa.RecordBatch]:
-    """For each bucket that has something to do a row: deliveries, and answers."""
+    """For each bucket that has something to do a row: deliveries, and answers. `states`: topics of
+    snapshots, and whose these are."""
     for chunk in chunks:
         check_lease(STAGE)
         deliveries: dict[int, list[bytes]] = defaultdict(list)
@@ -68,7 +73,7 @@ def pack(
                     for bucket in its_buckets:
                         answers[bucket] += ()
                 continue
-            for delivery in _deliveries(message, takers):
+            for delivery in _deliveries(message, takers, states):
                 share = delivery.share(hooks.get(delivery.hook))
                 deliveries[bucket_of(share, its_buckets)].append(delivery.pack())
         names = sorted({*deliveries, *answers})
@@ -76,15 +81,24 @@ def pack(
         yield pa.RecordBatch.from_arrays([names, packed], schema=_PACKED)
 
 
-def _deliveries(message: Message, takers: list[Hook]) -> Iterator[Delivery]:
+def _deliveries(
+    message: Message, takers: list[Hook], states: Mapping[str, str]
+) -> Iterator[Delivery]:
     headers, arrived_ms = headers_of(message) or [], message.timestamp()[1]
     place, key, value = position_of(message), message.key(), message.value()
     if message.topic() == again_topic(STAGE):
         # be there a hook of that name or not: its bucket tells it
         names = [name] if (name := envelope.text(headers, envelope.HOOK)) else []
     else:
+        takers = [hook for hook in takers if arrived_ms >= hook.made_ms]
+        if entity := states.get(place.topic):
+            takers = [hook for hook in takers if hook.of == "states"]
+            made = state_event(entity, place, key, value, arrived_ms) if takers else None
+            if made is None:
+                return
+            value, headers = made
         event = CloudEvent(key, value, headers)
-        names = [hook.name for hook in takers if arrived_ms >= hook.made_ms and is_for(hook, event)]
+        names = [hook.name for hook in takers if is_for(hook, event)]
     for name in names:
         yield Delivery(name, place, key, value, headers, arrived_ms)
 
@@ -114,9 +128,14 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) 
         settings,
         STAGE,
         job.ignited_by,
-        partial(pack, feed=feed_task(settings), its_buckets=buckets(settings)),
+        partial(
+            pack,
+            feed=feed_task(settings),
+            its_buckets=buckets(settings),
+            states=flow.state_by_topic,
+        ),
         _PACKED_DDL,
-        beginning.start(settings, job),
+        beginning.start(settings, flow),
         at_most_every_ms=_AT_MOST_EVERY_MS,
     )
     told = transform(packed.groupBy("bucket"), settings).observe(

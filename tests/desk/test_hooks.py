@@ -20,6 +20,8 @@ from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError
 from shared.events.envelope import event_headers, event_value
 from shared.flow import load_flow
+from shared.folding import snapshot
+from shared.folding.snapshot import Snapshot
 from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
 from shared.settings.secret_box import box_of_hooks
@@ -145,10 +147,35 @@ def test_events_of_a_window_are_replayed_to_one_hook(settings: GatewaySettings) 
     run("delete", "replayed")
 
 
+def test_the_states_of_a_window_are_replayed_as_the_events_that_they_were(
+    settings: GatewaySettings,
+) -> None:
+    run("add", "mirror", URL, "--of", "states", "--type", "device", "--where", "value > 1")
+    producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
+    for version in range(1, 4):
+        value = snapshot.encode(Snapshot({"value": version}, version, 5), "f")
+        producer.produce("state.device.v1", value, "mirrored")
+    producer.produce("state.device.v1", b"{}", "mirrored")  # no snapshot
+    producer.produce("state.device.v1", None, "mirrored")
+    one = event_record(0, entity_id="mirrored", id="no-state", value=99.0)
+    producer.produce("event.reading.v1", event_value(one), "mirrored", headers=event_headers(one))
+    producer.flush(10)
+    window = ("replay", "mirror", "-o", "json", "--since", "1h")
+    assert run(*window) == {"events": 2}
+    assert run(*window, "--entity", "another") == {"events": 0}
+    its = [r for r in read_topic(settings.kafka_bootstrap, "again.forward.v1")
+           if r.headers.get("ce_hook") == b"mirror"]  # fmt: skip
+    assert [orjson.loads(one.value or b"")["data"]["version"] for one in its] == [2, 3]
+    assert {one.headers["ce_type"] for one in its} == {b"state.device"}
+    assert len({one.headers["ce_id"] for one in its}) == 2
+    run("delete", "mirror")
+
+
 WRONG = (
     (("add", "x", "http://example.org"), "must begin with https://"),
     (("add", "x", "https://169.254.169.254/latest"), "no address of the open internet"),
     (("add", "x", URL, "--type", "nothing"), "the flow has no event type nothing"),
+    (("add", "x", URL, "--of", "states", "--type", "reading"), "no entity or aggregate reading"),
     (("add", "x", URL, "--where", "value >"), "is no condition"),
     (("add", "x", URL, "--secret", "whsec_AA"), "a secret is whsec_"),
     (("add", "X", URL), "a hook's name has"),

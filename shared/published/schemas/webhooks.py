@@ -53,7 +53,8 @@ def undelivered(job: Job) -> RecordSchema:
     others = tuple(name for name in _AGAIN_HEADERS_AT_TIMES if name not in needed)
     return RecordSchema(
         "undelivered",
-        "an event or a completion, byte for byte, that a webhook did not take, and why",
+        "an event or a completion, byte for byte, or what was made of a state, that a webhook did "
+        "not take, and why",
         {"type": ["string", "null"]},
         headers_of((*needed, *own), others, {envelope.STAGE: {"const": job.name}}),
         None,
@@ -135,7 +136,7 @@ def _wake() -> RecordSchema:
 def _again() -> RecordSchema:
     return RecordSchema(
         "again",
-        "an event or a completion that is sent to one webhook again",
+        "an event, a completion or a state that is sent to one webhook again",
         {"type": ["string", "null"]},
         headers_of((envelope.HOOK,), _AGAIN_HEADERS_AT_TIMES, {}),
         None,

@@ -1,5 +1,6 @@
 """The job on a real broker, with servers that fail in all ways, and kills in the middle."""
 
+import json
 import random
 import shutil
 import time
@@ -17,9 +18,12 @@ from desk.hooks.service import HookDesk
 from local_stack.run.stack import Stack
 from shared.events.envelope import event_headers, event_value
 from shared.flow import load_flow
+from shared.folding import snapshot
+from shared.folding.snapshot import Snapshot
 from shared.settings import JobSettings
 from shared.topic_names import JOB_STATUS_TOPIC
 from stream_jobs.forward.hook_watch import NO_HOOK
+from stream_jobs.guards.checkpoint_offsets import ahead_at
 from tests.builders import event_record
 from tests.job_process import JobProcess
 from tests.kafka_log import Record, eventually, last_values, read_topic
@@ -58,7 +62,7 @@ class Rig(NamedTuple):
         return HookDesk(self.settings.model_copy(update={"hooks_hosts_allowed": "127.0.0.1"}))
 
     def write(self, numbers: range) -> None:
-        """An event of each entity in each round."""
+        """An event of each entity in each round, and its state after that."""
         for number in numbers:
             for entity in range(ENTITIES):
                 name = f"device-{entity:04}"
@@ -67,6 +71,8 @@ class Rig(NamedTuple):
                 )
                 value, headers = event_value(record), event_headers(record)
                 self.producer.produce("event.reading.v1", value, name, headers=headers)
+                state = snapshot.encode(Snapshot({"value": number}, number), "f")
+                self.producer.produce("state.device.v1", state, name)
         assert self.producer.flush(60) == 0
 
 
@@ -91,10 +97,13 @@ def rig(empty_kafka: Stack, spark_environment: dict[str, str], tmp_path: Path) -
 def arrivals(target: TargetServer) -> list[Arrival]:
     found = []
     for received, reply in target.received():
-        done = reply.status is not None and 200 <= reply.status < 300
         event = received.event
-        found.append(Arrival(event["subject"], event["id"], done))
+        found.append(Arrival(event["subject"], event["id"], is_done(reply)))
     return found
+
+
+def is_done(reply: Reply) -> bool:
+    return reply.status is not None and 200 <= reply.status < 300
 
 
 def flaky(seed: int) -> Answers:
@@ -115,6 +124,26 @@ def done(target: TargetServer) -> int:
     return len({arrival.event_id for arrival in arrivals(target) if arrival.is_done})
 
 
+def states(target: TargetServer) -> list[Arrival]:
+    """As `arrivals`, but named as the events that they are the states after."""
+    found = []
+    for received, reply in target.received():
+        event = received.event
+        entity, version = event["subject"], event["data"]["version"]
+        assert (event["type"], event["data"]["state"]) == ("state.device", {"value": version})
+        found.append(Arrival(entity, f"{entity}-{version}", is_done(reply)))
+    return found
+
+
+def forget_states(checkpoint: Path) -> None:
+    """As one of a version that read none."""
+    for file in (checkpoint / "offsets").glob("[0-9]*"):
+        *others, told = file.read_text().splitlines()
+        offsets = {topic: its for topic, its in json.loads(told).items() if "state." not in topic}
+        file.write_text("\n".join([*others, json.dumps(offsets)]))
+        (file.parent / f".{file.name}.crc").unlink()
+
+
 def gates(rig: Rig) -> dict[bytes | None, Record]:
     """What waits, and in which bucket."""
     return {one.key: one for one in read_topic(rig.bootstrap, "gate.forward.v1")}
@@ -131,6 +160,7 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
     with (
         TargetServer(flaky(7)) as target,
         TargetServer() as well,
+        TargetServer(flaky(8)) as mirror,
         TargetServer(lambda _: Reply(after_s=30)) as hangs,
         rig.job() as job,
     ):
@@ -144,10 +174,15 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         rig.desk.add("mails", {"url": "mailto:ops@example.org", "batch": 100, "per_s": 2})
         rig.write(range(1, third))
         eventually(lambda: done(target) > ENTITIES, within_s=120)
+        eventually(lambda: any((checkpoint / "commits").glob("[0-9]*")))
         job.kill()
+        forget_states(checkpoint)
+        rig.add("mirror", f"{mirror.url}/in", of="states", where=["value >= 0"])
         rig.write(range(third, 2 * third))
         job.start()
         eventually(lambda: done(target) > ENTITIES * third, within_s=180)
+        begins = ahead_at(checkpoint)["state.device.v1"]
+        assert sum(begins.values()) == ENTITIES * third  # what was before the hook is not read
         job.kill()
         shutil.rmtree(checkpoint)
         job.start()
@@ -163,6 +198,8 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         rig.desk.delete("hangs")
         rig.desk.delete("dead")
         eventually(lambda: done(target) == ENTITIES * (ROUNDS - 1), within_s=240)
+        all_states = ENTITIES * (ROUNDS - third)
+        eventually(lambda: len({s.event_id for s in states(mirror) if s.is_done}) == all_states)
         eventually(lambda: not any(gate.value for gate in gates(rig).values()))
         assert not faults(wanted(range(1, ROUNDS)), arrivals(target))
         assert not faults(wanted(range(1, ROUNDS)), arrivals(well))
@@ -170,6 +207,7 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
             one for ids in wanted(range(1, ROUNDS)).values() for one in ids
         }
         assert len(rig.mails.taken) < ENTITIES * ROUNDS / 2  # several make one mail
+        assert not faults(wanted(range(third, ROUNDS)), states(mirror))
         delivered = defaultdict(set)
         for one in read_topic(rig.bootstrap, "delivery.v1"):
             told = orjson.loads(one.value or b"")
@@ -179,5 +217,6 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         rig.desk.delete("flaky")
         rig.desk.delete("well")
         rig.desk.delete("mails")
+        rig.desk.delete("mirror")
         eventually(lambda: rests(rig))
         assert not checkpoint.exists()

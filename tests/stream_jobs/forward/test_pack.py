@@ -10,6 +10,8 @@ from clients.kafka.records import Outgoing
 from desk.letters.redrive_target import redrive_target
 from shared.events.envelope import Position, event_headers, event_value
 from shared.flow import FLOW
+from shared.folding import snapshot
+from shared.folding.snapshot import Snapshot
 from shared.forwarding.answer import Answer
 from shared.forwarding.hook import Hooks, new_hook, record
 from shared.published import dead_letters
@@ -40,7 +42,7 @@ def packed(
 ) -> dict[int, tuple[list[Delivery], list[tuple[str, Try]]]]:
     monkeypatch.setattr(job, "hook_feed", lambda _task: feed)
     task = FeedTask(None, Path("key"))  # type: ignore[arg-type]
-    (batch,) = job.pack(iter([list(messages)]), task, BUCKETS)
+    (batch,) = job.pack(iter([list(messages)]), task, BUCKETS, FLOW.state_by_topic)
     found = {}
     for row in batch.to_pylist():
         deliveries, answers = pickle.loads(row["packed"])
@@ -69,6 +71,12 @@ def test_all_mails_of_a_hook_are_in_one_bucket_and_each_entity_waits_for_itself(
     assert len({one.line(hook, bucket) for one in deliveries}) == 9
 
 
+def a_state(version: int, entity: str = "device-0001", at_ms: int = NOW_MS) -> Message:
+    place = Position("state.device.v1", 0, version)
+    value = snapshot.encode(Snapshot({"value": version}, version, 5), "f")
+    return Message(place, entity.encode(), value, [], at_ms)
+
+
 def test_an_event_goes_to_each_hook_that_asks_for_it_and_all_of_an_entity_to_one_bucket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,6 +97,49 @@ def test_a_hook_gets_nothing_that_was_there_before_it(monkeypatch: pytest.Monkey
     found = packed(monkeypatch, feed, an_event("a", NOW_MS - 1), an_event("b", NOW_MS))
     ((deliveries, _),) = found.values()
     assert [one.event.entity for one in deliveries] == ["b"]
+
+
+def test_a_state_goes_as_an_event_to_the_hooks_of_states_and_an_event_to_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = Feed(
+        {"name": "events"},
+        {"name": "mirror", "of": "states"},
+        {"name": "high", "of": "states", "where": ["value > 1"]},
+        {"name": "areas", "of": "states", "types": ["area"]},
+    )
+    came = [an_event(), a_state(1), a_state(2), a_state(3, at_ms=NOW_MS - 1)]
+    found = packed(monkeypatch, feed, *came)
+    got: dict[str, list[Delivery]] = {}
+    for deliveries, _ in found.values():
+        for one in deliveries:
+            got.setdefault(one.hook, []).append(one)
+    assert got.keys() == {"events", "mirror", "high"}
+    assert [one.event.data["version"] for one in got["mirror"]] == [1, 2]
+    assert [one.event.data["version"] for one in got["high"]] == [2]
+    assert got["mirror"][0].event.attributes["type"] == "state.device"
+
+
+def test_what_is_no_snapshot_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = a_state(1)._replace(its_value=b"{}")
+    found = packed(monkeypatch, Feed({"name": "mirror", "of": "states"}), broken, a_state(2))
+    ((deliveries, _),) = found.values()
+    assert [one.event.data["version"] for one in deliveries] == [2]
+
+
+def test_a_state_that_was_not_taken_is_redriven_as_the_event_that_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed = Feed({"name": "mirror", "of": "states"})
+    ((sent, _),) = packed(monkeypatch, feed, a_state(7)).values()
+    parked = dead_letter(sent[0], 9, "not_delivered", "status 422")
+    its = Position(parked.topic, 0, 7), NOW_MS, parked.key, parked.value, parked.headers
+    target = redrive_target(FLOW, dead_letters.read(FLOW, *its), 1)
+    assert isinstance(target, Outgoing)
+    ((again, _),) = packed(
+        monkeypatch, feed, message(Position(target.topic, 0, 0), target)
+    ).values()
+    assert (again[0].event.id, again[0].event.data) == (sent[0].event.id, sent[0].event.data)
 
 
 def test_a_wake_goes_to_every_bucket_and_an_answer_to_its_own(
