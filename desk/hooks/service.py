@@ -2,10 +2,10 @@
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
 from heapq import nlargest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -16,6 +16,7 @@ from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange, Outgoing
 from clients.kafka.write import AckedWriter, for_at_most
 from desk.hooks.replay import Window, replayed
+from desk.letters.selection import Selection
 from shared.consumer_groups import DESK
 from shared.events import envelope
 from shared.flow import load_flow
@@ -30,8 +31,13 @@ from shared.settings.secret_box import box_of_hooks
 from shared.timestamps import now_ms, to_rfc3339
 from shared.topic_names import DELIVERY_TOPIC, HOOK_TOPIC, again_topic, gate_topic
 
+if TYPE_CHECKING:
+    from desk.letters.redrive_store import Redrive
+    from desk.letters.service import Desk
+
 _ACK_S = 15.0
 _READ_S = 30.0
+_REDRIVEN_PER_S = 500.0
 # what a hook has that its owner does not choose
 _OURS = ("secrets", "made_ms", "revision", "paused")
 TEST = "test"
@@ -47,11 +53,14 @@ class BadHookError(Exception):
 
 
 class HookDesk:
-    """KafkaAwayError where Kafka does not answer."""
+    """KafkaAwayError where Kafka does not answer. `by`: for the audit."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, letters: Callable[[], "AbstractContextManager[Desk]"]
+    ) -> None:
         self._settings = settings
         self._kafka = settings.kafka
+        self._letters = letters
 
     def all(self) -> list[dict[str, Any]]:
         hooks, waiting = self._read()
@@ -166,10 +175,7 @@ class HookDesk:
 
     def replay(self, name: str, window: Window) -> int:
         """How many events it gets once more."""
-        hooks, _ = self._read()
-        hook = _known(hooks, name)
-        if not hooks.takes(hook):
-            raise BadHookError(f"{name} has ended: delete it, and add it anew")
+        hook = self._open_to_more(name)
         if window.since_ms >= window.until_ms:
             raise BadHookError("the window is empty: its end is not after its begin")
         count = 0
@@ -177,6 +183,20 @@ class HookDesk:
             self._send(*records)
             count += len(records)
         return count
+
+    def replay_failed(self, name: str, meant: Selection, by: str) -> "Redrive":
+        """Its parked letters among those that are meant. StoreAwayError without PostgreSQL."""
+        self._open_to_more(name)
+        with self._letters() as letters:
+            its = meant._replace(hook=name)
+            return letters.redrives.begin(its, _REDRIVEN_PER_S, by)
+
+    def _open_to_more(self, name: str) -> Hook:
+        hooks, _ = self._read()
+        hook = _known(hooks, name)
+        if not hooks.takes(hook):
+            raise BadHookError(f"{name} has ended: delete it, and add it anew")
+        return hook
 
     def log(self, name: str, since_ms: int, limit: int) -> list[dict[str, Any]]:
         """What was tried since then, the newest last."""

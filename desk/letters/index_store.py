@@ -56,6 +56,12 @@ _NOTE_STORED = """
     WHERE letter.status = 'redriven' AND letter.stage NOT IN ('fold', 'forward')
       AND letter.event_id = event.event_id
 """
+# It never has another one; one that was indexed before this was known has none yet.
+_SAVE_HOOKS = """
+    UPDATE headrace.letter SET hook = given.hook
+    FROM unnest(%b::text[], %b::text[]) AS given (id, hook)
+    WHERE letter.id = given.id AND letter.hook IS NULL
+"""
 _COUNT_ROWS_MAX = 1000
 _SUM_COUNTS_UP = """
     WITH summed AS (
@@ -83,6 +89,7 @@ class LetterIndex(LetterBook):
         with judged_errors(), self.connection.transaction():
             with self.connection.cursor() as cursor:
                 cursor.executemany(_SAVE_LETTER, [_columns(letter) for letter in letters])
+            save(self.connection, _SAVE_HOOKS, [(one.id, one.hook) for one in letters if one.hook])
             attempts = {(one.id, a.number): a for one in letters for a in one.attempts}
             save(self.connection, _SAVE_ATTEMPTS, [(id_, *a) for (id_, _), a in attempts.items()])
             save(self.connection, _SAVE_PLACES, [(*at, next_) for at, next_ in places.items()])

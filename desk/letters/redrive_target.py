@@ -150,12 +150,13 @@ def _into_aggregate(*_: object) -> RedriveTarget:
 
 
 def _into_forward(_flow: Flow, letter: Letter, attempt: int) -> RedriveTarget:
-    """To its hook alone; if that is gone by then, forward parks it again."""
+    """To its hook alone, beside what is new; if that is gone by then, forward parks it again."""
     if envelope.find(letter.headers, envelope.STUB) is not None:
         raise ResendError("the letter has not the event's bytes, which are too large: discard it")
     headers = [
         *(one for one in noted(letter.headers, letter.last) if one[0] != envelope.ATTEMPT),
         (envelope.ATTEMPT, str(attempt).encode()),
+        (envelope.REPLAY, b"1"),
     ]
     return Outgoing(again_topic("forward"), letter.key, letter.value, headers)
 

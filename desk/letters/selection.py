@@ -3,7 +3,17 @@
 from typing import Any, NamedTuple, Self
 
 STATUSES = ("parked", "redriven", "done", "discarded")
-GROUPED_BY = ("cause", "stage", "endpoint", "entity_id", "tenant", "software", "status", "hour")
+GROUPED_BY = (
+    "cause",
+    "stage",
+    "endpoint",
+    "entity_id",
+    "tenant",
+    "hook",
+    "software",
+    "status",
+    "hour",
+)
 _HOUR = "date_trunc('hour', parked_at)"
 
 # what was parked in a later transaction than there can be was restored from another server
@@ -23,6 +33,7 @@ class Selection(NamedTuple):
     endpoint: str | None = None
     entity_id: str | None = None
     tenant: str | None = None
+    hook: str | None = None
     software: str | None = None
     hour: str | None = None
     since: str | None = None  # RFC 3339, of its last parking
@@ -39,6 +50,7 @@ class Selection(NamedTuple):
             "endpoint = %s": self.endpoint,
             "entity_id = %s": self.entity_id,
             "tenant = %s": self.tenant,
+            "hook = %s": self.hook,
             "software = %s": self.software,
             f"{_HOUR} = %s::timestamptz": self.hour,
             "parked_at >= %s::timestamptz": self.since,

@@ -17,8 +17,8 @@ from shared.published.dead_letters import Attempt
 from shared.published.ledger import Verdict
 
 _LISTED = (
-    "id, status, cause, stage, endpoint, entity_id, tenant, event_id, payload_sha256, bytes, times,"
-    " attempt, detail, origin, software, first_parked, parked_at"
+    "id, status, cause, stage, endpoint, entity_id, tenant, hook, event_id, payload_sha256, bytes,"
+    " times, attempt, detail, origin, software, first_parked, parked_at"
 )
 
 _UNDECIDED = """

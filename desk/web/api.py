@@ -43,6 +43,7 @@ class Meant(_Body):
     endpoint: str = ""
     entity_id: str = ""
     tenant: str = ""
+    hook: str = ""
     software: str = ""
     since: str = ""
     until: str = ""

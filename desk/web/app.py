@@ -7,7 +7,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from desk.hooks.service import BadHookError, NoHookError
+from desk.hooks.service import BadHookError, HookDesk, NoHookError
 from desk.letters.service import NoLetterError, desk
 from desk.master.row_file import BadFileError
 from desk.master.service import (
@@ -50,8 +50,9 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.include_router(api(open_desk))
     app.include_router(master_api(settings))
     app.include_router(sources_api(settings))
-    app.include_router(hook_api(settings))
-    app.include_router(hook_pages(settings))
+    hooks = HookDesk(settings, open_desk)
+    app.include_router(hook_api(hooks))
+    app.include_router(hook_pages(hooks, open_desk))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")

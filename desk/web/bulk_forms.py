@@ -1,5 +1,7 @@
 """Forms for all letters that a selection means. Pure."""
 
+from urllib.parse import quote
+
 from desk.letters.selection import Selection
 from desk.web.components import field, form, text
 from desk.web.html import Html, tag
@@ -15,6 +17,22 @@ def redrive_all(selection: Selection, parked: int, csrf: str) -> Html:
             tag("legend", f"All {text(parked)} parked letters that these filters show"),
             field("per_second", "Letters a second", type="number", value=500, min=1),
             tag("button", "Redrive them all", class_="does", name="all", value="yes"),
+        ),
+    )
+
+
+def replay_failed(selection: Selection, parked: int, csrf: str) -> Html:
+    """Of one webhook."""
+    hook = quote(selection.hook or "")
+    return form(
+        f"/webhooks/{hook}/replay",
+        csrf,
+        *_meant(selection),
+        tag(
+            "fieldset",
+            tag("legend", f"All {text(parked)} that it could not be given"),
+            tag("p", tag("a", "Letters", href=f"/?hook={hook}")),
+            tag("button", "Send them once more", class_="does", name="failed", value="yes"),
         ),
     )
 

@@ -10,6 +10,7 @@ from desk.web.html import Html, tag
 
 _LABELS = {
     "entity_id": "device",
+    "hook": "webhook",
     "parked_at": "parked",
     "times": "times parked",
     "times_most": "most often",

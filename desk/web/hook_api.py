@@ -4,20 +4,21 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Body, Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk
+from desk.web.access import by
+from desk.web.form import selection_of
 from gateway.http.problems import Problem
-from shared.settings import Settings
 from shared.timestamps import from_rfc3339, now_ms
 
 _DAY_MS = 86_400_000
 
 
-def hook_api(settings: Settings) -> APIRouter:
+def hook_api(hooks: HookDesk) -> APIRouter:
     router = APIRouter(prefix="/api/hooks")
-    hooks = HookDesk(settings)
 
     @router.get("")
     def all_of_them() -> Response:
@@ -57,14 +58,23 @@ def hook_api(settings: Settings) -> APIRouter:
 
     @router.post("/{name}/replay")
     def replay(
+        request: Request,
         name: str,
-        since: Annotated[str, Body()],
+        since: Annotated[str | None, Body()] = None,
         until: Annotated[str | None, Body()] = None,
         entity: Annotated[str | None, Body()] = None,
+        failed: Annotated[bool, Body()] = False,
     ) -> Response:
-        end_ms = now_ms() if until is None else time_ms("until", until)
-        window = Window(time_ms("since", since), end_ms, entity)
-        return _json({"events": hooks.replay(name, window)})
+        since_ms = None if since is None else time_ms("since", since)
+        until_ms = now_ms() if until is None else time_ms("until", until)
+        if failed:
+            given = {"since": since, "until": until, "entity_id": entity}
+            meant = selection_of({filter_: [text or ""] for filter_, text in given.items()})
+            begun = hooks.replay_failed(name, meant, by(request))
+            return _json({"letters": begun.letters, "redrive": begun.id}, 202)
+        if since_ms is None:
+            raise Problem(400, "no_since", "give since; or failed: true, for what was given up")
+        return _json({"events": hooks.replay(name, Window(since_ms, until_ms, entity))})
 
     @router.get("/{name}/log")
     def log(

@@ -10,14 +10,17 @@ from starlette.responses import RedirectResponse, Response
 
 from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk
-from desk.web.access import csrf_of
+from desk.letters.selection import Selection
+from desk.web.access import by, csrf_of
+from desk.web.api import OpenDesk
+from desk.web.bulk_forms import replay_failed
 from desk.web.components import facts, field, form, table, text
-from desk.web.form import FormFields, first
+from desk.web.form import FormFields, first, selection_of
 from desk.web.form import form as form_of
 from desk.web.hook_api import day_ago_ms, time_ms
 from desk.web.html import Html, tag
 from desk.web.routes import shown
-from shared.settings import Settings
+from shared.errors import StoreAwayError
 from shared.timestamps import now_ms, to_rfc3339
 
 _TRIES = 200
@@ -27,9 +30,8 @@ _TRIED = ("at", "event", "entity_id", "try", "verdict", "status", "ms", "said")
 Form = Annotated[FormFields, Depends(form_of)]
 
 
-def hook_pages(settings: Settings) -> APIRouter:
+def hook_pages(hooks: HookDesk, open_desk: OpenDesk) -> APIRouter:
     router = APIRouter(prefix="/webhooks")
-    hooks = HookDesk(settings)
 
     @router.get("")
     def all_of_them(request: Request) -> Response:
@@ -41,6 +43,9 @@ def hook_pages(settings: Settings) -> APIRouter:
 
     @router.post("/{name}/replay")
     def replay(request: Request, name: str, fields: Form) -> Response:
+        if first(fields, "failed") == "yes":
+            begun = hooks.replay_failed(name, selection_of(fields), by(request))
+            return _one(request, name, f"{text(begun.letters)} letters go to {name} once more.")
         until = first(fields, "until").strip()
         window = Window(
             time_ms("since", first(fields, "since").strip()),
@@ -60,7 +65,16 @@ def hook_pages(settings: Settings) -> APIRouter:
 
     def _one(request: Request, name: str, told: str = "") -> Response:
         hook, tries = hooks.show(name), hooks.log(name, day_ago_ms(), _TRIES)
-        return shown(request, "Webhook", told_of(hook, tries, csrf_of(request)), told)
+        content = told_of(hook, tries, csrf_of(request))
+        return shown(request, "Webhook", [*content, *_letters(name, csrf_of(request))], told)
+
+    def _letters(name: str, csrf: str) -> list[Html]:
+        try:
+            with open_desk() as desk:
+                meant = Selection(hook=name, status="parked", up_to=desk.book.mark())
+                return [replay_failed(meant, desk.book.count(meant), csrf)]
+        except StoreAwayError as away:  # what stands in Kafka can be shown all the same
+            return [tag("p", f"Its letters are not known now: {away}", class_="quiet")]
 
     return router
 

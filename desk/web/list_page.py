@@ -13,7 +13,7 @@ from desk.web.html import Html, page, tag
 
 _PLACES = {"Letters": "/", "Redrives": "/redrives", "Webhooks": "/webhooks", "Audit": "/audit"}
 _COLUMNS = ("cause", "stage", "endpoint", "entity_id", "times", "parked_at", "status", "detail")
-_FILTERS = ("cause", "stage", "endpoint", "entity_id", "since", "until")
+_FILTERS = ("cause", "stage", "endpoint", "entity_id", "hook", "since", "until")
 _A_TIME = "2026-11-22T04:00:00Z"
 
 

@@ -17,6 +17,7 @@ _FILTERS = {
     "stage": typer.Option(help="Of this stage: enrich, fold, persist …"),
     "endpoint": typer.Option(help="That came by this endpoint."),
     "entity_id": typer.Option("--entity", help="Of this device, say."),
+    "hook": typer.Option(help="That this webhook could not be given."),
     "since": typer.Option(help="Parked since: 2026-11-21T12:00:00Z."),
     "until": typer.Option(help="Parked before: 2026-11-21T13:00:00Z."),
     "up_to": typer.Option("--up-to", help="None that was parked after `list` gave this mark."),

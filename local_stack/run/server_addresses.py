@@ -87,6 +87,8 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
 @contextmanager
 def hooks_desk(state_dir: Path | None, hosts_allowed: str | None = None) -> Iterator["HookDesk"]:
     """`hosts_allowed`: in place of the setting, which the jobs obey all the same."""
+    from functools import partial
+
     from desk.hooks.service import BadHookError, HookDesk, NoHookError
     from local_stack.machine.settings_check import settings_of
     from shared.settings import WrongSetting
@@ -95,7 +97,7 @@ def hooks_desk(state_dir: Path | None, hosts_allowed: str | None = None) -> Iter
     if hosts_allowed is not None:
         settings = settings.model_copy(update={"hooks_hosts_allowed": hosts_allowed})
     try:
-        yield HookDesk(settings)
+        yield HookDesk(settings, partial(letters_desk, state_dir))
     except NoHookError as error:
         raise StackError(str(error), "see: ./headrace hooks list") from error
     except (BadHookError, WrongSetting) as error:

@@ -1,31 +1,21 @@
 """`./headrace hooks`: who gets events by HTTP."""
 
 import time
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from desk.letters.selection import Selection
 from local_stack.run.options import StateDir, since_ms
 from local_stack.run.server_addresses import hooks_desk
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_rows
 from local_stack.terminal.progress import say
+from local_stack.terminal.user import user_name
 from shared.timestamps import now_ms, to_rfc3339
 
 _TEST_S = 45.0
 _LOG_MAX = 1_000_000
-
-
-class Of(StrEnum):
-    EVENTS = "events"
-    COMPLETIONS = "completions"
-    STATES = "states"
-
-
-class Shape(StrEnum):
-    STRUCTURED = "structured"
-    BINARY = "binary"
 
 
 app = typer.Typer(
@@ -44,9 +34,9 @@ def add(
     name: str,
     url: str,
     of: Annotated[
-        Of,
-        typer.Option("--of", help="Completions: once its row is there. States: each that is new."),
-    ] = Of.EVENTS,
+        Literal["events", "completions", "states"],
+        typer.Option(help="Completions: once its row is there. States: each that is new."),
+    ] = "events",
     types: Annotated[
         list[str] | None,
         typer.Option("--type", help="An event type; of states an entity; without it, all."),
@@ -62,7 +52,9 @@ def add(
         list[str] | None,
         typer.Option("--field", help="Of the data, or the state; without it, all."),
     ] = None,
-    shape: Annotated[Shape, typer.Option(help="Of CloudEvents.")] = Shape.STRUCTURED,
+    shape: Annotated[
+        Literal["structured", "binary"], typer.Option(help="Of CloudEvents.")
+    ] = "structured",
     no_order: Annotated[
         bool, typer.Option("--no-order", help="One that fails holds up no other of its entity.")
     ] = False,
@@ -93,13 +85,13 @@ def add(
         raise StackError("--per-s and --every-s say the same", "leave out one of them")
     chosen = {
         "url": url,
-        "of": of.value,
+        "of": of,
         "types": types or (),
         "entities": entities or (),
         "tenant": tenant,
         "where": where or (),
         "fields": fields or (),
-        "shape": shape.value,
+        "shape": shape,
         "order": "none" if no_order else "per entity",
         "delivery": "at most once" if at_most_once else "at least once",
         "batch": batch,
@@ -242,24 +234,37 @@ def log(
 @app.command()
 def replay(
     name: str,
-    since: Annotated[str, typer.Option(help="90s, 15m, 2h, 1d, or an RFC 3339 time.")],
+    since: Annotated[str | None, typer.Option(help="15m, 2h, 1d, or an RFC 3339 time.")] = None,
     until: Annotated[str | None, typer.Option(help="The same; without it, now.")] = None,
     entity: Annotated[str | None, typer.Option(help="Its id; without it, of all.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Its dead letters alone.")] = False,
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
-    """Send it once more what it has got, or what came before it was added.
+    """Send it once more what it has got, or what came before it was added; or what was given up.
 
     What is new goes on beside it. Receivers that remember webhook-ids see repeats.
+    With --failed, times are those at which it was given up.
 
     Example: ./headrace hooks replay alarms --since 2h --entity device-0001
     """
     from desk.hooks.replay import Window
 
     asked_ms = now_ms()
-    end_ms = since_ms(until, asked_ms) if until else asked_ms
+    begin_ms, end_ms = (since_ms(time, asked_ms) if time else None for time in (since, until))
+    if failed:
+        begin, end = (None if at is None else to_rfc3339(at) for at in (begin_ms, end_ms))
+        meant = Selection(since=begin, until=end, entity_id=entity)
+        with hooks_desk(state_dir) as hooks:
+            begun = hooks.replay_failed(name, meant, user_name())
+        text = f"{begun.letters} letters go to {name} once more: ./headrace letters redrives"
+        say_found({"letters": begun.letters, "redrive": begun.id}, text, output)
+        return
+    if begin_ms is None:
+        raise StackError("since when?", "give --since; or --failed, for what was given up")
+    window = Window(begin_ms, asked_ms if end_ms is None else end_ms, entity)
     with hooks_desk(state_dir) as hooks:
-        count = hooks.replay(name, Window(since_ms(since, asked_ms), end_ms, entity))
+        count = hooks.replay(name, window)
     say_found({"events": count}, f"{count} events go to {name} once more", output)
 
 

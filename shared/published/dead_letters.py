@@ -54,6 +54,7 @@ class Letter(NamedTuple):
     event_id: str | None
     endpoint: str | None
     entity_id: str | None
+    hook: str | None  # that could not be given it
     attempts: tuple[Attempt, ...]  # the last one is this letter's
 
     @property
@@ -107,6 +108,7 @@ def read(
         event_id=event_id if event_id and len(event_id) <= _EVENT_ID_MAX else None,
         endpoint=_endpoint(flow, payload, headers),
         entity_id=None if key is None else _shown(key, _NAME_MAX),
+        hook=hook,
         attempts=(*_earlier(headers), now),
     )
 

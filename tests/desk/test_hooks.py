@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from clients.kafka.create_topics import ensure_topics
 from desk.hooks.service import HookDesk
+from desk.letters.service import desk
 from desk.web.app import create_app
 from local_stack import cli
 from local_stack.run.stack import Stack
@@ -51,9 +53,13 @@ def settings(broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ga
     return GatewaySettings(kafka_bootstrap=broker, state_dir=tmp_path)
 
 
+def desk_of(settings: GatewaySettings) -> HookDesk:
+    return HookDesk(settings, partial(desk, settings))
+
+
 def _answers(settings: GatewaySettings) -> bool:
     try:
-        HookDesk(settings).all()
+        desk_of(settings).all()
     except KafkaAwayError:
         return False
     return True
@@ -112,9 +118,9 @@ def test_a_hook_that_is_added_anew_is_never_taken_for_the_one_before(
     revisions = []
     for _ in range(2):
         run("add", "again", URL)
-        revisions.append(HookDesk(settings)._read()[0].all()[0].revision)
+        revisions.append(desk_of(settings)._read()[0].all()[0].revision)
         run("rotate", "again")
-        revisions.append(HookDesk(settings)._read()[0].all()[0].revision)
+        revisions.append(desk_of(settings)._read()[0].all()[0].revision)
         run("delete", "again")
     assert revisions == sorted({*revisions})
     hooks = read_topic(settings.kafka_bootstrap, "hooks.v1")
@@ -276,7 +282,7 @@ def test_an_operator_sees_and_stops_a_webhook_in_a_browser(settings: GatewaySett
         assert "events go to seen once more" in (await press("Replay")).text
         page = await press("Pause")
         assert "paused" in dom.read(page.text).text
-        assert HookDesk(settings).show("seen")["state"] == "paused"
+        assert desk_of(settings).show("seen")["state"] == "paused"
         page = await press("Resume")
         page = await press("Send a test event")
         assert page.status_code == 200

@@ -21,7 +21,6 @@ from confluent_kafka import Producer
 
 from benchmarks.job_environment import job_environment
 from clients.kafka.create_topics import ensure_topics
-from desk.hooks.service import HookDesk
 from local_stack.run.stack import Stack
 from shared.events.envelope import event_headers, event_value
 from shared.flow import load_flow
@@ -31,6 +30,7 @@ from tests.faults.by_hand import by_hand, say
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, read_topic
 from tests.stream_jobs.forward.forward_oracle import Arrival, faults
+from tests.stream_jobs.forward.hook_maker import hook_desk
 from tests.stream_jobs.forward.target_server import QUICK, WRONG, Received, Reply, TargetServer
 
 ENTITIES = 200
@@ -93,7 +93,7 @@ class Hooks:
         self._lines: list[bytes] = []
 
     def add(self) -> None:
-        desk = HookDesk(self._settings.model_copy(update={"hooks_hosts_allowed": "127.0.0.1"}))
+        desk = hook_desk(self._settings)
         for name, fields in HOOKS.items():
             url = f"{self.servers[name].url}/in"
             desk.add(name, {"url": url, **QUICK, **fields})

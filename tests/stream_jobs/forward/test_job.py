@@ -29,6 +29,7 @@ from tests.job_process import JobProcess
 from tests.kafka_log import Record, eventually, last_values, read_topic
 from tests.mail_box import MailBox
 from tests.stream_jobs.forward.forward_oracle import Arrival, faults
+from tests.stream_jobs.forward.hook_maker import hook_desk
 from tests.stream_jobs.forward.target_server import (
     QUICK,
     WRONG,
@@ -59,7 +60,7 @@ class Rig(NamedTuple):
 
     @property
     def desk(self) -> HookDesk:
-        return HookDesk(self.settings.model_copy(update={"hooks_hosts_allowed": "127.0.0.1"}))
+        return hook_desk(self.settings)
 
     def write(self, numbers: range) -> None:
         """An event of each entity in each round, and its state after that."""
