@@ -49,6 +49,11 @@ class CloudEvent:
         return (self._key or b"").decode(errors="replace")
 
     @property
+    def own_id(self) -> str:
+        """Its entity's, as the tenant calls it."""
+        return self.entity.removeprefix(f"{tenant_of(self.entity)}/")
+
+    @property
     def type(self) -> str:
         """Of a state its entity's name; of a completion that of what is a row now."""
         return self.attributes.get("type", "").removeprefix(_BEGINS.get(self.of, ""))
@@ -94,10 +99,9 @@ def is_for(hook: Hook, event: CloudEvent) -> bool:
         return False
     if hook.types and event.type not in hook.types:
         return False
-    tenant = tenant_of(event.entity)
-    if hook.tenant is not None and tenant != hook.tenant:
+    if hook.tenant is not None and tenant_of(event.entity) != hook.tenant:
         return False
-    if hook.entities and event.entity.removeprefix(f"{tenant}/") not in hook.entities:
+    if hook.entities and event.own_id not in hook.entities:
         return False
     return all(condition(text).holds(event.fields) for text in hook.where)
 

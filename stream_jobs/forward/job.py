@@ -19,9 +19,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from clients.kafka.messages import headers_of, position_of
 from shared.events import envelope
 from shared.flow_table import Flow
-from shared.forwarding.cloud_event import CloudEvent, is_for
-from shared.forwarding.hook import Hook
+from shared.forwarding.cloud_event import CloudEvent
 from shared.forwarding.state_event import state_event
+from shared.forwarding.takers import Takers
 from shared.settings import JobSettings
 from shared.topic_names import again_topic, wake_topic
 from stream_jobs.forward import beginning
@@ -62,7 +62,7 @@ def pack(
         deliveries: dict[int, list[bytes]] = defaultdict(list)
         answers: dict[int, list[tuple[str, Try]]] = defaultdict(list)
         hooks = hook_feed(feed).look()
-        takers = [hook for hook in hooks.all() if hooks.takes(hook)]
+        takers = Takers(hook for hook in hooks.all() if hooks.takes(hook))
         for message in chunk:
             if message.topic() == wake_topic(STAGE):
                 told = read_answer(message.value())
@@ -81,24 +81,22 @@ def pack(
         yield pa.RecordBatch.from_arrays([names, packed], schema=_PACKED)
 
 
-def _deliveries(
-    message: Message, takers: list[Hook], states: Mapping[str, str]
-) -> Iterator[Delivery]:
+def _deliveries(message: Message, takers: Takers, states: Mapping[str, str]) -> Iterator[Delivery]:
     headers, arrived_ms = headers_of(message) or [], message.timestamp()[1]
     place, key, value = position_of(message), message.key(), message.value()
     if message.topic() == again_topic(STAGE):
         # be there a hook of that name or not: its bucket tells it
         names = [name] if (name := envelope.text(headers, envelope.HOOK)) else []
     else:
-        takers = [hook for hook in takers if arrived_ms >= hook.made_ms]
         if entity := states.get(place.topic):
-            takers = [hook for hook in takers if hook.of == "states"]
-            made = state_event(entity, place, key, value, arrived_ms) if takers else None
+            if not takers.any_of("states"):
+                return
+            made = state_event(entity, place, key, value, arrived_ms)
             if made is None:
                 return
             value, headers = made
-        event = CloudEvent(key, value, headers)
-        names = [hook.name for hook in takers if is_for(hook, event)]
+        its_takers = takers.of(CloudEvent(key, value, headers))
+        names = [hook.name for hook in its_takers if arrived_ms >= hook.made_ms]
     for name in names:
         yield Delivery(name, place, key, value, headers, arrived_ms)
 
