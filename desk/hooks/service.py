@@ -21,7 +21,7 @@ from shared.consumer_groups import DESK
 from shared.events import envelope
 from shared.flow import load_flow
 from shared.forwarding.address import why_not_url
-from shared.forwarding.hook import Hook, Hooks, new_hook, record, status_key
+from shared.forwarding.hook import Hook, Hooks, new_hook, owner_of, record, status_key
 from shared.forwarding.mail import why_not_address
 from shared.forwarding.signature import key_of, new_secret
 from shared.ids import fresh_event_id
@@ -79,6 +79,8 @@ class HookDesk:
         if hooks.get(name) is not None:
             raise BadHookError(f"there is a hook {name} already: choose another name, or delete it")
         hook = self._made(name, fields)
+        if hook.is_of_a_tenant:
+            self._check_room(hooks, owner_of(name))
         if not hook.is_mail:
             return self._with_secret(hook, secret)
         if secret is not None:
@@ -93,7 +95,9 @@ class HookDesk:
             # what was said of one that had its name before never counts for this one
             made_ms = now_ms()
             ours = {"name": name, "made_ms": made_ms, "revision": made_ms}
-            hook = new_hook(**{**fields, **ours})
+            tenant = fields.get("tenant")
+            its = {"tenant": owner_of(name)} if tenant is None and owner_of(name) else {}
+            hook = new_hook(**{**fields, **its, **ours})
         except ValueError as error:
             raise BadHookError(str(error)) from error
         if why_not := self._why_not(hook):
@@ -107,9 +111,15 @@ class HookDesk:
             raise BadHookError(f"the flow has no {what} {unknown[0]}; there are: {there}")
         return hook
 
+    def _check_room(self, hooks: Hooks, owner: str) -> None:
+        most = self._settings.hooks_per_tenant_max
+        if sum(owner_of(hook.name) == owner for hook in hooks.all()) >= most:
+            raise BadHookError(f"{owner} has {most} webhooks, no more may be: delete one")
+
     def _why_not(self, hook: Hook) -> str | None:
         if not hook.is_mail:
-            return why_not_url(hook.url, self._settings.hook_hosts)
+            allowed = () if hook.is_of_a_tenant else self._settings.hook_hosts
+            return why_not_url(hook.url, allowed)
         if self._settings.mail is None:
             return "HEADRACE_MAIL_SERVER names no mail server: set it for the jobs, too"
         return why_not_address(hook.mail_address)

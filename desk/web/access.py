@@ -19,14 +19,16 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.auth.authenticate import Authenticator, target_of, unauthenticated
-from gateway.auth.caller import operators_only
+from gateway.auth.caller import Caller, operators_only
 from gateway.auth.token import PREFIX, key_id_of
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
 from shared.settings import is_loopback
 
 COOKIE = "headrace-desk"
-_BY = "headrace.by"
+_BY, _TENANT = "headrace.by", "headrace.tenant"
+# where a tenant's operators come in, too, each to what is their tenant's
+_OF_TENANTS = re.compile("/api/hooks(/|$)")
 _OPEN = ("/livez", "/login", "/style.css")
 _SAFE = ("GET", "HEAD")
 _HEADERS = {
@@ -80,18 +82,30 @@ class AccessMiddleware:
                 )  # fmt: skip
             request.scope[_BY] = "anyone"
         elif request.url.path not in _OPEN:
-            request.scope[_BY] = operator(self._who, request, token_of(request))
+            caller = _caller(self._who, request, token_of(request))
+            is_here = caller.role == "operator" and _OF_TENANTS.match(request.scope["path"])
+            if not (caller.may_operate or is_here):
+                raise operators_only()
+            request.scope[_BY] = _name_of(token_of(request))
+            request.scope[_TENANT] = caller.tenant
 
 
-def operator(who: Authenticator | None, request: Request, token: str) -> str:
-    """Their name for the audit; Problem where this token is no operator's."""
+def check_operator(who: Authenticator | None, request: Request, token: str) -> None:
+    """Problem where this token is none of an operator of the installation."""
+    if not _caller(who, request, token).may_operate:
+        raise operators_only()
+
+
+def _caller(who: Authenticator | None, request: Request, token: str) -> Caller:
     if who is None or not token.isascii() or "\n" in token:
         raise unauthenticated(request.method, "Bearer")
     headers = {**read_by_name(request.scope["headers"])}
     headers[b"authorization"] = b"Bearer " + token.encode()
-    caller = who.is_asking(request.method, target_of(request.scope), headers)
-    if not caller.may_operate:
-        raise operators_only()
+    return who.is_asking(request.method, target_of(request.scope), headers)
+
+
+def _name_of(token: str) -> str:
+    """For the audit."""
     return f"key {key_id_of(token)}" if token.startswith(PREFIX.decode()) else "a token's owner"
 
 
@@ -108,6 +122,11 @@ def token_of(request: Request) -> str:
 
 def by(request: Request) -> str:
     return str(request.scope[_BY])
+
+
+def tenant_of(request: Request) -> str:
+    """Of which the caller may see what is here; "": of all."""
+    return str(request.scope.get(_TENANT, ""))
 
 
 def is_page(request: Request) -> bool:

@@ -1,35 +1,52 @@
-"""Webhooks for programs: /api/hooks. A secret is told where it is made, and nowhere else."""
+"""Webhooks for programs: /api/hooks. A secret is told where it is made, and nowhere else.
+
+A tenant's operators have those of their tenant here, and no others.
+"""
 
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from desk.hooks.replay import Window
-from desk.hooks.service import BadHookError, HookDesk
-from desk.web.access import by
+from desk.hooks.service import BadHookError, HookDesk, NoHookError
+from desk.web.access import by, tenant_of
 from desk.web.form import selection_of
 from gateway.http.problems import Problem
+from shared.forwarding.hook import OF, owner_of
 from shared.timestamps import from_rfc3339, now_ms
 
 _DAY_MS = 86_400_000
+
+
+def _own(request: Request, name: str) -> str:
+    """Another's is like one that is not there."""
+    tenant = tenant_of(request)
+    if tenant and owner_of(name) != tenant:
+        raise NoHookError(f"there is no hook {name}: those of {tenant} are called {tenant}{OF}NAME")
+    return name
+
+
+Name = Annotated[str, Depends(_own)]
 
 
 def hook_api(hooks: HookDesk) -> APIRouter:
     router = APIRouter(prefix="/api/hooks")
 
     @router.get("")
-    def all_of_them() -> Response:
-        return _json({"hooks": hooks.all()})
+    def all_of_them(request: Request) -> Response:
+        tenant = tenant_of(request)
+        found = [one for one in hooks.all() if tenant in ("", owner_of(one["name"]))]
+        return _json({"hooks": found})
 
     @router.get("/{name}")
-    def show(name: str) -> Response:
+    def show(name: Name) -> Response:
         return _json(hooks.show(name))
 
     @router.put("/{name}")
-    def add(name: str, fields: Annotated[dict[str, Any], Body()]) -> Response:
+    def add(name: Name, fields: Annotated[dict[str, Any], Body()]) -> Response:
         own = {field: value for field, value in fields.items() if field != "secret"}
         secret = fields.get("secret")
         if not isinstance(secret, str | None):
@@ -39,27 +56,27 @@ def hook_api(hooks: HookDesk) -> APIRouter:
         return _json(told if made is None else {**told, "secret": made}, 201)
 
     @router.post("/{name}/pause")
-    def pause(name: str) -> Response:
+    def pause(name: Name) -> Response:
         hooks.pause(name)
         return _json(hooks.show(name))
 
     @router.post("/{name}/resume")
-    def resume(name: str) -> Response:
+    def resume(name: Name) -> Response:
         hooks.resume(name)
         return _json(hooks.show(name))
 
     @router.post("/{name}/rotate")
-    def rotate(name: str) -> Response:
+    def rotate(name: Name) -> Response:
         return _json({"name": name, "secret": hooks.rotate(name)})
 
     @router.post("/{name}/test")
-    def test(name: str) -> Response:
+    def test(name: Name) -> Response:
         return _json({"event_id": hooks.send_test(name)}, 202)
 
     @router.post("/{name}/replay")
     def replay(
         request: Request,
-        name: str,
+        name: Name,
         since: Annotated[str | None, Body()] = None,
         until: Annotated[str | None, Body()] = None,
         entity: Annotated[str | None, Body()] = None,
@@ -78,13 +95,13 @@ def hook_api(hooks: HookDesk) -> APIRouter:
 
     @router.get("/{name}/log")
     def log(
-        name: str, since: str | None = None, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
+        name: Name, since: str | None = None, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
     ) -> Response:
         since_ms = day_ago_ms() if since is None else time_ms("since", since)
         return _json({"tries": hooks.log(name, since_ms, limit)})
 
     @router.delete("/{name}")
-    def delete(name: str) -> Response:
+    def delete(name: Name) -> Response:
         hooks.delete(name)
         return Response(status_code=204)
 

@@ -11,7 +11,7 @@ from desk.letters.dry_run import Trial
 from desk.letters.redrive_target import Rewrite, always
 from desk.letters.service import Desk
 from desk.web import letter_page, list_page
-from desk.web.access import COOKIE, by, csrf_of, operator, token_of
+from desk.web.access import COOKIE, by, check_operator, csrf_of, token_of
 from desk.web.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.web.form import FormFields, bytes_of, first, form, selection_of, sign_in_form
 from desk.web.html import Html
@@ -42,7 +42,7 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
     def sign_in(request: Request, fields: Annotated[FormFields, Depends(sign_in_form)]) -> Response:
         token = first(fields, "token").strip()
         try:
-            operator(who, request, token)
+            check_operator(who, request, token)
         except Problem:
             return HTMLResponse(list_page.login(csrf_of(request), wrong=True), 403)
         answer = RedirectResponse("/", 303)

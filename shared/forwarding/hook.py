@@ -11,7 +11,8 @@ from shared.forwarding.conditions import condition
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE, TENANT
 from shared.retry_policy import RetryPolicy
 
-NAME = re.compile("[a-z0-9][a-z0-9-]{0,63}")
+OF = ":"  # between a tenant and the name of a hook that is its own
+_NAME = re.compile(f"(?:{TENANT.pattern}{OF})?[a-z0-9][a-z0-9-]{{0,63}}")
 _MAIL = "mailto:"
 _STATUS = "/status"  # behind the name: the key of what the job says of a hook
 _OLD_SECRET_MS = 86_400_000
@@ -74,10 +75,10 @@ class Hook(BaseModel):
     @field_validator("name")
     @classmethod
     def _is_a_name(cls, name: str) -> str:
-        if not NAME.fullmatch(name):
+        if not _NAME.fullmatch(name):
             raise ValueError(
                 "a hook's name has 1 to 64 lower-case letters, digits and dashes, and begins with "
-                "a letter or a digit"
+                "a letter or a digit; before it may stand whose it is: acme:alarms"
             )
         return name
 
@@ -97,6 +98,14 @@ class Hook(BaseModel):
         return entities
 
     @model_validator(mode="after")
+    def _tenants_get_their_own(self) -> Self:
+        if (owner := owner_of(self.name)) and self.tenant != owner:
+            raise ValueError(f"a webhook of {owner} gets what is of {owner} alone")
+        if owner and self.is_mail:
+            raise ValueError("no tenant may have this installation send mails")
+        return self
+
+    @model_validator(mode="after")
     def _batches_are_structured(self) -> Self:
         if self.batch > 1 and self.shape == "binary":
             raise ValueError("a request with several events is structured: leave out the shape")
@@ -113,6 +122,11 @@ class Hook(BaseModel):
         if self.is_mail and self.shape == "binary":
             raise ValueError("a mail has a text for people: leave out the shape")
         return self
+
+    @property
+    def is_of_a_tenant(self) -> bool:
+        """Who is no operator of this installation, and chooses where it sends requests."""
+        return bool(owner_of(self.name))
 
     @property
     def is_mail(self) -> bool:
@@ -180,6 +194,12 @@ def sentence(error: ValidationError) -> str:
 
 def status_key(name: str) -> bytes:
     return f"{name}{_STATUS}".encode()
+
+
+def owner_of(name: str) -> str:
+    """The tenant; "" where it is one of the installation's operators'."""
+    owner, found, _ = name.partition(OF)
+    return owner if found else ""
 
 
 class Hooks:

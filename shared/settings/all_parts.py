@@ -136,6 +136,12 @@ class Settings(BaseSettings):
         "(docs/webhooks.md#safety)",
         json_schema_extra=_HOOKS,
     )
+    hooks_per_tenant_max: int = Field(
+        100,
+        ge=0,
+        description="How many webhooks a tenant's operators may add (docs/webhooks.md#tenants)",
+        json_schema_extra=_HOOKS,
+    )
     mail_server: str | None = Field(
         None,
         description="Mail server for webhooks to `mailto:…` (docs/webhooks.md#mail): "

@@ -90,6 +90,8 @@ class Sender:
         self._task = task
         self._loop = asyncio.new_event_loop()
         self._web = OpenInternet(task.hosts_allowed)
+        # the hosts that operators allow themselves are not for others to reach
+        self._web_of_tenants = OpenInternet(())
         self._mail = MailServer(task.mail) if task.mail else None
         self._limits: dict[tuple[str, int], _Limits] = {}
         self._left: set[asyncio.Task[None]] = set()
@@ -160,9 +162,8 @@ class Sender:
             return await self._mail_of(run.hook, events)
         headers, body = request(run.hook, events)
         signature = signed(message_id(events), now_ms() // 1000, body, run.keys)
-        return await self._web.post(
-            run.hook.url, {**headers, **signature}, body, run.hook.timeout_s
-        )
+        web = self._web_of_tenants if run.hook.is_of_a_tenant else self._web
+        return await web.post(run.hook.url, {**headers, **signature}, body, run.hook.timeout_s)
 
     async def _mail_of(self, hook: Hook, events: Sequence[CloudEvent]) -> Answer:
         if self._mail is None or self._task.mail is None:

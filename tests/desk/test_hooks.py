@@ -16,7 +16,11 @@ from typer.testing import CliRunner
 from clients.kafka.create_topics import ensure_topics
 from desk.hooks.service import HookDesk
 from desk.letters.service import desk
+from desk.web import app
 from desk.web.app import create_app
+from gateway.auth.authenticate import unauthenticated
+from gateway.auth.caller import Caller
+from gateway.http.message import ByName
 from local_stack import cli
 from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError
@@ -24,6 +28,7 @@ from shared.events.envelope import event_headers, event_value
 from shared.flow import load_flow
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
+from shared.ids import NO_TENANT
 from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
 from shared.settings.secret_box import box_of_hooks
@@ -258,6 +263,83 @@ def test_a_program_does_the_same_by_the_api(settings: GatewaySettings) -> None:
         assert (await http.get("/api/hooks/alarms")).json()["code"] == "no_hook"
 
     ask(settings, steps)
+
+
+class _Operators:
+    """Whose token names their tenant; `all` that of the installation."""
+
+    def is_asking(self, method: str, _target: bytes, headers: ByName, *_: object) -> Caller:
+        who = headers.get(b"authorization", b"").removeprefix(b"Bearer ").decode()
+        if not who:
+            raise unauthenticated(method, "Bearer")
+        role = "device" if who == "device" else "operator"
+        return Caller(role, NO_TENANT if who == "all" else "acme" if who == "device" else who)
+
+
+def test_a_tenants_operators_have_their_own_webhooks_and_see_no_others(
+    settings: GatewaySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "known_callers", lambda _: (_Operators(), None))
+    asked = settings.model_copy(
+        update={
+            "auth": "token",
+            "hooks_per_tenant_max": 2,
+            "hooks_hosts_allowed": "127.0.0.1",
+        }
+    )
+    assert asked.ways_to_ask
+    run("add", "alarms", URL, "--tenant", "acme")
+    run("add", "acme:by-hand", URL)
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        async def by(who: str, method: str, path: str, **body: Any) -> httpx.Response:
+            headers = {"authorization": f"Bearer {who}"}
+            return await http.request(method, path, headers=headers, json=body or None)
+
+        async def names(who: str) -> list[str]:
+            found = (await by(who, "GET", "/api/hooks")).json()["hooks"]
+            return [one["name"] for one in found]
+
+        made = await by("acme", "PUT", "/api/hooks/acme:mine", url=URL)
+        assert (made.status_code, made.json()["tenant"]) == (201, "acme")
+        assert await names("acme") == ["acme:by-hand", "acme:mine"]
+        assert await names("beta") == []
+        assert await names("all") == ["acme:by-hand", "acme:mine", "alarms"]
+        for verb in ("pause", "resume", "rotate", "test"):
+            assert (await by("acme", "POST", f"/api/hooks/acme:mine/{verb}")).is_success, verb
+            for who, name in (("beta", "acme:mine"), ("acme", "alarms"), ("acme", "mine")):
+                refused = await by(who, "POST", f"/api/hooks/{name}/{verb}")
+                assert (refused.status_code, refused.json()["code"]) == (404, "no_hook")
+        others = (
+            ("GET", "", {}),
+            ("PUT", "", {"url": URL}),
+            ("DELETE", "", {}),
+            ("GET", "/log", {}),
+            ("POST", "/replay", {"since": "2026-01-01T00:00:00Z"}),
+            ("POST", "/replay", {"failed": True}),
+        )
+        for method, rest, body in others:
+            refused = await by("beta", method, f"/api/hooks/acme:mine{rest}", **body)
+            assert (refused.status_code, refused.json()["code"]) == (404, "no_hook")
+        full = await by("acme", "PUT", "/api/hooks/acme:third", url=URL)
+        assert "acme has 2 webhooks, no more may be" in full.json()["detail"]
+        for fields, said in (
+            ({"url": "https://127.0.0.1/in"}, "url: "),
+            ({"url": URL, "tenant": "acme"}, "a webhook of beta gets what is of beta alone"),
+            ({"url": "mailto:a@example.org"}, "no tenant may have"),
+        ):
+            refused = await by("beta", "PUT", "/api/hooks/beta:one", **fields)
+            assert refused.status_code == 422
+            assert said in refused.json()["detail"]
+        for path in ("/api/letters", "/webhooks", "/", "/metrics", "/api/hooksX"):
+            assert (await by("acme", "GET", path)).status_code == 403, path
+        assert (await by("device", "GET", "/api/hooks")).status_code == 403
+        assert (await http.get("/api/hooks")).status_code == 401
+        assert (await by("acme", "DELETE", "/api/hooks/acme:mine")).status_code == 204
+
+    ask(asked, steps)
+    run("delete", "alarms")
+    run("delete", "acme:by-hand")
 
 
 def test_an_operator_sees_and_stops_a_webhook_in_a_browser(settings: GatewaySettings) -> None:

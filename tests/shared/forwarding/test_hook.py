@@ -13,6 +13,7 @@ from shared.forwarding.hook import (
     Hooks,
     Status,
     new_hook,
+    owner_of,
     read_hook,
     record,
     status_key,
@@ -42,6 +43,12 @@ def test_a_hook_is_read_as_it_was_written() -> None:
     assert read_hook(record(hook)) == hook
 
 
+def test_a_name_says_which_tenant_it_is_of() -> None:
+    assert a_hook(name="acme:alarms", tenant="acme").is_of_a_tenant
+    assert (owner_of("acme:alarms"), owner_of("alarms")) == ("acme", "")
+    assert not a_hook(tenant="acme").is_of_a_tenant
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -51,6 +58,11 @@ def test_a_hook_is_read_as_it_was_written() -> None:
         ({"where": ["value > true"]}, "is neither"),
         ({"entities": ["a b"]}, "an entity id has"),
         ({"tenant": "A"}, "tenant: a tenant has"),
+        ({"name": "acme:Alarms"}, "name: a hook's name has"),
+        ({"name": ":alarms"}, "name: a hook's name has"),
+        ({"name": "acme:alarms"}, "a webhook of acme gets what is of acme alone"),
+        ({"name": "acme:alarms", "tenant": "beta"}, "a webhook of acme gets what is of acme alone"),
+        ({"name": "acme:a", "tenant": "acme", "url": "mailto:a@b.org"}, "no tenant may have"),
         ({"timeout_s": 60}, "timeout_s"),
         ({"shape": "xml"}, "shape"),
         ({"retries": {"factor": 0}}, "retries.factor"),

@@ -96,3 +96,16 @@ def test_lines_that_have_waited_for_others_of_their_hook_go_on_at_once(
     sender.send(runs)
     assert 2 <= sum(len(run.tried) for run in runs) <= 5
     assert not any(run.not_before_ms > now_ms() for run in runs)
+
+
+def test_a_tenants_hook_reaches_no_host_that_is_allowed_to_operators_alone(
+    sender: Sender, target: TargetServer
+) -> None:
+    its = a_run(a_hook(target, name="acme:alarms", tenant="acme"), "acme/a")
+    ours = a_run(a_hook(target), "b")
+    sender.send([its, ours])
+    ((refused,), (sent,)) = (run.tried for run in (its, ours))
+    assert refused.answer.status is None
+    assert "HEADRACE_HOOKS_HOSTS_ALLOWED" in refused.answer.said
+    assert sent.answer.status == 200
+    assert len(target.received()) == 1
