@@ -67,7 +67,7 @@ def distinct_events(bootstrap: str, topic: str) -> list[dict]:
     return list(by_id.values())
 
 
-def eventually(holds: Callable[[], bool], within_s: float = 60.0, every_s: float = 0.3) -> None:
+def eventually(holds: Callable[[], bool], within_s: float = 120.0, every_s: float = 0.3) -> None:
     """Looks for half of the time at most: the rest is for those who are looked at."""
     began = time.monotonic()
     while True:

@@ -73,7 +73,7 @@ def running(command: str, folder: Path, environment: dict[str, str]) -> Iterator
         process.send_signal(signal.SIGTERM)
         # uvicorn ends in good order, then by the signal that it was sent
         assert process.wait(60) in (0, -signal.SIGTERM)
-        eventually(lambda: not any(map(is_alive, started)), within_s=60)
+        eventually(lambda: not any(map(is_alive, started)), within_s=120)
     except BaseException:
         print(log.read_text())
         raise

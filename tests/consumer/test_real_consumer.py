@@ -225,7 +225,7 @@ def test_poison_goes_to_the_dead_letters_and_the_others_go_on(kafka: str, tmp_pa
     )
     assert producer.flush(20) == 0
     with _working(Worker(kafka, tmp_path, "at_least_once")) as worker:
-        eventually(lambda: len(worker.handled()) == 398, within_s=60)
+        eventually(lambda: len(worker.handled()) == 398, within_s=120)
         assert worker.end(signal.SIGTERM) == 0
     _assert_in_order(worker.handled())
     came = read_topic(kafka, TOPIC)
@@ -268,7 +268,7 @@ def test_nothing_of_it_comes_again_after_an_orderly_end(kafka: str, tmp_path: Pa
         assert worker.end(signal.SIGTERM) == 0
         assert len(worker.handled()) < 1000
         worker.start()
-        eventually(lambda: len(worker.handled()) >= 1000, within_s=60)
+        eventually(lambda: len(worker.handled()) >= 1000, within_s=120)
         assert worker.end(signal.SIGTERM) == 0
     assert len({id_ for _, _, id_, _ in worker.handled()}) == len(worker.handled()) == 1000
 

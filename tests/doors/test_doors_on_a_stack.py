@@ -125,10 +125,10 @@ def test_nothing_is_lost_or_parked_and_each_door_keeps_its_order(
             ).fetchone()
 
         sent = sum(man.sent for man in men)
-        eventually(lambda: rows() == (sent, sent), within_s=60)
+        eventually(lambda: rows() == (sent, sent), within_s=120)
 
     def gates() -> set[bytes]:
         latest = {one.key: one.value for one in read_topic(stack.kafka_bootstrap, "gate.enrich.v1")}
         return {key or b"" for key, value in latest.items() if value is not None}
 
-    eventually(lambda: not gates(), within_s=60)
+    eventually(lambda: not gates(), within_s=120)

@@ -25,7 +25,7 @@ def _assert_states_are_the_pure_fold(running: Running, devices: set[str]) -> Non
             found = running.state(device)
             return found is not None and found["state"] == state
 
-        running.eventually(shown, within_s=60)
+        running.eventually(shown, within_s=120)
 
 
 def _check(running: Running, name: str) -> dict[str, Any]:

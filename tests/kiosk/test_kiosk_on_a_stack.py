@@ -83,7 +83,7 @@ def test_a_sale_waits_for_its_price_and_goes_on_when_it_is_set(
         stack,
         {**_sold("k-chips", chips=200, water=100), **_sold("k-nuts", nuts=250, water=100)},
     )
-    eventually(lambda: _reasons(stack) == set(), 60)
+    eventually(lambda: _reasons(stack) == set(), 120)
 
 
 def test_prices_that_come_while_all_is_killed_end_the_waiting_all_the_same(stack: Stack) -> None:

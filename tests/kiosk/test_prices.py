@@ -356,7 +356,7 @@ def test_what_is_set_is_looked_up_with_the_relay_confirming_it(
     thread.start()
     try:
         prices.set("price", "cola", {"cents": 150}, "ann")
-        eventually(lambda: _value_of_cola(settings) == COLA, 60)
+        eventually(lambda: _value_of_cola(settings) == COLA, 120)
         view = MasterView(settings.kafka, ("price",), age_max_s=60)
 
         def finds(fields: dict[str, Any] | None) -> bool:
@@ -366,7 +366,7 @@ def test_what_is_set_is_looked_up_with_the_relay_confirming_it(
         assert finds(COLA)
         view.refresh()  # raises where the relay has not confirmed it
         prices.delete("price", "cola", "ann")
-        eventually(lambda: finds(None), 60)
+        eventually(lambda: finds(None), 120)
     finally:
         stop.set()
         thread.join(20)

@@ -78,7 +78,7 @@ class SecureKafka:
             self._process = subprocess.Popen(
                 [*run, "kafka.Kafka", settings], stdout=log, stderr=log
             )
-        eventually(self._answers, 60)
+        eventually(self._answers, 120)
         return self
 
     def __exit__(

@@ -166,7 +166,7 @@ def test_the_ledger_is_kept_with_what_the_relay_may(
     kafka.allow(acls_of("relay"))
     for name, value in kafka.variables("headrace-relay").items():
         monkeypatch.setenv(name, value)
-    eventually(lambda: (REPEAT_TOPIC, "READ") in allowed(kafka, "relay"), 60)
+    eventually(lambda: (REPEAT_TOPIC, "READ") in allowed(kafka, "relay"), 120)
     denials = kafka.denials_of("headrace-relay")
     write(kafka, REPEAT_TOPIC, "device-0001", {f"{TOPIC}/0": [7]})
     log = LedgerLog(JobSettings(), FLOW)
@@ -228,7 +228,7 @@ def test_each_user_can_do_its_list_and_no_more(kafka: SecureKafka) -> None:
             if acl.kind == "topic"
             for operation in (acl.operation, *IMPLIED.get(acl.operation, ["DESCRIBE"]))
         }
-        eventually(lambda who=application, of=listed: allowed(kafka, who) == of, 60)
+        eventually(lambda who=application, of=listed: allowed(kafka, who) == of, 120)
 
 
 # the others let a topic be seen

@@ -100,7 +100,7 @@ def test_no_stock_is_lost_or_sold_twice_and_each_order_ends(stack: Stack) -> Non
             ).fetchall()
 
         closed = [(topic, 0, 0) for topic in sorted(FLOW.ingest_topics)]
-        eventually(lambda: open_in_the_ledger() == closed, within_s=90)
+        eventually(lambda: open_in_the_ledger() == closed, within_s=180)
         (timed_out,) = connection.execute(
             b"SELECT count(*) FROM headrace.event WHERE type = 'take_payment_timed_out'"
         ).fetchone() or (None,)

@@ -82,7 +82,7 @@ def test_each_payload_becomes_what_its_version_says_and_each_breach_counts_once(
     wait_for_states(stack, {("tap", tap.name): {"litres": tap.litres} for tap in taps}, 180)
 
     breaches = sum((tap.breaches for tap in taps), Counter[Any]())
-    eventually(lambda: _told(stack).total() >= breaches.total(), within_s=60)
+    eventually(lambda: _told(stack).total() >= breaches.total(), within_s=120)
     assert _told(stack) == breaches
     of_one = _told(stack, "--by-device")
     assert {(*key[1:], key[0]) for key in of_one} == {

@@ -30,7 +30,7 @@ def test_a_topic_that_somebody_made_by_hand_gets_what_it_lacks(job_settings: Job
     admin.create_topics([NewTopic("event.by_hand.v1", 4, 1)])["event.by_hand.v1"].result()
     assert "event.by_hand.v1" not in ensure_topics(flow, job_settings)
     # a broker shows a change a moment after the controller has confirmed it
-    eventually(lambda: _config(admin, "event.by_hand.v1", "retention.ms") == "-1", within_s=60)
+    eventually(lambda: _config(admin, "event.by_hand.v1", "retention.ms") == "-1", within_s=120)
     assert _config(admin, "event.by_hand.v1", "message.timestamp.type") == "LogAppendTime"
 
 

@@ -49,7 +49,7 @@ def test_changes_are_seen_and_old_knowledge_is_refused(job_settings: JobSettings
         found = view.find("device", "device-a"), view.find("device", "device-b")
         return found == ({"area": "two"}, None)
 
-    eventually(has_changed, within_s=60)
+    eventually(has_changed, within_s=120)
 
     _confirm(job_settings, age_s=120)
 
@@ -60,7 +60,7 @@ def test_changes_are_seen_and_old_knowledge_is_refused(job_settings: JobSettings
             return "12" in str(stale) and "s ago" in str(stale)
         return False
 
-    eventually(is_refused, within_s=60)
+    eventually(is_refused, within_s=120)
     with pytest.raises(StaleMasterDataError, match="last confirmed"):
         MasterView(job_settings.kafka, TABLES, age_max_s=60).refresh()
 

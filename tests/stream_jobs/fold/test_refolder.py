@@ -76,7 +76,7 @@ def test_what_comes_later_than_it_belongs_is_folded_in_where_it_belongs(
                 # the alarm was none; what had been parked at 3 is mended, and drives the machine
                 corrected = (2, 10.0, 1, 1), (3, 5.0, 1, 0), (2, 40.0, 1, 2), (5, 75.0, 0, 0)
                 write(_readings(device, *corrected))
-            eventually(lambda: folded(5, 75.0, 5.0, "ACTIVE"), within_s=60)
+            eventually(lambda: folded(5, 75.0, 5.0, "ACTIVE"), within_s=120)
         versions = {device: state(device)["_meta"]["version"] for device in DEVICES}
         shutil.rmtree(settings.checkpoints / "fold")
         for device in DEVICES:

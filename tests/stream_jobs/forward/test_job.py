@@ -195,7 +195,7 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
             time.sleep(0.5)
         # neither one that hangs for 10 s nor one that is not there slows one that is well: if each
         # batch waited for them, this would take several minutes
-        eventually(lambda: done(well) == ENTITIES * (ROUNDS - 1), within_s=60)
+        eventually(lambda: done(well) == ENTITIES * (ROUNDS - 1), within_s=120)
         rig.desk.delete("hangs")
         rig.desk.delete("dead")
         eventually(lambda: done(target) == ENTITIES * (ROUNDS - 1), within_s=240)

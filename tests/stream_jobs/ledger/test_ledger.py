@@ -136,7 +136,7 @@ class Pipeline:
     def keep(self) -> dict[str, int]:
         """A cut that was taken in one round is passed in the next."""
         for _ in range(3):
-            eventually(lambda: not self.keeper.keep(self.book), 20)
+            eventually(lambda: not self.keeper.keep(self.book), 120)
         return self.terms()
 
     def terms(self) -> dict[str, int]:

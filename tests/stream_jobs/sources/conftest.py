@@ -170,7 +170,7 @@ class Known:
             return self.cents() == cents
 
         try:
-            eventually(holds, 30, 0.05)
+            eventually(holds, 60, 0.05)
         except AssertionError:
             assert self.cents() == cents
             raise
@@ -187,7 +187,7 @@ class Known:
                 text in found[key] for key, text in expected.items()
             )
 
-        eventually(holds, 30, 0.05)
+        eventually(holds, 60, 0.05)
 
     def revisions(self) -> dict[str, int]:
         page = MasterRows(self._connection).page(self._table, 100_000)
