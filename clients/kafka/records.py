@@ -68,6 +68,12 @@ class LogRange(NamedTuple):
         return self.end - self.start
 
 
+def or_end(found: Mapping[Partition, int | None], at: Partition, end: int) -> int:
+    """Where a partition has nothing of what was looked for, its end."""
+    offset = found.get(at)
+    return end if offset is None else offset
+
+
 def plain(value: bytes | None) -> str | dict[str, str] | None:
     """For a program: text as it is, other bytes in base64."""
     if value is None:

@@ -10,7 +10,7 @@ from clients.kafka.connect import answering
 from clients.kafka.messages import headers_of, position_of
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
-from clients.kafka.records import LogRange, Outgoing, Partition, Record
+from clients.kafka.records import LogRange, Outgoing, Record, or_end
 from shared.consumer_groups import DESK
 from shared.events import envelope
 from shared.flow_table import Flow
@@ -69,13 +69,8 @@ def _ranges(kafka: KafkaAccess, topics: Sequence[str], window: Window) -> list[L
     return [
         LogRange(*at, first, end)
         for at, first in since.items()
-        if first is not None and first < (end := _or(until, at, ends[at]))
+        if first is not None and first < (end := or_end(until, at, ends[at]))
     ]
-
-
-def _or(found: Mapping[Partition, int | None], at: Partition, end: int) -> int:
-    offset = found.get(at)
-    return end if offset is None else offset
 
 
 def _came(message: Message, states: Mapping[str, str]) -> Record | None:

@@ -3,12 +3,12 @@ with what still waits. It may send again what is done; it passes over nothing.
 
 And where it begins on topics of states that its checkpoint knows nothing of."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from clients.kafka.follow import LogFollower
 from clients.kafka.offsets import LogOffsets
-from clients.kafka.records import Offsets, Partition, by_partition, by_topic
+from clients.kafka.records import Offsets, by_partition, by_topic, or_end
 from shared.consumer_groups import HOOKS, of_job
 from shared.flow_table import Flow
 from shared.forwarding.hook import Hooks
@@ -37,8 +37,8 @@ def start(settings: JobSettings, flow: Flow) -> Offsets | None:
         )
     begins = {}
     for at, end in ends.items():
-        still_waits = _or(waits, at, end)
-        begins[at] = max(_or(first, at, end), min(done.get(at, end), still_waits))
+        still_waits = or_end(waits, at, end)
+        begins[at] = max(or_end(first, at, end), min(done.get(at, end), still_waits))
         if at[0] == wake_topic(STAGE):
             begins[at] = end
     checkpoint_identity.begin(checkpoint, identity)
@@ -61,12 +61,7 @@ def _join_states(settings: JobSettings, flow: Flow, checkpoint: Path) -> None:
             return  # it may ask for states
         made_ms = _least(hook.made_ms for hook in hooks.all() if hook.of == "states")
         first = log.since(dict.fromkeys(ends, made_ms)) if made_ms is not None else {}
-    remember_ahead(checkpoint, by_topic({at: _or(first, at, end) for at, end in ends.items()}))
-
-
-def _or(found: Mapping[Partition, int | None], at: Partition, end: int) -> int:
-    offset = found.get(at)
-    return end if offset is None else offset
+    remember_ahead(checkpoint, by_topic({at: or_end(first, at, end) for at, end in ends.items()}))
 
 
 def _hooks_and_oldest(settings: JobSettings) -> tuple[Hooks, int | None]:
