@@ -28,7 +28,7 @@ def read_topic(kafka: str | Mapping[str, Any], topic: str) -> list[Record]:
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         records, unread = [], set(partitions)
         while unread:

@@ -183,7 +183,7 @@ def test_at_most_once_a_slow_handler_has_no_more_committed_before_it(
     consumer = Consumer(
         handle, topics=[TOPIC], group="slow", bootstrap=kafka, deliver="at_most_once"
     )
-    patience = threading.Timer(60, consumer.stop)
+    patience = threading.Timer(240, consumer.stop)
     patience.start()
     consumer.run()
     patience.cancel()
@@ -223,7 +223,7 @@ def test_poison_goes_to_the_dead_letters_and_the_others_go_on(kafka: str, tmp_pa
     producer.produce(
         TOPIC, b"no json", "key-2", headers=[("ce_id", b"odd"), ("ce_type", b"pressed")]
     )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     with _working(Worker(kafka, tmp_path, "at_least_once")) as worker:
         eventually(lambda: len(worker.handled()) == 398, within_s=120)
         assert worker.end(signal.SIGTERM) == 0
@@ -285,7 +285,7 @@ def test_the_example_of_the_page_for_consumers_runs(kafka: str, tmp_path: Path) 
         told = [("ce_id", str(value).encode()), ("ce_type", b"reading"), ("ce_subject", b"d-1")]
         for _ in range(2):  # the second one is a repeat
             producer.produce("event.reading.v1", orjson.dumps(event), "d-1", headers=told)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     environment = {"PYTHONPATH": str(FOLDER), "HEADRACE_KAFKA_BOOTSTRAP": kafka}
     process = subprocess.Popen(
         [sys.executable, "billing.py"],

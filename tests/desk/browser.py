@@ -14,7 +14,7 @@ import httpx
 from local_stack.machine.processes import tied_to_this_process
 
 TAB, ENTER, SPACE, CONTROL = "\ue004", "\ue007", " ", "\ue009"
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 _TABS_MAX = 60
 _IS_FOCUSED = """
     const here = document.activeElement;

@@ -77,7 +77,7 @@ class Room:
             {**self.settings.kafka.for_librdkafka(), "message.max.bytes": 9_000_000}
         )
         producer.produce(topic, value, key, headers=list(headers))
-        producer.flush(10)
+        producer.flush(60)
         self._unread += 1
 
     def index(self) -> None:

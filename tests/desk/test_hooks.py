@@ -141,7 +141,7 @@ def test_events_of_a_window_are_replayed_to_one_hook(settings: GatewaySettings) 
         one = event_record(number, entity_id=entity, id=f"replay-{number}", value=18.0 + number)
         value, headers = event_value(one), event_headers(one)
         producer.produce("event.reading.v1", value, entity, headers=headers)
-    producer.flush(10)
+    producer.flush(60)
     window = ("replay", "replayed", "-o", "json", "--since", "1h")
     assert run(*window) == {"events": 3}
     assert run(*window, "--entity", "device-0001") == {"events": 2}
@@ -170,7 +170,7 @@ def test_the_states_of_a_window_are_replayed_as_the_events_that_they_were(
     producer.produce("state.device.v1", None, "mirrored")
     one = event_record(0, entity_id="mirrored", id="no-state", value=99.0)
     producer.produce("event.reading.v1", event_value(one), "mirrored", headers=event_headers(one))
-    producer.flush(10)
+    producer.flush(60)
     window = ("replay", "mirror", "-o", "json", "--since", "1h")
     assert run(*window) == {"events": 2}
     assert run(*window, "--entity", "another") == {"events": 0}

@@ -111,10 +111,10 @@ def test_nothing_is_lost_or_parked_and_each_door_keeps_its_order(
             one.result()
     # still away: whoever does not need it is through
     free = [man for man in men if not man.has_reader]
-    wait_for_states(stack, {("door", man.name): man.state for man in free}, within_s=60)
+    wait_for_states(stack, {("door", man.name): man.state for man in free})
     assert read_topic(stack.kafka_bootstrap, "retry.enrich.v1") != []
     directory.way = good
-    wait_for_states(stack, {("door", man.name): man.state for man in men}, within_s=120)
+    wait_for_states(stack, {("door", man.name): man.state for man in men})
 
     assert read_topic(stack.kafka_bootstrap, "dlq.enrich.v1") == []
     with psycopg.connect(stack.postgres_url) as connection:
@@ -125,10 +125,10 @@ def test_nothing_is_lost_or_parked_and_each_door_keeps_its_order(
             ).fetchone()
 
         sent = sum(man.sent for man in men)
-        eventually(lambda: rows() == (sent, sent), within_s=120)
+        eventually(lambda: rows() == (sent, sent), within_s=240)
 
     def gates() -> set[bytes]:
         latest = {one.key: one.value for one in read_topic(stack.kafka_bootstrap, "gate.enrich.v1")}
         return {key or b"" for key, value in latest.items() if value is not None}
 
-    eventually(lambda: not gates(), within_s=120)
+    eventually(lambda: not gates(), within_s=240)

@@ -53,7 +53,7 @@ class GatewayUnderTest:
         self.gateway = subprocess.Popen(
             command, env=self._environment, stdout=subprocess.DEVNULL, stderr=self._log
         )
-        await self.until(lambda: self.ask("/livez") is not None, 30)
+        await self.until(lambda: self.ask("/livez") is not None, 120)
 
     async def end_gateway(self, number: int) -> None:
         self.gateway.send_signal(number)

@@ -37,6 +37,7 @@ from tests.job_process import JobProcess
 from tests.kafka_log import eventually
 
 LANE, GATE, WAKE = "retry.enrich.v1", "gate.enrich.v1", "wake.enrich.v1"
+INGEST = ("ingest.timer.v1", "ingest.alarm.v1")
 EVENTS, PARKED = "event.rang.v1", "dlq.enrich.v1"
 LATE_MS = 2_000
 
@@ -85,7 +86,7 @@ class Timers:
         producer = Producer({**config, "partitioner": "murmur2_random", "linger.ms": 20})
         for timer in timers:
             value = json.dumps({"number": timer.number, "due_ms": timer.due_ms}).encode()
-            topic = "ingest.timer.v1" if timer.in_order else "ingest.alarm.v1"
+            topic = INGEST[0] if timer.in_order else INGEST[1]
             headers = [(envelope.ID, timer.id.encode())]
             producer.poll(0)
             producer.produce(topic, value, timer.entity, headers=headers)
@@ -93,7 +94,14 @@ class Timers:
         with self.job("enrich"):
             before = self.lane_records()
             eventually(lambda: self.lane_records() - before >= len(timers), within_s=300)
-            time.sleep(5)  # it says how far it is
+            eventually(self._is_told_as_done, within_s=120)
+
+    def _is_told_as_done(self) -> bool:
+        """By enrich, as far as there is something to read: retry waits for that."""
+        with LogOffsets(self._settings.kafka, of_job("enrich"), INGEST) as log:
+            done = log.committed().offsets
+            ends = log.ranges()
+        return all(done.get(at[0], {}).get(at[1], 0) >= its.end for at, its in ends.items())
 
     def lane_records(self) -> int:
         with LogOffsets(self._settings.kafka, of_job("retry"), [LANE]) as lane:
@@ -132,6 +140,15 @@ class Timers:
     def kill(self, job: JobProcess) -> None:
         job.kill()
         self.kills_ms.append(time.time_ns() // 1_000_000)
+
+    def is_between_batches(self) -> bool:
+        def newest(log: str) -> int:
+            folder = self._folder / "retry" / "checkpoints" / "retry" / log
+            return max(
+                (int(file.name) for file in folder.iterdir() if file.name.isdigit()), default=-1
+            )
+
+        return newest("commits") >= newest("offsets")
 
     def look(self) -> None:
         commits = self._folder / "retry" / "checkpoints" / "retry" / "commits"
@@ -239,6 +256,7 @@ def run(
                 job.start()
                 rig.until_up()
             eventually(lambda: rig.look() or not rig.open, within_s=300, every_s=1)
+            eventually(rig.is_between_batches)  # what has closed the last gate is in the state
             time.sleep(3)  # it is idle, and says so
             rig.kill(job)
         rig.look()

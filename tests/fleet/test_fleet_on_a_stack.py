@@ -140,7 +140,7 @@ def test_each_event_of_each_payload_counts_once_through_kills(stack: Stack) -> N
             return connection.execute(query).fetchall()
 
     events = sum(one.events for one in (*trucks, *meters))
-    eventually(lambda: rows(b"SELECT count(*) FROM headrace.event") == [(events,)], within_s=120)
+    eventually(lambda: rows(b"SELECT count(*) FROM headrace.event") == [(events,)], within_s=240)
 
     def ledger() -> dict[str, tuple[int, ...]]:
         found = rows(
@@ -163,7 +163,7 @@ def test_each_event_of_each_payload_counts_once_through_kills(stack: Stack) -> N
         )
 
     try:
-        eventually(balanced, within_s=120)
+        eventually(balanced, within_s=240)
     except AssertionError as error:
         raise AssertionError(f"{ledger()}, stored should be {expected}") from error
     # what is sent twice is dropped or parked twice

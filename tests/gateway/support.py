@@ -197,14 +197,14 @@ def serving(
     server = _QuickServer(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 10 * BUSY
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.01)
     try:
         yield Served(*listener.getsockname())
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(10 * BUSY)
         listener.close()
 
 

@@ -66,7 +66,7 @@ def test_a_sale_waits_for_its_price_and_goes_on_when_it_is_set(
     _sell(stack, "k-chips", ["chips", "water"])
     _sell(stack, "k-nuts", ["nuts", "water"])
     wait_for_states(stack, _sold("k-water", water=100))
-    eventually(lambda: _reasons(stack) == {b"k-cola", b"k-chips", b"k-nuts"}, 120)
+    eventually(lambda: _reasons(stack) == {b"k-cola", b"k-chips", b"k-nuts"}, 240)
 
     began_s = time.monotonic()
     _master("set", "price", "cola", '{"cents": 150}')
@@ -74,7 +74,7 @@ def test_a_sale_waits_for_its_price_and_goes_on_when_it_is_set(
     print(f"the waiting ended {time.monotonic() - began_s:.1f} s after the price was set")
     assert _reasons(stack) >= {b"k-chips", b"k-nuts"}
 
-    answer = httpx.put(f"{stack.desk_url}/api/master/price/chips", json={"cents": 200})
+    answer = httpx.put(f"{stack.desk_url}/api/master/price/chips", json={"cents": 200}, timeout=60)
     assert answer.status_code == 200, answer.text
     file = tmp_path / "prices.csv"
     file.write_text("article,cents\nnuts,250\n")
@@ -83,14 +83,14 @@ def test_a_sale_waits_for_its_price_and_goes_on_when_it_is_set(
         stack,
         {**_sold("k-chips", chips=200, water=100), **_sold("k-nuts", nuts=250, water=100)},
     )
-    eventually(lambda: _reasons(stack) == set(), 120)
+    eventually(lambda: _reasons(stack) == set(), 240)
 
 
 def test_prices_that_come_while_all_is_killed_end_the_waiting_all_the_same(stack: Stack) -> None:
     kiosks = [f"late-{number}" for number in range(12)]
     for kiosk in kiosks:
         _sell(stack, kiosk, [f"of-{kiosk}", "water"])
-    eventually(lambda: len(_reasons(stack)) == len(kiosks), 120)
+    eventually(lambda: len(_reasons(stack)) == len(kiosks), 240)
     with killing(stack, ("relay", "spark", "relay"), every_s=3):
         for kiosk in kiosks:
             _master("set", "price", f"of-{kiosk}", '{"cents": 7}')

@@ -28,6 +28,7 @@ from desk.web.app import create_app
 from local_stack import cli
 from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError
+from shared.errors import StaleMasterDataError
 from shared.master_data import SqlSource
 from shared.master_data.rows import BadRowError
 from shared.model import Table
@@ -363,10 +364,18 @@ def test_what_is_set_is_looked_up_with_the_relay_confirming_it(
             view.catch_up()
             return view.find("price", "cola") == fields
 
+        def is_confirmed() -> bool:
+            """By the relay, once it has sent the row."""
+            try:
+                view.refresh()
+            except StaleMasterDataError:
+                return False
+            return True
+
         assert finds(COLA)
-        view.refresh()  # raises where the relay has not confirmed it
+        eventually(is_confirmed)
         prices.delete("price", "cola", "ann")
         eventually(lambda: finds(None), 120)
     finally:
         stop.set()
-        thread.join(20)
+        thread.join(60)

@@ -66,4 +66,4 @@ def test_orders_are_what_was_accepted_first_makes_of_them_through_kills(stack: S
         with psycopg.connect(stack.postgres_url) as connection:
             return {row[0] for row in connection.execute("SELECT event_id FROM headrace.event")}
 
-    eventually(lambda: rows() == ids, within_s=120)
+    eventually(lambda: rows() == ids, within_s=240)

@@ -69,7 +69,7 @@ def test_no_stock_is_lost_or_sold_twice_and_each_order_ends(stack: Stack) -> Non
             list(pool.map(place, orders))
             time.sleep(8)
         with suppress(AssertionError):
-            eventually(lambda: outside.rests and not wrong(), within_s=120, every_s=2)
+            eventually(lambda: outside.rests and not wrong(), within_s=360, every_s=2)
         assert wrong() == []
 
     states = [state("order", order) for order in orders]
@@ -100,7 +100,7 @@ def test_no_stock_is_lost_or_sold_twice_and_each_order_ends(stack: Stack) -> Non
             ).fetchall()
 
         closed = [(topic, 0, 0) for topic in sorted(FLOW.ingest_topics)]
-        eventually(lambda: open_in_the_ledger() == closed, within_s=180)
+        eventually(lambda: open_in_the_ledger() == closed, within_s=240)
         (timed_out,) = connection.execute(
             b"SELECT count(*) FROM headrace.event WHERE type = 'take_payment_timed_out'"
         ).fetchone() or (None,)

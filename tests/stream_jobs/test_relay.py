@@ -92,7 +92,7 @@ def _said(settings: JobSettings) -> list[dict[str, Any]]:
     place = TopicPartition(JOB_STATUS_TOPIC, 0, 0)
     count = consumer.get_watermark_offsets(place, timeout=10)[1]
     consumer.assign([place])
-    messages = consumer.consume(count, timeout=10)
+    messages = consumer.consume(count, timeout=60)
     consumer.close()
     return [json.loads(m.value() or b"") for m in messages if m.key() == b"relay"]
 
@@ -106,7 +106,7 @@ def _running(settings: JobSettings) -> Iterator[threading.Event]:
         yield stop
     finally:
         stop.set()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -23,12 +23,12 @@ def test_what_is_unread_begins_where_the_job_or_the_log_does() -> None:
 def test_the_oldest_unread_record_says_how_far_a_job_is_behind(parts: Stack) -> None:
     topic, now_ms = "test.lag.v1", time.time_ns() // 1_000_000
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(60)
     producer = Producer({"bootstrap.servers": parts.kafka_bootstrap})
     for age_s in (300, 200, 100):
         producer.produce(topic, b"x", partition=0, timestamp=now_ms - age_s * 1000)
     producer.produce(topic, b"x", partition=1, timestamp=now_ms - 250_000)
-    producer.flush(20)
+    producer.flush(60)
     reader = LagReader(JobSettings(kafka_bootstrap=parts.kafka_bootstrap).kafka, "headrace-test")
     ranges = {(topic, 0): Range(0, 3), (topic, 1): Range(0, 1)}
 

@@ -188,14 +188,15 @@ def test_what_a_name_leads_to_no_more_is_closed_when_its_last_request_has_ended(
 ) -> None:
     monkeypatch.setattr(open_internet, "_LOOKED_UP_S", 0.0)
     made = connections_made(monkeypatch)
-    target.answers = lambda _: Reply(after_s=0.2)
+    target.answers = lambda _: Reply(after_s=1.0)
     names.lead_to["hook.test"] = [["127.0.0.1"], ["127.0.0.2"]]
     url = f"http://hook.test:{port_of(target)}/in"
 
     async def one_then_the_other() -> Answer:
         web = OpenInternet(MINE)
         first = asyncio.create_task(web.post(url, {}, b"{}", 5))
-        await asyncio.sleep(0.1)
+        while not target.received():  # the first one is on its way then
+            await asyncio.sleep(0.01)
         await web.post(url, {}, b"{}", 0.1)  # nobody need be there
         old, new = made
         assert (old.is_closed, new.is_closed) == (True, False)

@@ -74,4 +74,4 @@ class Writer:
         for record in records:
             topic = FLOW.event_type(record.type).topic
             self._producer.produce(topic, event_value(record), record.entity_id)
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0

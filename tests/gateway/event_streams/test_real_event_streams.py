@@ -267,7 +267,7 @@ def test_what_retention_has_deleted_is_no_silent_gap(
     admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
     places = [TopicPartition(topic, partition, -1) for partition in range(4)]
     for deleted in admin.delete_records(places).values():
-        deleted.result(20)
+        deleted.result(60)
     with reading(gateway, old_id, type="retired") as stream:
         stream.take(5)  # it is in memory still
     gateway.stop()
@@ -367,9 +367,14 @@ def test_the_reader_of_the_documents_goes_on_where_it_was(
             writer.write(*write)
             assert reader.stdout
             shown.extend(ast.literal_eval(reader.stdout.readline())["id"] for _ in range(number))
-            until(lambda: place() != before, 5)
-            time.sleep(0.2)  # it has written the place of the last one
+            shown_s = time.time()
+            # by the next sign of life, if not before, it has written the place of the last one
+            until(lambda: place() and wrote_at_s() > shown_s, 5)
+            assert place() != before
             reader.kill()
+
+    def wrote_at_s() -> float:
+        return (tmp_path / "place.txt").stat().st_mtime
 
     def place() -> str:
         path = tmp_path / "place.txt"

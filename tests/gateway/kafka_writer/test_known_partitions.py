@@ -50,12 +50,12 @@ def test_entities_stay_on_their_partitions_whatever_is_added_also_after_a_restar
     broker: Stack, tmp_path: Path
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 4, 1)])[TOPIC].result(20)
+    admin.create_topics([NewTopic(TOPIC, 4, 1)])[TOPIC].result(60)
     settings = GatewaySettings(kafka_bootstrap=broker.kafka_bootstrap, state_dir=tmp_path)
     keys = [f"device-{number}".encode() for number in range(40)]
     before = asyncio.run(_places(settings, keys))
     assert set(before.values()) == {0, 1, 2, 3}
-    admin.create_partitions([NewPartitions(TOPIC, 8)])[TOPIC].result(20)
+    admin.create_partitions([NewPartitions(TOPIC, 8)])[TOPIC].result(60)
     until(lambda: len(admin.list_topics(timeout=10).topics[TOPIC].partitions) == 8, 20)
     assert asyncio.run(_places(settings, keys)) == before
     accepted = settings.model_copy(update={"widened_topics": {TOPIC: 8}})

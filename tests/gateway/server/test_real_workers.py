@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from local_stack.run.stack import Stack
-from tests.gateway.support import GatewayProcess, until
+from tests.gateway.support import BUSY, GatewayProcess, until
 from tests.kafka_log import read_topic
 
 pytestmark = pytest.mark.stack
@@ -37,7 +37,7 @@ def measured(gateway: GatewayProcess) -> dict[str, float]:
     found: dict[str, float] = {}
     try:
         # a connection of its own, so that any of the workers may be asked
-        text = httpx.get(f"http://127.0.0.1:{gateway.port}/metrics", timeout=5).text
+        text = httpx.get(f"http://127.0.0.1:{gateway.port}/metrics", timeout=30).text
     except httpx.TransportError:
         return found
     for family in text_string_to_metric_families(text):
@@ -124,7 +124,7 @@ def test_every_202_is_in_the_topic_though_one_is_killed_and_all_are_ended_under_
     until(lambda: len(load.accepted) > before + 200, 30)
 
     real.process.terminate()
-    assert real.process.wait(25) == 0
+    assert real.process.wait(20 * BUSY) == 0
     load.end()
     assert load.others == []
     assert load.accepted <= ids_in(broker)

@@ -58,7 +58,7 @@ class Jobs:
             key,
             on_delivery=lambda _, m: places.append(Position(m.topic(), m.partition(), m.offset())),
         )
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
         return places[0]
 
 
@@ -71,7 +71,7 @@ def _ask(gateway: GatewayProcess, entity_id: str, **more: Any) -> dict[str, Any]
 def _delete(broker: Stack, at: Position, up_to: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
     for deleted in admin.delete_records([TopicPartition(at.topic, at.partition, up_to)]).values():
-        deleted.result(20)
+        deleted.result(60)
 
 
 def _readings(entity_id: str, *numbers: int) -> list[EventRecord]:

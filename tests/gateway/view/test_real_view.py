@@ -36,7 +36,7 @@ class States:
 
     def write(self, entity_id: str, value: bytes | None, topic: str = TOPIC) -> None:
         self._producer.produce(topic, value, entity_id)
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
 
 
 @pytest.fixture
@@ -65,8 +65,12 @@ def test_a_snapshot_is_shown_replaced_and_deleted(states: States, real: GatewayP
     shown = real.client.get("/state/a-1").json()
     assert (shown["version"], shown["state"]) == (2, {"count": 2})
     assert shown["view"]["lag_ms"] < 5000
-    view = real.client.get("/health").json()["checks"]["state_view:lag"][0]
-    assert "2 unreadable" in view["output"]
+
+    def skipped() -> str:
+        checks = real.client.get("/health").json()["checks"]
+        return str(checks["state_view:lag"][0].get("output", ""))
+
+    until(lambda: "2 unreadable" in skipped(), 5)  # on another partition than what was waited for
 
     states.write("a-1", None)
     until(lambda: _code(real, "a-1") == "unknown_id", 5)
@@ -133,7 +137,7 @@ def test_a_state_says_that_it_is_stale_when_a_job_before_it_falls_silent(
             said = {"state": "running", "lag_s": 0.0, "lag_records": 0}
             said["at_ms"] = time.time_ns() // 1_000_000 - 60_000  # its clock is a minute behind
             producer.produce("job.status.v1", json.dumps(said), job)
-        producer.flush(10)
+        producer.flush(60)
         answer: dict[str, Any] = real.client.get("/state/g-1").json()
         return answer
 
@@ -154,9 +158,13 @@ def test_health_tells_what_kafka_says_of_replicas_and_of_what_is_unread(
         found: dict[str, Any] = real.client.get("/health").json()["checks"][name][0]
         return found
 
+    def replicas() -> tuple[str, int | None]:
+        """None after a look that a busy broker did not answer within a second."""
+        told = check("kafka:replicas")
+        return told["status"], told.get("observedValue")
+
     until(lambda: check("retention:unread")["status"] == "pass", 20)
-    replicas = check("kafka:replicas")
-    assert (replicas["status"], replicas["observedValue"]) == ("pass", 1)
+    until(lambda: replicas() == ("pass", 1), 20)
     assert check("kafka:partitions")["status"] == "pass"
 
 
@@ -210,10 +218,10 @@ def test_a_topic_that_was_made_again_replaces_what_was_known(
     states.put("e-1", 1)
     until(lambda: _version(real, "e-1") == 1, 5)
     admin = AdminClient({"bootstrap.servers": broker.kafka_bootstrap})
-    admin.delete_topics([TOPIC])[TOPIC].result(20)
+    admin.delete_topics([TOPIC])[TOPIC].result(60)
     time.sleep(1.0)
     config = next(dict(topic.config) for topic in FLOW.topics() if topic.name == TOPIC)
-    admin.create_topics([NewTopic(TOPIC, 4, 1, config=config)])[TOPIC].result(20)
+    admin.create_topics([NewTopic(TOPIC, 4, 1, config=config)])[TOPIC].result(60)
     fresh = States(broker.kafka_bootstrap)
     until(lambda: _written(fresh), 20)
 

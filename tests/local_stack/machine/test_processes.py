@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests import kafka_log
 pytestmark = pytest.mark.slow
 
 
-eventually = partial(kafka_log.eventually, within_s=10, every_s=0.05)
+eventually = partial(kafka_log.eventually, within_s=60, every_s=0.05)
 
 
 def sleeper(name: str = "sleeper", command: str = "sleep 1000") -> Service:
@@ -98,9 +97,10 @@ def test_stopping_goes_from_the_last_stage_to_the_first(
 ) -> None:
     order = tmp_path / "order"
     for name, stage in (("broker", 0), ("jobs", 1)):
-        script = f"trap 'echo {name} >> {order}; exit 0' TERM; while :; do sleep 0.1; done"
+        trap = f"trap 'echo {name} >> {order}; exit 0' TERM; touch {tmp_path / name}"
+        script = f"{trap}; while :; do sleep 0.1; done"
         started(supervisor, Service(name, ["sh", "-c", script], dict(os.environ), stage=stage))
-    time.sleep(0.3)  # the shells set their traps
+        eventually((tmp_path / name).exists)  # the shell has set its trap
     supervisor.stop()
     assert order.read_text().split() == ["jobs", "broker"]
 

@@ -56,7 +56,7 @@ def test_ctrl_c_twice_stops_at_once_and_leaves_nothing(launcher: Launcher) -> No
     eventually(lambda: "Kafka is up" in launcher.said, WITHIN_S)
     launcher.press_ctrl_c(times=2)
     assert "Traceback" not in launcher.said, launcher.said
-    eventually(lambda: not launcher.processes(), 120)
+    eventually(lambda: not launcher.processes())
 
 
 def _post_reading(launcher: Launcher) -> None:

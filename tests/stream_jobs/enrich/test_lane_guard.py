@@ -29,7 +29,7 @@ TOLD = Told(1, 1_700_000_000_000, "ingest.telemetry.v1/0/0", "not_yet", "it is a
 def _write(settings: JobSettings, topic: str, key: str, value: bytes | None) -> None:
     producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
     producer.produce(topic, value, key)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def _starts(guard: LaneGuard) -> bool:

@@ -22,7 +22,7 @@ def _publish(settings: JobSettings, key: str, row: Fields | None, table: str = "
     producer = Producer({"bootstrap.servers": settings.kafka_bootstrap})
     value = None if row is None else orjson.dumps(row)
     producer.produce(master_topic(table), value, key)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def _confirm(settings: JobSettings, age_s: float) -> None:

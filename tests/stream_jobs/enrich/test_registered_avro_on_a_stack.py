@@ -59,9 +59,9 @@ def test_what_names_a_schema_waits_for_the_registry_and_then_all_goes_in_order(
     for kwh in range(20):
         post(f"meter/m-{kwh % 2}", framed(number, METER, {"kwh": kwh}))
     post("by_hand/m-9", b'{"kwh": 7.5}')
-    wait_for_states(stack, {("meter", "m-9"): {"kwh": [7.5]}}, within_s=180)
+    wait_for_states(stack, {("meter", "m-9"): {"kwh": [7.5]}}, within_s=240)
     eventually(
-        lambda: len(read_topic(stack.kafka_bootstrap, "retry.enrich.v1")) >= 20, within_s=120
+        lambda: len(read_topic(stack.kafka_bootstrap, "retry.enrich.v1")) >= 20, within_s=240
     )
     tried = _tried(stack, framed(number, METER, {"kwh": 5}))
     assert (tried["outcome"], tried["detail"]) == (
@@ -70,7 +70,7 @@ def test_what_names_a_schema_waits_for_the_registry_and_then_all_goes_in_order(
     )
     registry.away = None
     states = {("meter", f"m-{own}"): {"kwh": [*map(float, range(own, 20, 2))]} for own in (0, 1)}
-    wait_for_states(stack, states, within_s=180)
+    wait_for_states(stack, states, within_s=240)
     tried = _tried(stack, framed(number, METER, {"kwh": 5}))
     assert (tried["outcome"], tried["decoded"]["value"]) == ("event", {"kwh": 5.0})
     assert read_topic(stack.kafka_bootstrap, "dlq.enrich.v1") == []

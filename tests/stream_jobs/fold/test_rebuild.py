@@ -140,12 +140,12 @@ def test_it_goes_on_from_what_it_has_published_whatever_became_of_the_checkpoint
         with ExitStack() as under_load:
             under_load.enter_context(load.going_on())
             with run(2):
-                eventually(lambda: len(committed()) > 3, within_s=120)
+                eventually(lambda: len(committed()) > 3, within_s=240)
             shutil.rmtree(settings.checkpoints / "fold")
             with run(5):
-                eventually(lambda: committed() != [], within_s=120)
+                eventually(lambda: committed() != [], within_s=240)
                 under_load.close()
-                eventually(folded, within_s=120)
+                eventually(folded, within_s=240)
                 eventually(emitted)
         assert "CHECKPOINT_LOST: starts with the last of" in log.read_text()
         old = last_values(bootstrap, DEVICE.topic)
@@ -156,7 +156,7 @@ def test_it_goes_on_from_what_it_has_published_whatever_became_of_the_checkpoint
             for key, state in _expected(bootstrap).items()
         }
         with run(3, HEADRACE_FLOW="tests.changed_flow:FLOW"):
-            eventually(lambda: _states(bootstrap) == expected, within_s=120)
+            eventually(lambda: _states(bootstrap) == expected, within_s=240)
             eventually(emitted)
         assert "STATE_PARTITIONS_CHANGED from 5 to 3: starts with" in log.read_text()
         _assert_nobody_saw_it_go_back(bootstrap, old)

@@ -71,18 +71,18 @@ def test_what_comes_later_than_it_belongs_is_folded_in_where_it_belongs(
         for device in DEVICES:
             write(_readings(device, (1, 30.0, 0, 0), (2, 90.0, 0, 0), (4, 70.0, 0, 0)))
         with run():
-            eventually(lambda: folded(3, 70.0, 30.0, "ALARM"), within_s=120)
+            eventually(lambda: folded(3, 70.0, 30.0, "ALARM"), within_s=240)
             for device in DEVICES:
                 # the alarm was none; what had been parked at 3 is mended, and drives the machine
                 corrected = (2, 10.0, 1, 1), (3, 5.0, 1, 0), (2, 40.0, 1, 2), (5, 75.0, 0, 0)
                 write(_readings(device, *corrected))
-            eventually(lambda: folded(5, 75.0, 5.0, "ACTIVE"), within_s=120)
+            eventually(lambda: folded(5, 75.0, 5.0, "ACTIVE"), within_s=240)
         versions = {device: state(device)["_meta"]["version"] for device in DEVICES}
         shutil.rmtree(settings.checkpoints / "fold")
         for device in DEVICES:
             write(_readings(device, (5, 5.0, 1, 1), (6, 80.0, 0, 0)))
         with run():
-            eventually(lambda: folded(6, 80.0, 5.0, "ALARM"), within_s=120)
+            eventually(lambda: folded(6, 80.0, 5.0, "ALARM"), within_s=240)
             # each with a null, which comes after the state
             eventually(lambda: [*asked().values()] == [None] * len(DEVICES))
         assert all(

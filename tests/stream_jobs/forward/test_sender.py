@@ -57,14 +57,17 @@ def test_a_slow_hook_with_a_rate_is_sent_to_at_that_rate(
     began_s = time.monotonic()
     while time.monotonic() < began_s + 1.2:
         runs = [a_run(hook, f"e{number}", is_slow=True) for number in range(4)]
+        sent_ms = now_ms()
         sender.send(runs)
         left = [run for run in runs if run.left]
         assert len(left) <= 1
-        held = [run.not_before_ms - now_ms() for run in runs if run not in left]
-        assert all(-60 <= wait <= 200 for wait in held)
-        time.sleep(max(0, *held) / 1000)
+        held_ms = [run.not_before_ms for run in runs if run not in left]
+        # a busy machine may stand still for a moment, while it sends and after that
+        assert all(sent_ms <= until_ms <= now_ms() + 200 for until_ms in held_ms)
+        time.sleep(max(0, max(held_ms) - now_ms()) / 1000)
     time.sleep(0.2)
-    assert 4 <= len(target.received()) <= 7
+    took_s = time.monotonic() - began_s
+    assert 4 <= len(target.received()) <= 1 + 5 * took_s
 
 
 def test_a_line_that_the_rate_has_held_back_says_until_when(
@@ -82,9 +85,10 @@ def test_lines_wait_a_second_where_those_that_are_slow_have_all_slots(
     target.answers = lambda _: Reply(after_s=0.5)
     hook = a_hook(target, concurrency=1)
     first, other = (a_run(hook, entity, is_slow=True) for entity in "ab")
+    sent_ms = now_ms()
     sender.send([first, other])
     assert (first.left, other.left) == (1, 0)
-    assert 800 <= other.not_before_ms - now_ms() <= 1_000
+    assert sent_ms + 1_000 <= other.not_before_ms <= now_ms() + 1_000
 
 
 def test_lines_that_have_waited_for_others_of_their_hook_go_on_at_once(

@@ -82,14 +82,14 @@ def test_a_real_topic_that_is_widened_is_known_by_the_offsets_that_were_committe
     topic = "event.widened.v1"
     settings = JobSettings(kafka_bootstrap=parts.kafka_bootstrap, state_dir=tmp_path)
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
-    admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(60)
     group = LogOffsets(settings.kafka, of_job("test-widened"), [topic])
     eventually(lambda: group.partition_counts([topic]) == {topic: 4})
     copy = OneCopy("test-widened", group, tmp_path / "one")
     eventually(lambda: _holds(copy))
     copy.publish({topic: dict.fromkeys(range(4), 0)})
     copy.release()
-    admin.create_partitions([NewPartitions(topic, 6)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, 6)])[topic].result(60)
     eventually(lambda: group.partition_counts([topic, "none.v1"]) == {topic: 6})
     for again in ("two", "three"):  # to have looked changes nothing
         other = OneCopy("test-widened", group, tmp_path / again)

@@ -125,18 +125,18 @@ def test_what_a_real_broker_tells_of_a_topic_that_is_deleted_and_made_anew(
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
 
     def make_with(records: int) -> None:
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
         producer = Producer({"bootstrap.servers": parts.kafka_bootstrap})
         for _ in range(records):
             producer.produce(topic, b"x")
-        producer.flush(20)
+        producer.flush(60)
 
     make_with(5)
     log = TopicIdentityCheck("fold", tmp_path / "fold")
     log.remember(topic_ids(settings, [topic]))
     group = LogOffsets(settings.kafka, of_job("test-made-anew"), [topic])
     log.check(topic_ids(settings, [topic]), group.ranges())
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(60)
     eventually(lambda: topic_ids(settings, [topic]) == {})
     with pytest.raises(OtherLogError, match=r"TOPIC_GONE"):
         log.check({}, {})

@@ -48,7 +48,7 @@ class Pipeline:
         # with times that a test may choose
         chosen = NewTopic(self.payloads, 1, config={"message.timestamp.type": "CreateTime"})
         self.admin = AdminClient(kafka)
-        self.admin.create_topics([chosen])[self.payloads].result(20)
+        self.admin.create_topics([chosen])[self.payloads].result(60)
         ensure_topics(flow, self.settings)
         self.url = settings.postgres_url.get_secret_value()
         self.connection = store.connect(self.url, "test")
@@ -83,7 +83,7 @@ class Pipeline:
         time_ms = (FIRST_MINUTE + minute) * MINUTE_MS
         for _ in range(number):
             self._producer.produce(self.payloads, b"{}", b"d", 0, timestamp=time_ms)
-        self._producer.flush(20)
+        self._producer.flush(60)
         self._received += number
         return range(self._received - number, self._received)
 
@@ -94,14 +94,14 @@ class Pipeline:
             for place in places:
                 headers = [("ce_origin", f"{self.payloads}/0/{place}".encode())]
                 self._producer.produce(lane, b"{}", b"d", headers=headers)
-        self._producer.flush(20)
+        self._producer.flush(60)
         self._events += events
         self._has_done("enrich", self.payloads, self._received)
 
     def fold(self, knows: range = range(0)) -> None:
         value = ledger.repeats_value((Position(self.payloads, 0, place), None) for place in knows)
         self._producer.produce(REPEAT_TOPIC, value, b"d")
-        self._producer.flush(20)
+        self._producer.flush(60)
         self._has_done("fold", self.readings, self._events)
 
     def persist(self, *rows: EventRow) -> None:
@@ -136,7 +136,7 @@ class Pipeline:
     def keep(self) -> dict[str, int]:
         """A cut that was taken in one round is passed in the next."""
         for _ in range(3):
-            eventually(lambda: not self.keeper.keep(self.book), 120)
+            eventually(lambda: not self.keeper.keep(self.book))
         return self.terms()
 
     def terms(self) -> dict[str, int]:
@@ -293,7 +293,7 @@ def test_repeats_that_were_removed_because_they_are_old_hold_nobody_up(
     partitions = pipeline.admin.list_topics(REPEAT_TOPIC).topics[REPEAT_TOPIC].partitions
     ends = [TopicPartition(REPEAT_TOPIC, number, OFFSET_END) for number in partitions]
     for removed in pipeline.admin.delete_records(ends).values():
-        removed.result(20)
+        removed.result(60)
     pipeline.start_keeper()
     pipeline.enrich(events=1)
     pipeline.persist(pipeline.row(0))

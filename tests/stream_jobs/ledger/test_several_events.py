@@ -70,7 +70,7 @@ def test_of_a_repeat_only_the_events_that_fold_did_not_know_are_corrected(
     def fold_knows_the_first_and_the_last() -> None:
         value = ledger.repeats_value([(origin, "p0"), (origin, "p0#2")])
         pipeline._producer.produce(REPEAT_TOPIC, value, b"d")
-        pipeline._producer.flush(20)
+        pipeline._producer.flush(60)
 
     if not persist_first:
         fold_knows_the_first_and_the_last()

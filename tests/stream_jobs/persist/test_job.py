@@ -83,10 +83,10 @@ def _send(settings: JobSettings, numbers: range, poison: bytes) -> None:
         state = snapshot.encode(Snapshot({"count": number}, version=number + 1), "f")
         producer.produce("state.device.v1", state, f"{_OWN}-{number % 50}")
     producer.produce("event.reading.v1", poison, f"{_OWN}-1")
-    producer.flush(20)
+    producer.flush(60)
 
 
-_wait = partial(eventually, within_s=120, every_s=0.1)
+_wait = partial(eventually, within_s=240, every_s=0.1)
 
 
 def _counts(settings: JobSettings) -> tuple[int, int, int, int]:
@@ -145,7 +145,7 @@ def test_a_stop_during_an_outage_ends_the_query_and_loses_nothing(
     time.sleep(3)
     stopping = threading.Thread(target=query.stop)
     stopping.start()
-    stopping.join(10)
+    stopping.join(60)
     assert not stopping.is_alive() and not query.isActive
     assert query.exception() is None
     parts.release("postgres")

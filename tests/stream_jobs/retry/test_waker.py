@@ -50,7 +50,7 @@ def _have_leaders(places: LogOffsets) -> bool:
 def _write(settings: JobSettings, topic: str, key: str, value: bytes | None = b"{}") -> None:
     producer = Producer({**settings.kafka.for_librdkafka(), "acks": "all"})
     producer.produce(topic, value, key)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def _wakes(settings: JobSettings) -> list[list[str]]:
@@ -172,7 +172,7 @@ def test_many_rows_wake_in_parts(settings: JobSettings) -> None:
     producer = Producer(settings.kafka.for_librdkafka())
     for number in range(2_500):
         producer.produce(MASTER, b"{}", f"device-{number}")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     for _ in range(5):
         waker.step()
     _, *wakes = _wakes(settings)

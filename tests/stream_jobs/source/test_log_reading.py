@@ -27,6 +27,7 @@ from stream_jobs.guards.checkpoint_offsets import ahead_at, remember_ahead
 from stream_jobs.guards.lease import Lease, check_lease, now_s
 from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
 from stream_jobs.source.topic_writer import WriterOf
+from tests.kafka_log import eventually
 
 pytestmark = pytest.mark.stack
 MAX = 10_000
@@ -34,7 +35,7 @@ MAX = 10_000
 
 def _topic(parts: Stack, name: str, partitions: int = 2, **config: str) -> str:
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)
     return name
 
 
@@ -49,7 +50,7 @@ def _write(parts: Stack, topic: str, count: int, partition: int = 0, keys: int =
             topic, b"%d" % number, b"%d" % (number % keys), partition, headers=[("n", None)]
         )
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def _read(reader: RangeReader, *its: LogRange) -> dict[tuple[str, int], list[int]]:
@@ -103,7 +104,7 @@ def test_records_that_have_expired_are_not_passed_over(parts: Stack) -> None:
     _write(parts, topic, 100)
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
-        deleted.result(20)
+        deleted.result(60)
     reader = RangeReader(_kafka(parts), "test")
     with pytest.raises(KafkaException):
         _read(reader, LogRange(topic, 0, 49, 60))
@@ -203,7 +204,7 @@ def test_a_query_that_has_to_begin_again_begins_where_it_did(parts: Stack, tmp_p
     assert LogReader(source).initialOffset() == {topic: {"0": 0}}
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
-        deleted.result(20)
+        deleted.result(60)
     assert LogReader(source).initialOffset() == {topic: {"0": 0}}
     given = replace(source, begins_at={topic: {0: 7}}, checkpoint=tmp_path / "other")
     assert LogReader(given).initialOffset() == {topic: {"0": 7}}
@@ -244,7 +245,7 @@ def test_a_job_that_found_nothing_looks_again_when_one_that_stays_has_written(
         _write(parts, topic, 5)
         assert not waiting.done()
         wakes.touch()
-        assert waiting.result(20) == {topic: {"0": 5}}
+        assert waiting.result(60) == {topic: {"0": 5}}
     assert time.monotonic() - begun_s >= at_most_every_s
 
 
@@ -276,11 +277,11 @@ def test_who_stays_at_a_log_reads_what_comes_until_its_time_is_over(parts: Stack
     for begin in (3, 5):  # the second time on the same connections
         with ThreadPoolExecutor() as pool:
             staying = pool.submit(
-                _offsets_of, reader.rounds({topic: {0: begin, 1: 0}}, stays_s=2.0)
+                _offsets_of, reader.rounds({topic: {0: begin, 1: 0}}, stays_s=3.0)
             )
-            time.sleep(1.0)
+            time.sleep(0.5)
             _write(parts, topic, 2)
-            read, up_to = staying.result(20)
+            read, up_to = staying.result(60)
         end = begin + len(read)
         assert read == list(range(begin, end))
         assert up_to == {topic: {0: end, 1: 0}}
@@ -307,7 +308,7 @@ def test_who_stays_at_a_log_does_not_pass_over_what_has_expired(parts: Stack) ->
     _write(parts, topic, 100)
     admin = AdminClient({"bootstrap.servers": parts.kafka_bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
-        deleted.result(20)
+        deleted.result(60)
     with pytest.raises(KafkaException):
         list(TailReader(_kafka(parts), "test").rounds({topic: {0: 49}}, stays_s=20.0))
 
@@ -388,14 +389,15 @@ def test_what_a_task_has_done_while_it_stays_wakes_who_waits_for_it(
         _source(parts, tmp_path, topic),
         work=cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
         wakes=tmp_path / "wakes",
-        stays_s=2.0,
+        stays_s=3.0,
     )
     (tmp_path / "job").mkdir()
     with ThreadPoolExecutor() as pool:
         staying = pool.submit(lambda: list(work_on(source, Task((), {topic: {0: 0}}))))
-        time.sleep(0.5)
-        _write(parts, topic, 3)
-        written_s = time.time()
-        staying.result(20)
-    assert (tmp_path / "wakes").stat().st_mtime >= written_s
+        eventually((tmp_path / "wakes").exists)  # it is there
+        time.sleep(0.1)  # the clock of files is a coarse one
+        writes_s = time.time()
+        _write(parts, topic, 3)  # which may be done before this hears that they are written
+        staying.result(60)
+    assert (tmp_path / "wakes").stat().st_mtime >= writes_s
     assert ahead_at(source.checkpoint) == {topic: {0: 3}}

@@ -140,7 +140,7 @@ class Topic:
         self._producer.produce(self.name, value, key)
 
     def flush(self) -> None:
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ class Known:
             return self.cents() == cents
 
         try:
-            eventually(holds, 60, 0.05)
+            eventually(holds, every_s=0.05)
         except AssertionError:
             assert self.cents() == cents
             raise
@@ -187,7 +187,7 @@ class Known:
                 text in found[key] for key, text in expected.items()
             )
 
-        eventually(holds, 60, 0.05)
+        eventually(holds, every_s=0.05)
 
     def revisions(self) -> dict[str, int]:
         page = MasterRows(self._connection).page(self._table, 100_000)
@@ -218,7 +218,7 @@ def reading(settings: JobSettings, table: Table) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -93,7 +93,7 @@ def test_a_row_without_a_key_is_told_for_as_long_as_it_is_there(
         for _ in range(20):  # it is compared again and again
             assert prices.refused().keys() == {""}
             time.sleep(0.05)
-        eventually(lambda: said(shop_settings).get("state") == "refusing", 120)
+        eventually(lambda: said(shop_settings).get("state") == "refusing")
         shop.price("-", 100, gone=True)
         prices.refuses({})
         assert prices.cents() == {"cola": 150}

@@ -89,7 +89,7 @@ def test_a_topic_that_is_not_there_is_told_until_it_is(
 ) -> None:
     topic.name += "_later"
     with reading(job_settings, table(topic)):
-        eventually(lambda: "no such topic" in said(job_settings, "tariff").get("detail", ""), 120)
+        eventually(lambda: "no such topic" in said(job_settings, "tariff").get("detail", ""))
         topic.make()
         topic.send("a", "c", 1)
         topic.flush()
@@ -189,7 +189,7 @@ def test_rows_and_how_far_they_were_read_are_kept_together_or_not_at_all(
     topic.send("b", "c", 3)
     topic.flush()
     with reading(job_settings, table(topic)):
-        eventually(lambda: f"{lacking} is away" in said(job_settings, "tariff")["detail"], 120)
+        eventually(lambda: f"{lacking} is away" in said(job_settings, "tariff")["detail"])
         assert (tariffs.cents(), position()) == ({"a": 1}, read)
         connection.execute("DROP FUNCTION headrace.away() CASCADE")
         tariffs.becomes({"a": 2, "b": 3})

@@ -39,13 +39,13 @@ def _lag_as_usual_tools_see_it(settings: JobSettings) -> int:
     admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
     group = ConsumerGroupTopicPartitions("headrace-fold")
     (found,) = admin.list_consumer_group_offsets([group]).values()
-    committed = found.result(20).topic_partitions
+    committed = found.result(60).topic_partitions
     assert len(committed) == settings.partitions * len(DEVICES.flow.fold_reads)
     ends = admin.list_offsets(
         {TopicPartition(at.topic, at.partition): OffsetSpec.latest() for at in committed}
     )
     return sum(
-        ends[TopicPartition(at.topic, at.partition)].result(20).offset - at.offset
+        ends[TopicPartition(at.topic, at.partition)].result(60).offset - at.offset
         for at in committed
     )
 
@@ -69,7 +69,7 @@ def test_its_lag_is_seen_by_usual_tools_and_a_topic_made_anew_stops_it_by_name(
         assert _lag_as_usual_tools_see_it(settings) == 500
 
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.delete_topics([READING])[READING].result(20)
+        admin.delete_topics([READING])[READING].result(60)
         eventually(lambda: READING not in admin.list_topics(timeout=10).topics)
         ensure_topics(DEVICES.flow, settings)
         DEVICES.write(bootstrap, events)  # more than it had read: by its offsets all is well
@@ -92,8 +92,8 @@ def test_a_state_topic_that_was_widened_stops_it_by_name_also_without_its_checkp
         DEVICES.write(bootstrap, [DEVICES.event(number, second=False) for number in range(300)])
         eventually(lambda: _said(settings).get("lag_records") == 0, within_s=240)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_partitions([NewPartitions(topic, 9)])[topic].result(20)
-        eventually(lambda: _said(settings)["state"] == "failed", within_s=120)
+        admin.create_partitions([NewPartitions(topic, 9)])[topic].result(60)
+        eventually(lambda: _said(settings)["state"] == "failed", within_s=60)
         assert _said(settings)["detail"].startswith(widened)
         job.kill()
         shutil.rmtree(settings.checkpoints / "fold")

@@ -23,7 +23,7 @@ def _write(settings: JobSettings, topic: str, key: str, value: bytes | None) -> 
     landed = []
     producer = Producer({**settings.kafka.for_librdkafka(), "acks": "all"})
     producer.produce(topic, value, key, on_delivery=lambda _error, told: landed.append(told))
-    producer.flush(10)
+    producer.flush(60)
     return Position(topic, landed[0].partition(), landed[0].offset())
 
 
