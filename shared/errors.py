@@ -12,10 +12,12 @@
     │   ├── RowRefusedError
     │   ├── LogCutError
     │   ├── AddFailedError
+    │   ├── IndexGoneError
     │   └── InterruptedByStopError
     └── StopError       the job stays down, a person has to look
         ├── AnotherCopyError
         ├── LaneLeftError
+        ├── NoServerError
         └── OtherLogError
 
 From a worker process Spark brings an exception to the driver as text alone: there
@@ -83,6 +85,10 @@ class AddFailedError(RestartError):
     """A mistake in an aggregate's own code that no single member is to blame for."""
 
 
+class IndexGoneError(RestartError):
+    """Somebody has deleted a search index: it is made anew at the next start, of all states."""
+
+
 class InterruptedByStopError(RestartError):
     """The batch is not done; it comes again at the next start."""
 
@@ -97,6 +103,10 @@ class AnotherCopyError(StopError):
 
 class LaneLeftError(StopError):
     """Work waits, and the flow has no job any more that would do it."""
+
+
+class NoServerError(StopError):
+    """No setting says which server a job is to write to."""
 
 
 class OtherLogError(StopError):

@@ -22,10 +22,12 @@ from shared.model import (
     EventType,
     Example,
     ParquetFiles,
+    SearchIndex,
     Table,
 )
 from shared.parquet.rules import refuse_bad_parquet_files
 from shared.retry_policy import RetryPolicy
+from shared.search.rules import refuse_bad_search_indexes
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -59,6 +61,8 @@ class FlowTable(Protocol):
     def tables(self) -> tuple[Table, ...]: ...
     @property
     def parquet_files(self) -> tuple[ParquetFiles, ...]: ...
+    @property
+    def search_indexes(self) -> tuple[SearchIndex, ...]: ...
 
     def topics(self) -> Sequence[_Named]: ...
 
@@ -134,6 +138,7 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
     _refuse_bad_all_events(flow.all_events, entities)
     _refuse_bad_tables(flow)
     refuse_bad_parquet_files(flow.parquet_files, flow.event_types)
+    refuse_bad_search_indexes(flow.search_indexes, with_state)
     for endpoint in flow.endpoints:
         for version in _versions(endpoint):
             make = partial(payload_contract, endpoint, version)

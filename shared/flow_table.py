@@ -18,6 +18,7 @@ from shared.model import (
     Entity,
     EventType,
     ParquetFiles,
+    SearchIndex,
     Table,
 )
 from shared.topic_names import (
@@ -80,6 +81,7 @@ class Flow:
     all_events: tuple[AllEvents, ...] = ()
     tables: tuple[Table, ...] = ()
     parquet_files: tuple[ParquetFiles, ...] = ()
+    search_indexes: tuple[SearchIndex, ...] = ()
     ingest_retention_days: int = 30
     _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
     _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
@@ -89,7 +91,9 @@ class Flow:
 
     def __post_init__(self) -> None:
         rows = "endpoints", "event_types", "entities", "aggregates", "tables"
-        refuse_what_is_no_tuple(self, *rows, "actions", "all_events", "parquet_files")
+        refuse_what_is_no_tuple(
+            self, *rows, "actions", "all_events", "parquet_files", "search_indexes"
+        )
         deadlines = (deadline_endpoint(row) for row in self.actions if row.within_s and row.entity)
         object.__setattr__(self, "endpoints", (*self.open_endpoints, *deadlines))
         object.__setattr__(self, "_endpoint_by_name", {e.name: e for e in self.open_endpoints})
@@ -326,6 +330,12 @@ class Flow:
             emits=(),
             does="writes events as Parquet files",
         )
+        search = Job(
+            "search",
+            ignited_by=_once(self._with_state_by_name[row.of].topic for row in self.search_indexes),
+            emits=(),
+            does="writes states as documents of a search index",
+        )
         waits = retry if self.waits else None
         needed = (
             enrich,
@@ -333,8 +343,11 @@ class Flow:
             fold if self.entities else None,
             aggregate if self.aggregates else None,
         )
-        behind = (persist, forward, *([parquet] if self.parquet_files else []))
-        return (*(job for job in needed if job), *behind)
+        by_rows = (
+            parquet if self.parquet_files else None,
+            search if self.search_indexes else None,
+        )
+        return tuple(job for job in (*needed, persist, forward, *by_rows) if job)
 
     @property
     def completion_topics(self) -> tuple[str, ...]:

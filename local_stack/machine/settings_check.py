@@ -38,6 +38,11 @@ def check_settings() -> None:
             "the flow reads Avro with a schema registry, and none is set",
             "name yours in HEADRACE_SCHEMA_REGISTRY_URL",
         )
+    if flow.search_indexes and _read(JobSettings).search is None:
+        raise StackError(
+            "the flow has a search index, and no server for it is set",
+            "name yours in HEADRACE_SEARCH_URL",
+        )
     if settings.kafka_security != "plaintext" and not os.environ.get("HEADRACE_KAFKA_BOOTSTRAP"):
         raise StackError(
             f"HEADRACE_KAFKA_SECURITY={settings.kafka_security} is for a Kafka of your own: the "

@@ -1,19 +1,18 @@
 """A record of a state's topic as the event that hooks get of it: "this is its state now". Pure."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from shared.events import envelope
 from shared.events.envelope import Header, Position
 from shared.folding.snapshot import Facts, read_facts_with_meta
+from shared.folding.told_state import told_state
 from shared.ids import derived_event_id, tenant_of
 from shared.model import Fields
 from shared.timestamps import to_rfc3339
 
 STATE = "state."  # before the entity's name it is the event's type
-# how often the device's clock made a difference: as GET /state shows it, only where it did
-_CLOCKS = ("late", "clock_off")
 # an entity that comes back after it was forgotten counts its versions anew
 _OF_ITS_LIFE = ("arrived_ms", "ended_ms")
 
@@ -37,16 +36,13 @@ def state_event(
     if known is None:
         # it says nothing by which one that is written twice could be known
         event_id = derived_event_id(place.topic, full_id, str(place), str(at_ms))
-        told: Fields = {"version": None, "event_time": None, "deleted": True}
-        time_ms = at_ms
+        data, time_ms = told_state(entity, full_id, at_ms, None, {}), at_ms
     else:
         facts, meta = known
         event_id = _id(place.topic, full_id, facts, meta)
-        told = _told(facts, meta)
+        data = told_state(entity, full_id, at_ms, facts, meta)
         time_ms = at_ms if facts.event_time_ms is None else facts.event_time_ms
     tenant = tenant_of(full_id)
-    own_id = full_id.removeprefix(f"{tenant}/")
-    data = {"entity": entity, "id": own_id, "updated_at": to_rfc3339(at_ms), **told}
     headers = [
         (envelope.SPEC_VERSION, b"1.0"),
         (envelope.ID, event_id.encode()),
@@ -64,14 +60,3 @@ def _id(topic: str, full_id: str, facts: Facts, meta: Fields) -> str:
     """The same however often a version is written."""
     life = (str(meta.get(name)) for name in _OF_ITS_LIFE)
     return derived_event_id(topic, full_id, str(facts.version), str(facts.event_time_ms), *life)
-
-
-def _told(facts: Facts, meta: Fields) -> dict[str, Any]:
-    """As GET /state shows it, but that one that is deleted is told as such."""
-    event_time_ms = facts.event_time_ms
-    return {
-        "version": facts.version,
-        "event_time": None if event_time_ms is None else to_rfc3339(event_time_ms),
-        **{name: meta[name] for name in _CLOCKS if name in meta},
-        **({"deleted": True} if facts.deleted else {"state": facts.state}),
-    }

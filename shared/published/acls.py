@@ -130,7 +130,7 @@ def _ledger(flow: Flow) -> Iterable[Acl]:
     yield from _on_topics("relay", "READ", told)
     logs = [*flow.ingest_topics, *flow.event_topics]
     yield from _on_topics("relay", "DESCRIBE", logs)
-    apart = ("aggregate", "retry", "forward", "parquet")
+    apart = ("aggregate", "retry", "forward", "parquet", "search")
     jobs = [job.name for job in flow.jobs() if job.name not in apart]
     yield from _asks("relay", groups.LEDGER, *map(groups.of_job, jobs))
 

@@ -1,13 +1,16 @@
 """The settings of the jobs."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic.config import JsonDict
 
 from shared.retry_policy import WhenParked
+from shared.search.access import SearchAccess, search_access
+from shared.settings.access import is_loopback
 from shared.settings.all_parts import READ_BY, Settings, make_folder
+from shared.settings.wrong_setting import variable
 
 _JOBS_AND_RELAY: JsonDict = {READ_BY: "jobs, relay"}
 _ENRICH: JsonDict = {READ_BY: "enrich"}
@@ -16,6 +19,7 @@ _RELAY: JsonDict = {READ_BY: "relay"}
 _RETRY: JsonDict = {READ_BY: "retry"}
 _PERSIST: JsonDict = {READ_BY: "persist"}
 _RETRY_AND_PERSIST: JsonDict = {READ_BY: "retry, persist"}
+_SEARCH: JsonDict = {READ_BY: "search"}
 _FOLD: JsonDict = {READ_BY: "fold"}
 _FOLD_AND_AGGREGATE: JsonDict = {READ_BY: "fold, aggregate"}
 
@@ -146,6 +150,46 @@ class JobSettings(Settings):
         "`wait` until it was sent again or discarded",
         json_schema_extra=_ENRICH_AND_RETRY,
     )
+
+    search_url: str | None = Field(
+        None,
+        description="OpenSearch or Elasticsearch, for `SearchIndex` rows: `https://user@host:9200` "
+        "(docs/your-own-domain.md#13-states-in-a-search-index)",
+        json_schema_extra=_SEARCH,
+    )
+    search_password: SecretStr | None = Field(
+        None, description="Password of that user", json_schema_extra=_SEARCH
+    )
+    search_password_file: Path | None = Field(
+        None, description="File that contains that password", json_schema_extra=_SEARCH
+    )
+    search_ca_file: Path | None = Field(
+        None,
+        description="Certificates that the search server's is checked with; without it, the "
+        "system's",
+        json_schema_extra=_SEARCH,
+    )
+    _search: SearchAccess | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _search_server_can_be_asked(self) -> Self:
+        url, name = self.search_url, variable("search_url")
+        if url is None:
+            if self.search_password or self.search_password_file or self.search_ca_file:
+                raise ValueError(f"{name} is not set: of which server are the other settings?")
+            return self
+        try:
+            access = search_access(url, self._secret("search_password"), self.search_ca_file)
+        except ValueError as error:
+            raise ValueError(f"{name} cannot be: {error}") from None
+        if access.is_readable and not is_loopback(access.host):
+            raise ValueError(f"{name} cannot be: it would send the password unencrypted: https://")
+        self._search = access
+        return self
+
+    @property
+    def search(self) -> SearchAccess | None:
+        return self._search
 
     @property
     def checkpoints(self) -> Path:

@@ -4,43 +4,38 @@ The store being away is no event's fault: the batch waits and runs again. Any ba
 in part or whole: what is stored already is passed over.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
+from functools import cache, partial
 
 import pyarrow as pa
 from confluent_kafka import Message
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka.messages import headers_of, position_of
 from clients.kafka.records import Record
 from clients.postgres import store
-from shared.errors import InterruptedByStopError, StoreAwayError
+from shared.errors import StoreAwayError
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.persist.advisory_lock import PersistLock
 from stream_jobs.persist.rows import Row, RowMaker
-from stream_jobs.persist.table_writer import Written
 from stream_jobs.persist.waiting_rows import RowRules
 from stream_jobs.persist.writer import EventStore, chunks
 from stream_jobs.source.log_source import SELDOM_MS, read_logs
 from stream_jobs.supervision.status import Report
+from stream_jobs.supervision.until_stored import (
+    sleep_in_query,
+    stop_as_spark_knows_it,
+    write_until_stored,
+)
 
 STAGE = "persist"
-_OUTCOME_DDL = "events long, states long, parked long, waiting long, away string"
-_OUTCOME = pa.schema([*((name, pa.int64()) for name in Written._fields), ("away", pa.string())])
-
-
-class Outcome(NamedTuple):
-    written: Written
-    away: str | None  # why the store did not take all
+_OUTCOME_DDL = "away string"
+_OUTCOME = pa.schema([("away", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -55,13 +50,13 @@ class PersistTask:
     rows_max: int
 
     def __call__(self, read: Iterator[list[Message]]) -> Iterator[pa.RecordBatch]:
-        written, away = Written(), None
+        away = None
         try:
             for chunk in chunks(_rows(read, _row_maker(self.flow))):
-                written += _event_store(self).write(chunk)
+                _event_store(self).write(chunk)
         except StoreAwayError as error:
             away = str(error)  # told, not raised: a failed task would take the query with it
-        yield pa.RecordBatch.from_pylist([{**written._asdict(), "away": away}], _OUTCOME)
+        yield pa.RecordBatch.from_pylist([{"away": away}], _OUTCOME)
 
 
 @cache
@@ -91,35 +86,9 @@ def _rows(read: Iterator[list[Message]], maker: RowMaker) -> Iterator[Row]:
             yield maker.make(record)
 
 
-def write(frame: DataFrame) -> Outcome:
-    """One action, in which the batch's tasks read and write."""
-    # a row for each task: adding them up in Spark would cost a shuffle
-    rows = frame.collect()
-    written = sum((Written(*(row[name] for name in Written._fields)) for row in rows), Written())
-    return Outcome(written, next((row.away for row in rows if row.away is not None), None))
-
-
-def write_until_stored(
-    write_batch: Callable[[], Outcome],
-    trouble: Callable[[], str | None],
-    report: Callable[[Breaker], None],
-    sleep: Callable[[float], None],
-) -> Written:
-    """Between two tries of a batch the store alone is asked, which costs it next to nothing."""
-    total, breaker = Written(), Breaker()
-    while True:
-        outcome = write_batch()
-        total += outcome.written
-        away = outcome.away
-        if away is None:
-            return total
-        while away is not None:
-            breaker = breaker.failed(time.time_ns() // 1_000_000, away)
-            report(breaker)
-            sleep(breaker.pause_s)
-            away = trouble()
-        breaker = breaker.answered()
-        report(breaker)
+def write(frame: DataFrame) -> str | None:
+    """One action, in which the batch's tasks read and write. Why the store did not take all."""
+    return next((row.away for row in frame.collect() if row.away is not None), None)
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
@@ -135,20 +104,20 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
 
     lock = _persist_lock(url)
 
-    def write_as_the_only_one(frame: DataFrame) -> Outcome:
+    def write_as_the_only_one(frame: DataFrame) -> str | None:
         try:
             lock.hold()
         except StoreAwayError as away:
-            return Outcome(Written(), str(away))
+            return str(away)
         return write(frame)
 
     def persist_batch(frame: DataFrame, _batch_id: int) -> None:
-        with _stop_as_spark_knows_it():
+        with stop_as_spark_knows_it():
             write_until_stored(
                 lambda: write_as_the_only_one(frame),
                 lambda: store.trouble(url),
                 lambda breaker: say("waiting", f"PostgreSQL: {breaker.reason}", breaker),
-                lambda duration_s: _sleep(spark, duration_s),
+                partial(sleep_in_query, spark),
             )
         say("running", "", Breaker())
 
@@ -167,23 +136,3 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
         .option("checkpointLocation", str(settings.checkpoints / STAGE))
         .foreachBatch(persist_batch)
     )
-
-
-@contextmanager
-def _stop_as_spark_knows_it() -> Iterator[None]:
-    try:
-        yield
-    except Py4JJavaError as error:
-        if "InterruptedException" not in str(error.java_exception):
-            raise
-        # Spark tells a stop from a failure by these words; in the whole trace, which is long, its
-        # search for them overflows the stack.
-        words = "py4j.protocol.Py4JJavaError: An error occurred while calling persist: "
-        raise InterruptedByStopError(f"{words}java.lang.InterruptedException") from None
-
-
-def _sleep(spark: SparkSession, duration_s: float) -> None:
-    # In the query's own JVM thread: stopping the query wakes it, and Spark knows this way to end.
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    jvm.java.lang.Thread.sleep(int(duration_s * 1000))

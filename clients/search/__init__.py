@@ -1,0 +1,1 @@
+"""OpenSearch and Elasticsearch, by what both understand."""

@@ -1,0 +1,1 @@
+"""States as documents of a search index: rows, mappings, documents. Pure."""

@@ -1,0 +1,1 @@
+"""search: state topics -> documents of OpenSearch or Elasticsearch, each under its id."""
