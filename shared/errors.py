@@ -18,7 +18,8 @@
         ├── AnotherCopyError
         ├── LaneLeftError
         ├── NoServerError
-        └── OtherLogError
+        ├── OtherLogError
+        └── WrongViewError
 
 From a worker process Spark brings an exception to the driver as text alone: there
 `supervision/failure.py` knows it by its class's name, which it takes from this tree.
@@ -116,6 +117,10 @@ class OtherLogError(StopError):
     def __init__(self, words: str, begin_at: dict[str, dict[int, int]]) -> None:
         super().__init__(words)
         self.begin_at = begin_at
+
+
+class WrongViewError(StopError):
+    """A view's query is none that can be kept up to date, or not the one its rows were made by."""
 
 
 def by_name(kind: type[JobError]) -> dict[str, type[JobError]]:

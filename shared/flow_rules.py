@@ -24,10 +24,12 @@ from shared.model import (
     ParquetFiles,
     SearchIndex,
     Table,
+    View,
 )
-from shared.parquet.rules import refuse_bad_parquet_files
 from shared.retry_policy import RetryPolicy
 from shared.search.rules import refuse_bad_search_indexes
+from shared.tables.parquet_rules import refuse_bad_parquet_files
+from shared.tables.view_rules import refuse_bad_views
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -63,6 +65,8 @@ class FlowTable(Protocol):
     def parquet_files(self) -> tuple[ParquetFiles, ...]: ...
     @property
     def search_indexes(self) -> tuple[SearchIndex, ...]: ...
+    @property
+    def views(self) -> tuple[View, ...]: ...
 
     def topics(self) -> Sequence[_Named]: ...
 
@@ -97,6 +101,7 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
         ("table", [row.name for row in flow.tables]),
         ("action", [row.name for row in flow.actions]),
         ("table of files", [row.name for row in flow.parquet_files]),
+        ("view", [row.name for row in flow.views]),
     ):
         _refuse_bad_names(kind, names)
     refuse_bad_actions(flow)
@@ -139,6 +144,7 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
     _refuse_bad_tables(flow)
     refuse_bad_parquet_files(flow.parquet_files, flow.event_types)
     refuse_bad_search_indexes(flow.search_indexes, with_state)
+    refuse_bad_views(flow.views, flow.event_types)
     for endpoint in flow.endpoints:
         for version in _versions(endpoint):
             make = partial(payload_contract, endpoint, version)

@@ -20,6 +20,7 @@ from shared.model import (
     ParquetFiles,
     SearchIndex,
     Table,
+    View,
 )
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
@@ -82,6 +83,7 @@ class Flow:
     tables: tuple[Table, ...] = ()
     parquet_files: tuple[ParquetFiles, ...] = ()
     search_indexes: tuple[SearchIndex, ...] = ()
+    views: tuple[View, ...] = ()
     ingest_retention_days: int = 30
     _endpoint_by_name: dict[str, Endpoint] = field(init=False, repr=False, compare=False)
     _type_by_name: dict[str, EventType] = field(init=False, repr=False, compare=False)
@@ -90,10 +92,9 @@ class Flow:
     )
 
     def __post_init__(self) -> None:
-        rows = "endpoints", "event_types", "entities", "aggregates", "tables"
-        refuse_what_is_no_tuple(
-            self, *rows, "actions", "all_events", "parquet_files", "search_indexes"
-        )
+        rows = "endpoints", "event_types", "entities", "aggregates", "tables", "actions"
+        further = "all_events", "parquet_files", "search_indexes", "views"
+        refuse_what_is_no_tuple(self, *rows, *further)
         deadlines = (deadline_endpoint(row) for row in self.actions if row.within_s and row.entity)
         object.__setattr__(self, "endpoints", (*self.open_endpoints, *deadlines))
         object.__setattr__(self, "_endpoint_by_name", {e.name: e for e in self.open_endpoints})
@@ -234,7 +235,10 @@ class Flow:
         further = (self.topics_by_type[row.name][1:] for row in own)
         return _once((*(row.topic for row in own), *chain.from_iterable(further)))
 
-    def topics_of(self, row: ParquetFiles) -> tuple[str, ...]:
+    def view(self, name: str) -> View | None:
+        return next((row for row in self.views if row.name == name), None)
+
+    def topics_of(self, row: ParquetFiles | View) -> tuple[str, ...]:
         return _once(self.event_type(name).topic for name in row.of)
 
     @property
@@ -336,6 +340,15 @@ class Flow:
             emits=(),
             does="writes states as documents of a search index",
         )
+        views = (
+            Job(
+                row.job,
+                ignited_by=self.topics_of(row),
+                emits=(row.topic,),
+                does=f"keeps the view {row.name} up to date",
+            )
+            for row in self.views
+        )
         waits = retry if self.waits else None
         needed = (
             enrich,
@@ -346,6 +359,7 @@ class Flow:
         by_rows = (
             parquet if self.parquet_files else None,
             search if self.search_indexes else None,
+            *views,
         )
         return tuple(job for job in (*needed, persist, forward, *by_rows) if job)
 
@@ -377,6 +391,7 @@ class Flow:
                 Topic(row.topic, _COMPACTED, "the latest snapshot of each")
                 for row in self.with_state
             ),
+            *(Topic(row.topic, _COMPACTED, "the latest rows of a view") for row in self.views),
             *(
                 Topic(topic, for_ever, "rows that are durable, kept for ever")
                 for topic in self.completion_topics

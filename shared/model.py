@@ -15,6 +15,8 @@ from shared.topic_names import master_topic
 
 Fields = dict[str, Any]
 ContractMode = Literal["enforce", "warn", "observe"]
+ViewResults = Literal["update", "final"]
+VIEW_JOB = "view_"  # a job's name begins so, and its view's follows
 _PAUSE_MAX_S = 366 * 86_400
 # what the schema has and publishes, whatever a flow looks up (`headrace devices`)
 TABLES_OF_THE_SCHEMA = ("device", "device_model")
@@ -298,6 +300,32 @@ class SearchIndex:
     @property
     def alias(self) -> str:
         return self.name or self.of
+
+
+@dataclass(frozen=True)
+class View:
+    """A query in Spark's SQL over events, kept up to date: its rows are on a compacted topic, and
+    GET /views shows them. An event type is a table there, with columns as its contract says."""
+
+    name: str
+    of: tuple[str, ...]  # event types
+    sql: str
+    # the columns that tell its rows apart; a window does so, too, and need not be named
+    key: tuple[str, ...]
+    # rows as they grow, or each once when its window has closed
+    results: ViewResults = "update"
+    # an event that comes to the log later than that after its time is left out, and counted as late
+    late_after_s: float = 3600.0
+    # of the query: another one makes rows of its own, on a topic of their own
+    version: int = 1
+
+    @property
+    def job(self) -> str:
+        return f"{VIEW_JOB}{self.name}"
+
+    @property
+    def topic(self) -> str:
+        return f"view.{self.name}.v{self.version}"
 
 
 @dataclass(frozen=True)

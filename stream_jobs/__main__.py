@@ -18,11 +18,12 @@ from shared.errors import AnotherCopyError, StoreAwayError
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.kafka_access import KafkaAwayError
+from shared.model import VIEW_JOB
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from stream_jobs import relay
 from stream_jobs.guards import checkpoint_offsets
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.jobs import JOBS
+from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
 from stream_jobs.sources import reader as sources
 from stream_jobs.supervision.session import open_session, tidy_up
@@ -31,9 +32,12 @@ from stream_jobs.supervision.supervise import supervise
 from stream_jobs.supervision.supervisor import JobRun
 from stream_jobs.supervision.warm_up import warm_up
 
-USAGE = f"""usage: python -m stream_jobs {"|".join(JOBS)}|all|relay|topics|migrate
+_VIEWS = "views"
+_OTHERS = "all", "relay", "topics", "migrate"
+USAGE = f"""usage: python -m stream_jobs {"|".join((*JOBS, _VIEWS, *_OTHERS))}
 
   {", ".join(JOBS)}   one Spark application; several names run in one process, `all` runs all
+  {_VIEWS}                   the flow's views; one alone is called {VIEW_JOB}NAME
   relay                   PostgreSQL's outbox -> Kafka, a plain process; it keeps the ledger, and
                           reads master data from stores of yours, too
   topics                  makes the flow's topics and ends
@@ -46,8 +50,8 @@ def main(names: Sequence[str]) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call back from Spark
-    known = {*JOBS, "all", "relay", "topics", "migrate"}
-    if not names or not known.issuperset(names):
+    known = {*JOBS, _VIEWS, *_OTHERS}
+    if not names or not all(name in known or name.startswith(VIEW_JOB) for name in names):
         print(USAGE, file=sys.stderr)
         return 2
     try:
@@ -67,7 +71,12 @@ def main(names: Sequence[str]) -> int:
         relay.run(settings, stop)
         return 0
     declared = [job.name for job in flow.jobs()]
-    absent = [name for name in names if name in JOBS and name not in declared]
+    if _VIEWS in names:
+        names = [*(name for name in names if name != _VIEWS), *(row.job for row in flow.views)]
+        if not names:
+            print("this flow has no views", file=sys.stderr)
+            return 2
+    absent = [name for name in names if name not in (*declared, "all")]
     if absent:
         print(f"{', '.join(absent)}: this flow has no such job", file=sys.stderr)
         return 2
@@ -100,7 +109,7 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
 
 
 def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
-    jobs = {job.name: job for job in flow.jobs()}
+    jobs, rows = {job.name: job for job in flow.jobs()}, rows_of(flow)
     ignited_by = {name: job.ignited_by for name, job in jobs.items()}
     offsets = {name: LogOffsets(settings.kafka, of_job(name), ignited_by[name]) for name in names}
     try:
@@ -115,22 +124,23 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         status = StatusReporter(settings, name)
         status.report("restarting", "Spark starts")
         status.flush()
-    spark = open_session(settings, "-".join(names))
+    has_views = any(name.startswith(VIEW_JOB) for name in names)
+    spark = open_session(settings, "-".join(names), computes=has_views)
     runs = [
         JobRun(
             name,
-            partial(JOBS[name].build, spark, settings, flow),
+            partial(rows[name].build, spark, settings, flow),
             spark,
             settings,
             offsets[name],
             copies[name],
-            JOBS[name].driver_task(settings, flow),
-            JOBS[name].writes(jobs[name]),
+            rows[name].driver_task(settings, flow),
+            rows[name].writes(jobs[name]),
         )
         for name in names
     ]
     threading.Thread(target=_end_with_jvm, args=(spark,), daemon=True).start()
-    plans = {name: plan for name in JOBS if name in names and (plan := JOBS[name].on_nothing)}
+    plans = {name: plan for name, row in rows.items() if name in names and (plan := row.on_nothing)}
     warm_up(spark, {name: partial(plan, spark, settings) for name, plan in plans.items()})
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time

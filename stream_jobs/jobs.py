@@ -1,10 +1,12 @@
-"""The jobs: a row for each, of what its folder has for the process that runs it.
+"""The jobs: a row for each, of what its folder has for the process that runs it. Each view of the
+flow is a job of its own.
 
 What starts a job and what it emits says the flow (`shared/flow_table.py`). The Python workers of
 all jobs come from one process that imports this table before it forks them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +29,7 @@ from stream_jobs.retry.waker import Waker
 from stream_jobs.search import job as search
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.status import Report
+from stream_jobs.views import job as views
 
 
 class JobRow(NamedTuple):
@@ -53,3 +56,13 @@ JOBS = {
     "parquet": JobRow(parquet.build),
     "search": JobRow(search.build),
 }
+
+
+def rows_of(flow: Flow) -> dict[str, JobRow]:
+    """Of all jobs that it has."""
+    its_views = {
+        row.job: JobRow(partial(views.build, row), driver_task=partial(views.ViewCounts, row))
+        for row in flow.views
+    }
+    every = {**JOBS, **its_views}
+    return {job.name: every[job.name] for job in flow.jobs()}

@@ -215,7 +215,7 @@ USES = (
             *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
             *("stream_jobs.source.log_source", "stream_jobs.source.writing_processor"),
             *("stream_jobs.state.bulk_map_state", "stream_jobs.supervision.progress"),
-            "stream_jobs.supervision.supervisor",
+            *("stream_jobs.supervision.supervisor", "stream_jobs.views.job"),
         ),
         "types, and the base classes of the source's reader and of the processor of state",
         "import them from where the documentation has them now",
@@ -237,8 +237,30 @@ USES = (
         (Part(f"{SPARK_SQL}.execution.datasources.noop.NoopDataSource", "noop"),),
     ),
     Use(
+        "Spark's plan of a query, as it has analysed it",
+        ("stream_jobs.views.query",),
+        "refusing views that cannot be kept up to date, before they begin",
+        "look at what DataFrame.explain prints; without it, such views fail later, or go wrong",
+        (
+            Part("pyspark.sql.classic.dataframe:DataFrame", "_jdf"),
+            Part(f"{SPARK_SQL}.execution.QueryExecution", "analyzed"),
+            *parts(
+                f"{SPARK_SQL}.catalyst.plans.logical.Aggregate",
+                *("groupingExpressions", "aggregateExpressions"),
+            ),
+            *parts(f"{SPARK_SQL}.catalyst.plans.logical.Project", "projectList"),
+            *parts(f"{SPARK_SQL}.catalyst.plans.QueryPlan", "expressions"),
+            *parts(f"{SPARK_SQL}.catalyst.trees.TreeNode", "collectLeaves", "fastEquals"),
+            *parts(
+                f"{SPARK_SQL}.catalyst.expressions.Expression",
+                *("semanticEquals", "deterministic", "sql"),
+            ),
+            *parts(f"{SPARK_SQL}.catalyst.expressions.Alias", "exprId", "child"),
+        ),
+    ),
+    Use(
         "the folders of Spark's checkpoint",
-        ("stream_jobs.guards.checkpoint_offsets",),
+        ("stream_jobs.guards.checkpoint_offsets", "stream_jobs.source.cut_reader"),
         "knowing what a job has planned and done, and publishing it",
         "read the new layout in offsets_of; it must say the same of old checkpoints",
         parts(

@@ -8,6 +8,7 @@ from shared.events.envelope import EventRecord, Header, Position, event_headers,
 
 Partition = tuple[str, int]  # of a topic
 Offsets = dict[str, dict[int, int]]  # topic -> partition -> offset
+NOTE = "@"  # no topic's name begins so
 BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
 
 
@@ -96,7 +97,9 @@ def by_partition(offsets: Offsets) -> dict[Partition, int]:
 
 
 def from_json(told: Mapping[str, Any]) -> Offsets:
+    """Without the notes that whoever planned a batch has put there."""
     return {
         topic: {int(partition): int(offset) for partition, offset in its.items()}
         for topic, its in told.items()
+        if not topic.startswith(NOTE)
     }

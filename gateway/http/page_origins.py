@@ -1,4 +1,4 @@
-"""What pages of other origins may do: those of HEADRACE_CORS_ORIGINS may read states and events.
+"""What pages of other origins may do: those of HEADRACE_CORS_ORIGINS read states, views and events.
 
 A browser shows a page the answer of another origin only if the answer says so, and asks first, by
 OPTIONS, where the page adds headers of its own. Cookies mean nothing here, so none are asked for.
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.http.message import Request
 
-_EVENTS, _STATES = b"/v1/events", b"/state/"
+_EVENTS, _READ = b"/v1/events", (b"/state/", b"/views")
 _READS = (b"GET", b"OPTIONS")
 _OWN_HEADERS = ("Authorization", "Last-Event-ID")
 
@@ -54,4 +54,4 @@ class ForPages:
 
 
 def _is_readable(target: bytes) -> bool:
-    return target.partition(b"?")[0] == _EVENTS or target.startswith(_STATES)
+    return target.partition(b"?")[0] == _EVENTS or target.startswith(_READ)

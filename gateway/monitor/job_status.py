@@ -78,6 +78,13 @@ class JobStatus(NamedTuple):
         }
 
     @property
+    def of_view(self) -> dict[str, float]:
+        """How far the job's view is, and how many events it has left out."""
+        said = self.said.get("view")
+        its = said.items() if isinstance(said, dict) else ()
+        return {str(name): _number(told) or 0 for name, told in its}
+
+    @property
     def stopped_hooks(self) -> dict[str, str]:
         """Webhooks that get nothing, although nobody has paused them, and why."""
         said = self.said.get("hooks")

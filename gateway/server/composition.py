@@ -39,6 +39,7 @@ from gateway.state.pipeline_lag import Pipeline
 from gateway.state.route import state_routes
 from gateway.view.process import ViewProcess
 from gateway.view.reader import StateView
+from gateway.views.route import view_routes
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings
@@ -119,6 +120,7 @@ def put_together(parts: Parts) -> Gateway:
     pipeline = Pipeline(flow, health.news, health.spooled_s)
     for_devices: list[BaseRoute] = [
         *state_routes(flow, view, fresh, pipeline, settings.stale_after_s),
+        *view_routes(flow, view, health.news, pipeline, settings.stale_after_s),
         *probe_routes(log, node),
     ]
     for_operators = health_routes(health)

@@ -1,5 +1,5 @@
-"""How far what /state shows is behind what was accepted: by this node's spool, all jobs on the way,
-and the view.
+"""How far what /state and /views show is behind what was accepted: by this node's spool, all jobs
+on the way, and the view.
 
 A lag is an upper bound, as of the jobs' last words. What waits for one job may have waited for the
 one before it; and for a time in which nothing was heard of a job, everything may have waited.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gateway.monitor.job_news import JobNews, KnownLag
 from gateway.monitor.job_status import JobStatus
 from shared.flow_table import Flow
-from shared.model import Aggregate, Entity
+from shared.model import Aggregate, Entity, View
 
 _LOOK_EVERY_S = 0.5
 # its work is apart: what waits for master data waits by name, and holds up nobody else
@@ -97,25 +97,26 @@ class Pipeline:
         self._news = news
         self._spooled_s = spooled_s
         self._due_s = float("-inf")
-        self._jobs = {row.name: jobs_before(flow, row.topic) for row in flow.with_state}
-        self._folded = {row.name: behind(()) for row in flow.with_state}
+        rows = (*flow.with_state, *flow.views)
+        self._jobs = {row.topic: jobs_before(flow, row.topic) for row in rows}
+        self._folded = {row.topic: behind(()) for row in rows}
         self._fresh = dict(self._folded)
 
-    def of(self, entity: Entity | Aggregate, *, is_fresh: bool = False) -> Behind:
+    def of(self, row: Entity | Aggregate | View, *, is_fresh: bool = False) -> Behind:
         """`is_fresh`: the events before fold were folded by the one who asks."""
         if time.monotonic() >= self._due_s:
             self._look()
-        return (self._fresh if is_fresh else self._folded)[entity.name]
+        return (self._fresh if is_fresh else self._folded)[row.topic]
 
     def _look(self) -> None:
         self._due_s = time.monotonic() + _LOOK_EVERY_S
         spool = JobSeen(_SPOOL, _WORKS, KnownLag(self._spooled_s(), 0.0))
         statuses = self._news.statuses({job for jobs in self._jobs.values() for job in jobs})
         seen = {job: self._seen(job, status) for job, status in statuses.items()}
-        for entity, jobs in self._jobs.items():
+        for topic, jobs in self._jobs.items():
             its = [spool, *(seen[job] for job in jobs)]
-            self._folded[entity] = behind(its)
-            self._fresh[entity] = behind(its[:-1])
+            self._folded[topic] = behind(its)
+            self._fresh[topic] = behind(its[:-1])
 
     def _seen(self, job: str, status: JobStatus | None) -> JobSeen:
         is_silent = status is None or status.is_silent

@@ -30,12 +30,22 @@ FROM topic t LEFT JOIN record r ON r.topic = t.name
 WHERE t.name = ? AND t.warm
 """
 
+_FROM_KEY = """
+SELECT key, value, version, timestamp_ms, partition, offset, checksum FROM record
+WHERE topic = ? AND key > ? AND key < ? ORDER BY key LIMIT ?
+"""
+
 
 class Found(NamedTuple):
     value: bytes
     timestamp_ms: int
     partition: int
     offset: int
+
+
+class Keyed(NamedTuple):
+    key: bytes
+    value: bytes
 
 
 class Progress(NamedTuple):
@@ -82,6 +92,17 @@ class StateView:
         rows = self._query(_ALL_IF_WARM, (topic,))
         there = [row for row in rows if row[0] is not None]
         return {k: value for k, value, *_ in there} if rows and self._are_sound(there) else None
+
+    def topic_progress(self, topic: str) -> Progress:
+        rows = self._query("SELECT warm, caught_up_ms FROM topic WHERE name = ?", (topic,))
+        return Progress(bool(rows[0][0]), rows[0][1]) if rows else Progress(False, None)
+
+    def between(self, topic: str, after: bytes, before: bytes, at_most: int) -> list[Keyed]:
+        """In the order of their keys."""
+        rows = self._query(_FROM_KEY, (topic, after, before, at_most))
+        if not self._are_sound(rows):
+            return []
+        return [Keyed(key, value) for key, value, *_ in rows]
 
     def close(self) -> None:
         if self._db is not None:

@@ -183,7 +183,8 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     settings = GatewaySettings()
-    topics = [*(e.topic for e in load_flow(settings.flow).with_state), *_NO_SNAPSHOTS]
+    flow = load_flow(settings.flow)
+    topics = [*(row.topic for row in (*flow.with_state, *flow.views)), *_NO_SNAPSHOTS]
     path = view_path(settings.state_dir)
     with contextlib.suppress(KeyboardInterrupt), only_writer(path, parent_pid):
         try:

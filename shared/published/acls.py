@@ -59,7 +59,7 @@ def acls(flow: Flow) -> list[Acl]:
 
 def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     written = flow.posted_topics
-    states = [row.topic for row in flow.with_state]
+    states = [row.topic for row in (*flow.with_state, *flow.views)]
     # what a fresh state is folded from, and what event streams show
     read = [*states, *flow.event_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
     yield from _write("gateway", written)
@@ -130,8 +130,7 @@ def _ledger(flow: Flow) -> Iterable[Acl]:
     yield from _on_topics("relay", "READ", told)
     logs = [*flow.ingest_topics, *flow.event_topics]
     yield from _on_topics("relay", "DESCRIBE", logs)
-    apart = ("aggregate", "retry", "forward", "parquet", "search")
-    jobs = [job.name for job in flow.jobs() if job.name not in apart]
+    jobs = [job.name for job in flow.jobs() if job.name in ("enrich", "fold", "persist")]
     yield from _asks("relay", groups.LEDGER, *map(groups.of_job, jobs))
 
 

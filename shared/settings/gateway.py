@@ -148,7 +148,8 @@ class GatewaySettings(AccessSettings, IntakeSettings):
     )
     cors_origins: Annotated[str, AfterValidator(_origins)] = Field(
         "none",
-        description="Origins, with commas, whose pages may read `/v1/events` and `/state`, such as "
+        description="Origins, with commas, whose pages may read `/v1/events`, `/state` and "
+        "`/views`, such as "
         "`https://app.example.org` (docs/security.md#pages-of-other-origins)",
     )
     # when what is behind is told

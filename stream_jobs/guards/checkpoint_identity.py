@@ -43,6 +43,14 @@ def why_not(checkpoint: Path, wanted: Identity) -> str | None:
     return f"FOLD_CHANGED of {', '.join(changed)}" if changed else None
 
 
+def made_of(checkpoint: Path) -> dict[str, str]:
+    """The code that it was made by; empty where it cannot be told."""
+    try:
+        return dict(orjson.loads(_file(checkpoint).read_bytes())["code"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def begin(checkpoint: Path, wanted: Identity) -> None:
     """Makes room for one that fits."""
     shutil.rmtree(checkpoint, ignore_errors=True)

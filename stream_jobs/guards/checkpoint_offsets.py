@@ -37,12 +37,17 @@ def why_not(checkpoints: Path, flow: "Flow") -> str | None:
 
 def offsets_of(checkpoint: Path) -> Read:
     """Empty where it cannot be told: then it is for Spark to judge."""
-    planned = _batches(checkpoint / "offsets")
-    done = [batch for batch in _batches(checkpoint / "commits") if batch in planned]
+    planned, done = _batches(checkpoint / "offsets"), last_done(checkpoint)
     return Read(
-        _offsets(checkpoint, max(done)) if done else {},
+        {} if done is None else _offsets(checkpoint, done),
         _offsets(checkpoint, max(planned)) if planned else {},
     )
+
+
+def last_done(checkpoint: Path) -> int | None:
+    """The last batch of which all is written, and that is still known."""
+    planned = _batches(checkpoint / "offsets")
+    return max((one for one in _batches(checkpoint / "commits") if one in planned), default=None)
 
 
 def remember_begin(checkpoint: Path, offsets: Offsets) -> None:

@@ -16,7 +16,7 @@ from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.ids import tenant_of
 from shared.model import ParquetFiles
-from shared.parquet.columns import DAY, OF_EACH_EVENT, REST, Column, columns_of, sql_type, values_of
+from shared.tables.columns import DAY, OF_EACH_EVENT, REST, Column, columns_of, sql_type, values_of
 from stream_jobs.guards.lease import check_lease
 
 STAGE = "parquet"

@@ -8,8 +8,8 @@ from shared.consumer_groups import of_job
 from shared.errors import OtherLogError
 from shared.flow_table import Flow
 from shared.model import ParquetFiles
-from shared.parquet.columns import DAY
 from shared.settings import JobSettings
+from shared.tables.columns import DAY
 from stream_jobs.guards.topic_identity import topic_ids
 from stream_jobs.parquet.commits import Commits
 from stream_jobs.parquet.hadoop_files import HadoopFiles

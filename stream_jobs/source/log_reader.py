@@ -71,7 +71,7 @@ class LogReader(DataSourceStreamReader):
     """Planning is done in one process, reading in many others."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
         self._log: LogOffsets | None = None
         self._looked_s = -math.inf
         self._woken_ns = 0
@@ -80,32 +80,32 @@ class LogReader(DataSourceStreamReader):
     def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
         """The same where the first batch has to run again: what was begun must not be passed over
         because the log has lost its oldest records meanwhile."""
-        begun = begins_at(self._source.checkpoint)
+        begun = begins_at(self.source.checkpoint)
         if begun is None:
-            begun = self._source.begins_at or by_topic(self._offsets().begins())
-            remember_begin(self._source.checkpoint, begun)
+            begun = self.source.begins_at or by_topic(self.offsets().begins())
+            remember_begin(self.source.checkpoint, begun)
         return as_json(begun)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(self._source.records_max)
+        return ReadMaxRows(self.source.records_max)
 
     def latestOffset(self, start: dict, _limit: ReadLimit) -> dict:  # type: ignore[type-arg]  # noqa: N802
         try:
             self._pause()
-            end = self._planned(from_json(start))
+            end = self._next(start)
         except KafkaException:
             self._away_since_s = self._away_since_s or time.monotonic()
             if time.monotonic() - self._away_since_s > STALLED_S:
                 raise  # or a partition that is away alone would stop the job without a word
             return start  # nobody knows of more; where all is away, the driver's breaker says so
         self._away_since_s = 0.0
-        return as_json(end)
+        return end
 
     def _pause(self) -> None:
         """Spark asks as soon as the batch before is done: a trigger of its own could not be woken
         as soon as there is something."""
-        soonest_s = self._looked_s + self._source.at_most_every_s
-        latest_s = self._looked_s + max(self._source.looks_every_s, self._source.at_most_every_s)
+        soonest_s = self._looked_s + self.source.at_most_every_s
+        latest_s = self._looked_s + max(self.source.looks_every_s, self.source.at_most_every_s)
         time.sleep(max(0.0, soonest_s - time.monotonic()))
         while (left_s := latest_s - time.monotonic()) > 0 and self._wake_ns() == self._woken_ns:
             time.sleep(min(left_s, _WAKES_EVERY_S))
@@ -113,30 +113,32 @@ class LogReader(DataSourceStreamReader):
 
     def _wake_ns(self) -> int:
         try:
-            return self._source.wakes.stat().st_mtime_ns if self._source.wakes else 0
+            return self.source.wakes.stat().st_mtime_ns if self.source.wakes else 0
         except OSError:
             return 0  # nobody has stayed yet
 
-    def _planned(self, start: Offsets) -> Offsets:
-        done = further(start, ahead_at(self._source.checkpoint))
-        end = planned(done, by_topic(self._offsets().ends()), self._source.records_max)
-        return start if end == done else end
+    def _next(self, told: dict) -> dict:  # type: ignore[type-arg]
+        """Where a batch ends that begins there; there, where it would have nothing."""
+        start = from_json(told)
+        done = further(start, ahead_at(self.source.checkpoint))
+        end = planned(done, by_topic(self.offsets().ends()), self.source.records_max)
+        return as_json(start if end == done else end)
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
-        ahead = ahead_at(self._source.checkpoint)
+        ahead = ahead_at(self.source.checkpoint)
         its = left_of(from_json(start), from_json(end), ahead)
-        if self._source.stays_s > 0 and sum(one.records for one in its) <= _FEW:
+        if self.source.stays_s > 0 and sum(one.records for one in its) <= _FEW:
             return [Task(its, further(from_json(end), ahead))]
-        return [Task(own) for own in shared_out(its, self._source.tasks_max)]
+        return [Task(own) for own in shared_out(its, self.source.tasks_max)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, Task)
-        yield from work_on(self._source, partition)
+        yield from work_on(self.source, partition)
 
-    def _offsets(self) -> LogOffsets:
+    def offsets(self) -> LogOffsets:
         if self._log is None:
-            group = of_job(self._source.job)
-            self._log = LogOffsets(self._source.kafka, group, self._source.topics)
+            group = of_job(self.source.job)
+            self._log = LogOffsets(self.source.kafka, group, self.source.topics)
         return self._log
 
 
@@ -144,7 +146,7 @@ class RangesReader(DataSourceReader):
     """Of no stream: ranges that are known."""
 
     def __init__(self, source: Source, tasks: Sequence[Task]) -> None:
-        self._source = source
+        self.source = source
         self._tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -152,7 +154,7 @@ class RangesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, Task)
-        yield from work_on(self._source, partition)
+        yield from work_on(self.source, partition)
 
 
 def work_on(source: Source, task: Task) -> "Iterator[pa.RecordBatch]":

@@ -21,8 +21,10 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, by_topic
 from shared.consumer_groups import of_job
 from shared.settings import JobSettings
+from stream_jobs.source.cut_reader import CutReader
 from stream_jobs.source.log_ranges import ranges, shared_out
 from stream_jobs.source.log_reader import LogReader, RangesReader, Source, Task
+from stream_jobs.source.log_rows import ROWS_DDL, LogRows
 
 # of a job behind the states: of a machine that is busy it leaves more to those before them
 SELDOM_MS = 500
@@ -52,6 +54,25 @@ def read_logs(
         stays_s=settings.stays_s if may_stay and _has_room(spark, settings) else 0.0,
     )
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
+    return spark.readStream.format(logs).load()
+
+
+def read_logs_by_time(
+    spark: SparkSession,
+    settings: JobSettings,
+    job: str,
+    topics: Iterable[str],
+    work: LogRows,
+    *,
+    at_most_every_ms: int = 0,
+) -> DataFrame:
+    """Their records as rows, in batches that each end at a time of the log: see `cut_reader.py`."""
+    source = replace(
+        _source(settings, job, topics, work),
+        looks_every_s=settings.trigger_ms / 1000,
+        at_most_every_s=at_most_every_ms / 1000,
+    )
+    logs = _register(spark, f"logs_of_{job}", ROWS_DDL, CutReader(source))
     return spark.readStream.format(logs).load()
 
 

@@ -13,7 +13,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from clients.kafka.lag import LagReader, unread
 from clients.kafka.offsets import LogOffsets
 from clients.postgres import store
-from shared.errors import AnotherCopyError, LaneLeftError, OtherLogError
+from shared.errors import (
+    AnotherCopyError,
+    LaneLeftError,
+    NoServerError,
+    OtherLogError,
+    WrongViewError,
+)
 from shared.settings import JobSettings
 from shared.timestamps import now_ms
 from stream_jobs.guards.breaker import Breaker
@@ -204,7 +210,7 @@ class JobRun:
                 self._query = query.start()
                 self._same_log.remember(ids)
                 self._counts.remember(all_ids, counts)
-        except (LaneLeftError, OtherLogError) as error:
+        except (LaneLeftError, NoServerError, OtherLogError, WrongViewError) as error:
             if isinstance(error, OtherLogError):
                 with suppress(KafkaException):  # then the claim's next renewal tells it
                     self._copy.publish(error.begin_at)  # the old place would skip what is there now

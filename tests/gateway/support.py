@@ -28,6 +28,7 @@ from gateway.server.composition import Parts, put_together
 from gateway.server.server import server_config
 from gateway.view.reader import StateView
 from shared.flow import FLOW
+from shared.flow_table import Flow
 from shared.settings import GatewaySettings
 
 
@@ -150,12 +151,13 @@ def built(
     log: FakeLog | None = None,
     health: Health | None = None,
     node: Node | None = None,
+    flow: Flow = FLOW,
     **parts: Any,
 ) -> Gateway:
     """Put together as in production, of `Parts` that no test needs a server for."""
     log = log or FakeLog()
-    health = health or Health(settings, FLOW, log, StateView(settings.state_dir))
-    made = Parts(settings, FLOW, node or Node(), log, health.view, health, **parts)
+    health = health or Health(settings, flow, log, StateView(settings.state_dir))
+    made = Parts(settings, flow, node or Node(), log, health.view, health, **parts)
     return Gateway(*put_together(made), log, health, settings)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a `ParquetFiles` row: those that every event has, then the fields of `data` as the
+"""The columns of a table of events: those that every event has, then the fields of `data` as the
 contracts of its types have them."""
 
 from collections.abc import Callable, Mapping

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from shared.model import EventType, ParquetFiles
-from shared.parquet.columns import columns_of
+from shared.tables.columns import columns_of
 
 _FILE_SYSTEMS = "file", "hdfs", "viewfs", "s3a", "gs", "abfs", "abfss"
 # a name Hadoop would take for a pattern, or a reader for a partition

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from shared.model import EventType
-from shared.parquet.columns import columns_of, values_of
+from shared.tables.columns import columns_of, values_of
 
 
 class Place(TypedDict):

@@ -1,0 +1,1 @@
+"""GET /views: the rows of the flow's views, page by page."""

@@ -1,0 +1,126 @@
+"""What a request wants of a view's rows: which of them, from where on, and how many. Pure."""
+
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from gateway.http.problems import Problem
+from shared.model import View
+from shared.tables.view_rules import PARAMETERS
+from shared.timestamps import from_rfc3339
+
+WINDOW = "window"
+LIMIT_MAX = 1000
+_LIMIT = 100
+# behind every key that begins as it does
+_END = b"\xff"
+
+
+class Wish(NamedTuple):
+    by_column: Mapping[str, str]  # of its key
+    from_ms: int | None
+    until_ms: int | None
+    closed: bool | None
+    after: bytes
+    limit: int
+
+    def ranges(self, view: View) -> list[tuple[bytes, bytes]]:
+        """Of keys, without what cannot be in them: where the first column of the key is named, its
+        value may be text, or something else."""
+        first = view.key[0]
+        if first not in self.by_column:
+            return [(b"", _END)]
+        value = self.by_column[first]
+        told = [orjson.dumps(value)]
+        if not value.startswith('"'):
+            told.append(value.encode())
+        begins = sorted(b"{%s:%s" % (orjson.dumps(first), one) for one in told)
+        return [(begin, begin + _END) for begin in begins]
+
+    def takes(self, row: Mapping[str, Any], watermark_ms: float | None) -> bool:
+        if any(as_text(row.get(name)) != its for name, its in self.by_column.items()):
+            return False
+        window = row.get(WINDOW)
+        if window is None:
+            return True
+        start_ms, end_ms = from_rfc3339(window["start"]), from_rfc3339(window["end"])
+        return (
+            (self.from_ms is None or end_ms > self.from_ms)
+            and (self.until_ms is None or start_ms < self.until_ms)
+            and (self.closed is None or is_closed(row, watermark_ms) == self.closed)
+        )
+
+
+def is_closed(row: Mapping[str, Any], watermark_ms: float | None) -> bool:
+    """No event can change it any more."""
+    window = row.get(WINDOW)
+    if window is None or watermark_ms is None:
+        return False
+    return from_rfc3339(window["end"]) <= watermark_ms
+
+
+def as_text(value: Any) -> str:
+    """As a parameter of a request says it."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def token_of(key: bytes) -> str:
+    return urlsafe_b64encode(key).decode()
+
+
+def wish_of(view: View, parameters: Mapping[str, str]) -> Wish:
+    """Problem where it is none, which says what there is."""
+    columns = [name for name in view.key if name != WINDOW]
+    unknown = [name for name in parameters if name not in (*PARAMETERS, *columns)]
+    if unknown:
+        raise Problem(
+            400,
+            "unknown_parameter",
+            f"{unknown[0]} is no parameter here: rows can be asked for by {', '.join(columns)} and "
+            f"by {', '.join(PARAMETERS)}",
+        )
+    return Wish(
+        {name: its for name, its in parameters.items() if name in columns},
+        _time(parameters, "from"),
+        _time(parameters, "until"),
+        _truth(parameters, "closed"),
+        _token(parameters),
+        _limit(parameters),
+    )
+
+
+def _time(parameters: Mapping[str, str], name: str) -> int | None:
+    if name not in parameters:
+        return None
+    try:
+        return from_rfc3339(parameters[name])
+    except (ValueError, OverflowError) as error:
+        raise Problem(
+            400, "bad_parameter", f"{name} is no time such as 2026-01-31T12:00:00Z: {error}"
+        ) from None
+
+
+def _truth(parameters: Mapping[str, str], name: str) -> bool | None:
+    if name not in parameters:
+        return None
+    if parameters[name] not in ("true", "false"):
+        raise Problem(400, "bad_parameter", f"{name} is true or false")
+    return parameters[name] == "true"
+
+
+def _token(parameters: Mapping[str, str]) -> bytes:
+    try:
+        return b64decode(parameters.get("next", "").encode(), b"-_", validate=True)
+    except ValueError:
+        raise Problem(
+            400, "bad_parameter", "next is what an answer said is next, as it came"
+        ) from None
+
+
+def _limit(parameters: Mapping[str, str]) -> int:
+    told = parameters.get("limit", str(_LIMIT))
+    if not told.isascii() or not told.isdecimal() or not 1 <= int(told[:9]) <= LIMIT_MAX:
+        raise Problem(400, "bad_parameter", f"limit is a whole number from 1 to {LIMIT_MAX}")
+    return int(told)

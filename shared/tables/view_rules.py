@@ -1,0 +1,65 @@
+"""What makes a view's row one that does not add up, told with what to do. What its SQL says Spark
+judges, before the view's first batch. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import get_args
+
+from shared.model import EventType, View, ViewResults
+from shared.tables.columns import columns_of
+
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+# of GET /views, beside the columns of the key
+PARAMETERS = "from", "until", "closed", "limit", "next"
+_LATE_AFTER_S_MAX = 30 * 86_400
+
+
+def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> None:
+    types = {row.name: row for row in event_types}
+    for row in rows:
+        who = f"view {row.name}"
+        for field in ("of", "key"):
+            its = getattr(row, field)
+            if not isinstance(its, tuple) or not its:
+                raise ValueError(f"{who}: `{field}` is a tuple: one name alone needs a comma, too")
+        if len(row.of) > 1:
+            raise ValueError(
+                f"{who} is of {len(row.of)} event types: a view reads one. Joins are yet to come"
+            )
+        its_type = types.get(row.of[0])
+        if its_type is None:
+            known = ", ".join(types)
+            raise ValueError(
+                f"{who} is of {row.of[0]!r}, which is no event type of this flow; there are: "
+                f"{known}"
+            )
+        if its_type.data is None:
+            raise ValueError(
+                f"{who}: event type {its_type.name} has no contract, so nothing is known of its "
+                "columns: give it `data`"
+            )
+        try:
+            columns_of((its_type,))
+        except ValueError as error:
+            raise ValueError(f"{who}: {error}") from error
+        if not isinstance(row.sql, str) or not row.sql.strip():
+            raise ValueError(f"{who}: `sql` is a SELECT of Spark's SQL")
+        for name in row.key:
+            if not _COLUMN.fullmatch(name):
+                raise ValueError(
+                    f"{who}: {name!r} in its key is no plain name of a column: call it "
+                    "`AS some_name` in the SELECT"
+                )
+        if taken := next((name for name in row.key if name.lower() in PARAMETERS), None):
+            raise ValueError(
+                f"{who}: {taken!r} is what GET /views calls something else: name the column "
+                "otherwise, by AS"
+            )
+        if len(set(map(str.lower, row.key))) < len(row.key):
+            raise ValueError(f"{who}: its key names a column twice")
+        if row.results not in get_args(ViewResults):
+            raise ValueError(f"{who}: results are {' or '.join(get_args(ViewResults))}")
+        if not 0 < row.late_after_s <= _LATE_AFTER_S_MAX:
+            raise ValueError(f"{who}: late_after_s is more than 0 and at most 30 days")
+        if type(row.version) is not int or row.version < 1:
+            raise ValueError(f"{who}: version is a whole number from 1 on")

@@ -1,0 +1,1 @@
+"""events -> rows of views: queries in SQL that Spark runs by itself, each a job."""

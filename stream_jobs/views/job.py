@@ -1,0 +1,102 @@
+"""event topic -> a view's rows, on the view's compacted topic.
+
+Spark keeps the groups and windows in its state. Its batches are cut by the log's time, so that a
+batch that runs again, or a view that is made anew, writes the same rows under the same versions;
+whoever keeps the higher version of each key has the view.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from shared.errors import WrongViewError
+from shared.flow_table import Flow
+from shared.model import View
+from shared.settings import JobSettings
+from stream_jobs.guards import checkpoint_identity
+from stream_jobs.guards.checkpoint_offsets import last_done
+from stream_jobs.guards.lease import check_lease
+from stream_jobs.source.cut_reader import cut_of_batch
+from stream_jobs.source.log_source import SELDOM_MS, read_logs_by_time
+from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.supervision.driver_task import DriverTask
+from stream_jobs.supervision.status import Report
+from stream_jobs.supervision.until_stored import stop_as_spark_knows_it
+from stream_jobs.views.event_table import CORRECTIONS, LATE, EventsOf, event_table
+from stream_jobs.views.query import own_session, query_of
+from stream_jobs.views.rows import RowWriter, as_json, write
+
+
+def build(
+    row: View, spark: SparkSession, settings: JobSettings, flow: Flow, say: Report
+) -> DataStreamWriter:
+    checkpoint = settings.checkpoints / row.job
+    own = own_session(spark)
+    work = EventsOf(row.job, settings.flow, row.of[0])
+    topics = flow.job(row.job).ignited_by
+    logs = read_logs_by_time(own, settings, row.job, topics, work, at_most_every_ms=SELDOM_MS)
+    query = query_of(row, event_table(logs, flow, row))
+    begin_where_it_fits(row, settings, say)
+    writer = WriterOf.job_of(row.job, settings)
+
+    def write_batch(frame: DataFrame, batch: int) -> None:
+        with stop_as_spark_knows_it():
+            check_lease(row.job)
+            cut_ms = cut_of_batch(checkpoint, batch)
+            write(as_json(query, frame), RowWriter(writer, row.topic, cut_ms))
+        say("running")
+
+    return (
+        query.rows.writeStream.queryName(row.job)
+        .outputMode(query.mode)
+        .option("checkpointLocation", str(checkpoint))
+        .foreachBatch(write_batch)
+    )
+
+
+def begin_where_it_fits(row: View, settings: JobSettings, say: Report) -> None:
+    """All rows come anew from the log where the checkpoint is lost, or of other state partitions.
+    Another query would leave the rows of this one behind."""
+    checkpoint = settings.checkpoints / row.job
+    wanted = checkpoint_identity.identity(settings, {row.topic: _fingerprint(row)})
+    why = checkpoint_identity.why_not(checkpoint, wanted)
+    if why is not None and why.startswith("FOLD_CHANGED"):
+        if checkpoint_identity.made_of(checkpoint).keys() == {row.topic}:
+            raise WrongViewError(
+                f"VIEW_CHANGED: view {row.name} asks for something else than what {row.topic} was "
+                f"made by: give its row version={row.version + 1}, and it is made on a topic of "
+                "its own, from the first event on"
+            )
+        why = "VIEW_CHANGED"
+    if why is not None:
+        say("rebuilding", why)
+        checkpoint_identity.begin(checkpoint, wanted)
+
+
+def _fingerprint(row: View) -> str:
+    told = row.of, " ".join(row.sql.split()), row.key, row.results, row.late_after_s
+    return sha256(repr(told).encode()).hexdigest()
+
+
+class ViewCounts(DriverTask):
+    """What the job says of its view."""
+
+    def __init__(self, row: View, settings: JobSettings, _flow: Flow) -> None:
+        self._row = row
+        self._checkpoint = settings.checkpoints / row.job
+        self._counts = {LATE: 0, CORRECTIONS: 0}
+
+    def hear(self, observed: Mapping[str, int | None]) -> None:
+        for name in self._counts:
+            self._counts[name] += observed.get(name) or 0
+
+    def numbers(self) -> Mapping[str, Any]:
+        batch = last_done(self._checkpoint)
+        if batch is None:
+            return {}
+        cut_ms = cut_of_batch(self._checkpoint, batch)
+        closed_ms = cut_ms - round(self._row.late_after_s * 1000)
+        return {"view": {"read_to_ms": cut_ms, "watermark_ms": closed_ms, **self._counts}}

@@ -1,0 +1,54 @@
+"""Rows of a view -> records of its topic: the key as JSON of its columns, all of them as the value.
+
+A row's version is the cut of its batch: it is what the view says of the log up to that time, and no
+other batch says it of more.
+"""
+
+from collections.abc import Iterator
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from clients.kafka.records import Outgoing
+from shared.folding.snapshot import META
+from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.views.query import Query
+
+_AS_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
+_WRITTEN = pa.schema([("written", pa.int64())])
+
+
+class RowWriter:
+    """What a worker process needs to know."""
+
+    def __init__(self, writer: WriterOf, topic: str, cut_ms: int) -> None:
+        self._writer_of = writer
+        self._topic = topic
+        self._cut_ms = cut_ms
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        end = b',"%s":%s}' % (META.encode(), orjson.dumps({"version": self._cut_ms}))
+        written = 0
+        writer = self._writer_of()
+        with writer.or_nothing():
+            for batch in batches:
+                for key, value in zip(*map(pa.Array.to_pylist, batch.columns), strict=True):
+                    writer.send(Outgoing(self._topic, key, value[:-1] + end, []))
+                    written += 1
+            writer.flush()
+        yield pa.RecordBatch.from_pydict({"written": [written]}, _WRITTEN)
+
+
+def as_json(query: Query, rows: DataFrame) -> DataFrame:
+    """No row is without a column: each has a key."""
+    return rows.select(
+        f.to_json(f.struct(*query.key), _AS_JSON).cast("binary").alias("key"),
+        f.to_json(f.struct(*rows.columns), _AS_JSON).cast("binary").alias("value"),
+    )
+
+
+def write(rows: DataFrame, writer: RowWriter) -> int:
+    written = rows.mapInArrow(writer, "written long").collect()
+    return sum(row["written"] for row in written)

@@ -1,0 +1,232 @@
+"""GET /views on rows as the jobs write them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.auth.authenticate import CredentialAuthenticator
+from gateway.auth.caller import Caller
+from gateway.view.store import Changes, Row, ViewStore
+from gateway.views import page
+from gateway.views.wish import LIMIT_MAX
+from shared.settings import GatewaySettings
+from shared.timestamps import now_ms, to_rfc3339
+from shared.topic_names import JOB_STATUS_TOPIC
+from tests.gateway.auth.support import given, table
+from tests.gateway.support import Gateway, gateway_of
+from tests.kafka_log import eventually
+from tests.stream_jobs.views_flow import FLOW
+
+BY_AREA, HOT, TOTALS = "view.by_area.v1", "view.hot.v1", "view.totals.v1"
+MINUTE_MS = 60_000
+BEGIN_MS = 1_800_000_000_000
+
+
+@pytest.fixture
+def gateway(settings: GatewaySettings) -> Iterator[Gateway]:
+    with gateway_of(settings, flow=FLOW) as gateway:
+        yield gateway
+
+
+class Rows:
+    def __init__(self, store: ViewStore) -> None:
+        self._store = store
+        self._offset = 0
+        for topic in (BY_AREA, HOT, TOTALS, JOB_STATUS_TOPIC):
+            store.begin_topic(topic, "an id")
+            store.caught_up([topic], now_ms())
+
+    def put(self, topic: str, key: dict[str, Any], version: int = 1, **fields: Any) -> None:
+        value = orjson.dumps({**key, **fields, "_meta": {"version": version}})
+        self._apply(Row(topic, orjson.dumps(key), value, version, 0, 0, self._offset))
+
+    def window(self, area: str, number: int, **fields: Any) -> None:
+        start_ms = BEGIN_MS + number * MINUTE_MS
+        window = {"start": to_rfc3339(start_ms), "end": to_rfc3339(start_ms + MINUTE_MS)}
+        self.put(BY_AREA, {"area": area, "window": window}, **fields)
+
+    def said(self, view: str, **numbers: int) -> None:
+        value = {"job": f"view_{view}", "state": "running", "at_ms": now_ms(), "view": numbers}
+        key = f"view_{view}".encode()
+        self._apply(Row(JOB_STATUS_TOPIC, key, orjson.dumps(value), None, 0, 0, self._offset))
+
+    def _apply(self, row: Row) -> None:
+        self._offset += 1
+        changes = Changes()
+        changes.put(row)
+        self._store.apply(changes)
+
+
+@pytest.fixture
+def rows(store: ViewStore) -> Rows:
+    return Rows(store)
+
+
+def asked(gateway: Gateway, path: str, **options: Any) -> Any:
+    answer = gateway.ask("GET", path, **options)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_views_are_listed(gateway: Gateway) -> None:
+    listed = {one["name"]: one for one in asked(gateway, "/views")["views"]}
+    assert [*listed] == ["by_area", "by_area_closed", "sessions", "hot", "totals"]
+    assert listed["sessions"]["results"] == "final"
+
+
+def test_rows_come_in_the_order_of_their_keys_page_by_page(gateway: Gateway, rows: Rows) -> None:
+    for number in (2, 0, 1):
+        rows.window("b", number, readings=number)
+        rows.window("a", number, readings=number)
+    found, after = [], ""
+    while after is not None:
+        told = asked(gateway, f"/views/by_area?limit=4&next={after}")
+        assert len(told["rows"]) <= 4
+        found += [(row["area"], row["readings"]) for row in told["rows"]]
+        after = told["next"]
+    assert found == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
+
+
+def test_rows_are_found_by_key_and_by_time(gateway: Gateway, rows: Rows) -> None:
+    for area in ("a", "a b", 'a"', "aa", "ä"):
+        for number in range(5):
+            rows.window(area, number, readings=number)
+
+    def readings(area: str, **more: str) -> list[int]:
+        told = asked(gateway, "/views/by_area", params={"area": area, **more})
+        assert {row["area"] for row in told["rows"]} <= {area}
+        return [row["readings"] for row in told["rows"]]
+
+    for area in ("a", "a b", 'a"', "ä"):
+        assert readings(area) == [0, 1, 2, 3, 4]
+    assert readings("nowhere") == []
+    start, end = (to_rfc3339(BEGIN_MS + number * MINUTE_MS) for number in (1, 3))
+    assert readings("a", **{"from": start, "until": end}) == [1, 2]
+
+
+def test_a_row_says_whether_its_window_is_closed(gateway: Gateway, rows: Rows) -> None:
+    for number in range(3):
+        rows.window("a", number)
+    told = asked(gateway, "/views/by_area")
+    assert (told["watermark"], [row["_meta"]["closed"] for row in told["rows"]]) == (
+        None,
+        [False, False, False],
+    )
+    watermark_ms = BEGIN_MS + 2 * MINUTE_MS
+    rows.said("by_area", watermark_ms=watermark_ms, late=7)
+    eventually(lambda: asked(gateway, "/views/by_area")["watermark"] is not None)
+    told = asked(gateway, "/views/by_area")
+    assert (told["watermark"], told["late"]) == (to_rfc3339(watermark_ms), 7)
+    assert [row["_meta"]["closed"] for row in told["rows"]] == [True, True, False]
+    open_ones = asked(gateway, "/views/by_area?closed=false")["rows"]
+    assert [row["window"]["start"] for row in open_ones] == [to_rfc3339(watermark_ms)]
+
+
+def test_rows_without_windows_are_found_too(gateway: Gateway, rows: Rows) -> None:
+    rows.put(HOT, {"event_id": "e-1"}, value=91.5)
+    rows.put(HOT, {"event_id": "e-2"}, value=92.5)
+    told = asked(gateway, "/views/hot?event_id=e-2")
+    assert told["rows"] == [{"event_id": "e-2", "value": 92.5, "_meta": {"version": 1}}]
+    assert told["next"] is None
+
+
+def test_an_old_version_changes_nothing(gateway: Gateway, rows: Rows) -> None:
+    rows.put(HOT, {"event_id": "e-1"}, version=5, value=1)
+    rows.put(HOT, {"event_id": "e-1"}, version=4, value=2)
+    assert asked(gateway, "/views/hot")["rows"][0]["value"] == 1
+
+
+def test_whoever_wants_csv_gets_it_with_a_link_to_the_next_page(
+    gateway: Gateway, rows: Rows
+) -> None:
+    rows.window("a", 0, readings=1)
+    rows.window("a", 1, readings=2)
+    answer = gateway.ask("GET", "/views/by_area?limit=1", headers={"accept": "text/csv"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    head, line = answer.text.splitlines()
+    assert head == "area,window_start,window_end,readings,_meta_version,_meta_closed"
+    assert line.startswith(f"a,{to_rfc3339(BEGIN_MS)},")
+    link = answer.headers["link"]
+    assert link.endswith('; rel="next"')
+    rest = gateway.ask("GET", link[1:].partition(">")[0], headers={"accept": "text/csv"})
+    assert rest.text.splitlines()[1].startswith(f"a,{to_rfc3339(BEGIN_MS + MINUTE_MS)},")
+    assert "link" not in rest.headers
+
+
+def test_whoever_seeks_long_goes_on_with_the_next_page(
+    gateway: Gateway, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "_LOOKED_AT_MAX", 5)
+    monkeypatch.setattr(page, "_AT_ONCE", 2)
+    for number in range(12):
+        rows.window("a", number)
+    last = to_rfc3339(BEGIN_MS + 11 * MINUTE_MS)
+    found, after, pages = [], "", 0
+    while after is not None:
+        told = asked(gateway, "/views/by_area", params={"from": last, "next": after})
+        found, after, pages = found + told["rows"], told["next"], pages + 1
+    assert ([row["window"]["start"] for row in found], pages) == ([last], 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("room=1", "room is no parameter here: rows can be asked for by area and by from,"),
+        ("from=yesterday", "from is no time such as"),
+        ("until=2026-01-31", "until is no time such as"),
+        ("closed=perhaps", "closed is true or false"),
+        ("limit=0", f"limit is a whole number from 1 to {LIMIT_MAX}"),
+        ("limit=x", "limit is a whole number"),
+        ("next=%20", "next is what an answer said is next"),
+        ("next=a", "next is what an answer said is next"),
+    ],
+)
+def test_what_a_request_cannot_mean_is_told(
+    gateway: Gateway, rows: Rows, query: str, said: str
+) -> None:
+    del rows
+    answer = gateway.ask("GET", f"/views/by_area?{query}")
+    assert answer.status_code == 400
+    assert said in answer.json()["detail"]
+
+
+def test_a_view_that_there_is_not_yet_or_never_is_told_apart(gateway: Gateway) -> None:
+    assert gateway.ask("GET", "/views/by_area").json()["code"] == "warming"
+    answer = gateway.ask("GET", "/views/nothing")
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown_view")
+    assert "by_area, by_area_closed" in answer.json()["detail"]
+
+
+def test_a_caller_sees_the_rows_of_its_tenant_and_no_others(gateway: Gateway, rows: Rows) -> None:
+    for tenant in (None, "acme", "beta"):
+        rows.put(TOTALS, {"tenant": tenant, "entity_id": f"{tenant}/d"})
+        rows.window(f"of {tenant}", 0)
+    everyone = {
+        name: given(caller)
+        for name, caller in {
+            "all": Caller("operator", all_tenants=True),
+            "none": Caller("operator"),
+            "acme": Caller("operator", "acme"),
+            "gateway": Caller("gateway", "acme"),
+            "device": Caller("device", "acme", "d"),
+        }.items()
+    }
+    asking = gateway.rebuilt(flow=FLOW, who=CredentialAuthenticator(table(*everyone.values())))
+
+    def seen(name: str, view: str) -> list[str | None] | int:
+        answer = asking.ask("GET", f"/views/{view}", headers=everyone[name].headers)
+        if answer.status_code != 200:
+            return answer.status_code
+        return [row.get("tenant", row.get("area")) for row in answer.json()["rows"]]
+
+    assert seen("all", "totals") == ["acme", "beta", None]
+    assert (seen("none", "totals"), seen("acme", "totals")) == ([None], ["acme"])
+    assert (seen("gateway", "totals"), seen("device", "totals")) == (404, 404)
+    # its rows are of no tenant: they tell of all at once
+    every_area = ["of None", "of acme", "of beta"]
+    assert (seen("all", "by_area"), seen("none", "by_area")) == (every_area, every_area)
+    assert seen("acme", "by_area") == 404
+    listed = asking.ask("GET", "/views", headers=everyone["acme"].headers).json()["views"]
+    assert [one["name"] for one in listed] == ["totals"]

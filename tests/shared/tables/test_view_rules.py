@@ -1,0 +1,56 @@
+"""Rows of views that cannot be are refused with a sentence."""
+
+from dataclasses import replace
+
+import pytest
+
+from shared.flow import FLOW
+from shared.flow_table import Flow
+from shared.model import EventType, View
+
+HOT = View("hot", ("reading",), "SELECT event_id FROM reading WHERE value > 90", ("event_id",))
+
+
+def flow(*rows: View, types: tuple[EventType, ...] = ()) -> Flow:
+    return replace(FLOW, views=rows, event_types=(*FLOW.event_types, *types))
+
+
+def test_each_view_is_a_job_with_a_compacted_topic_of_its_own() -> None:
+    assert not FLOW.views
+    its = flow(HOT, replace(HOT, name="hotter", version=3))
+    job = its.job("view_hot")
+    assert (job.ignited_by, job.emits) == (("event.reading.v1",), ("view.hot.v1",))
+    assert its.job("view_hotter").emits == ("view.hotter.v3",)
+    configs = {topic.name: topic.config for topic in its.topics()}
+    assert configs["view.hot.v1"]["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"of": ("nothing",)}, "is of 'nothing', which is no event type of this flow"),
+        ({"of": ("bare",)}, "'?bare'? has no contract"),
+        ({"of": ("reading", "status_changed")}, "a view reads one"),
+        ({"of": "reading"}, "one name alone needs a comma"),
+        ({"of": ()}, "one name alone needs a comma"),
+        ({"key": "event_id"}, "one name alone needs a comma"),
+        ({"key": ("count(1)",)}, "call it `AS some_name`"),
+        ({"key": ("a", "A")}, "names a column twice"),
+        ({"key": ("limit",)}, "is what GET /views calls something else"),
+        ({"sql": "  "}, "a SELECT of Spark's SQL"),
+        ({"results": "now"}, "results are update or final"),
+        ({"late_after_s": 0}, "more than 0"),
+        ({"late_after_s": 31 * 86_400}, "at most 30 days"),
+        ({"version": 0}, "from 1 on"),
+        ({"name": "Hot"}, "lower-case letters"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(changed: dict[str, object], said: str) -> None:
+    row = replace(HOT, **changed)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=said):
+        flow(row, types=(EventType("bare"),))
+
+
+def test_two_views_have_two_names() -> None:
+    with pytest.raises(ValueError, match="declared twice"):
+        flow(HOT, HOT)

@@ -1,0 +1,180 @@
+"""Views on a real broker, of events in disorder, late, repeated and corrected, while their process
+is killed, its checkpoints are lost, and the number of its state partitions changes."""
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+
+from clients.kafka.create_topics import ensure_topics
+from local_stack.run.stack import Stack
+from shared.flow import load_flow
+from shared.settings import JobSettings
+from shared.timestamps import from_rfc3339, now_ms
+from tests.job_process import JobProcess
+from tests.kafka_log import eventually, last_values, read_topic
+from tests.stream_jobs.views.oracle import OF_VIEW, Rows, events_of, late_in
+from tests.stream_jobs.views_flow import VIEWS
+
+pytestmark = pytest.mark.stack
+
+FLOW = "tests.stream_jobs.views_flow:FLOW"
+READINGS = "event.reading.v1"
+
+
+class Rig(NamedTuple):
+    bootstrap: str
+    settings: JobSettings
+    variables: dict[str, str]
+    folder: Path
+
+    def views(self, **more: str) -> JobProcess:
+        return JobProcess("views", self.settings, self.folder / "log", {**self.variables, **more})
+
+    def rows(self, name: str) -> Rows:
+        """As whoever keeps the higher version has them; of each the key is in the value, too."""
+        (row,) = (one for one in VIEWS if one.name == name)
+        kept: dict[bytes, dict[str, Any]] = {}
+        for record in read_topic(self.bootstrap, row.topic):
+            told = orjson.loads(record.value or b"")
+            its_key = orjson.loads(record.key or b"")
+            assert {name: told[name] for name in its_key} == its_key
+            known = kept.get(record.key or b"")
+            if known is None or told["_meta"]["version"] >= known["_meta"]["version"]:
+                kept[record.key or b""] = told
+        return dict(_told(row.key, value) for value in kept.values())
+
+    def holds(self, name: str) -> bool:
+        wanted = OF_VIEW[name](events_of(read_topic(self.bootstrap, READINGS)))
+        found = self.rows(name)
+        return found.keys() == wanted.keys() and all(
+            _is_same(found[key], wanted[key]) for key in wanted
+        )
+
+    def goes_on(self) -> None:
+        """Every view, with what came after this moment."""
+        since_ms = now_ms()
+        eventually(lambda: all(self.read_to(row.topic) > since_ms for row in VIEWS), 300, 1)
+
+    def read_to(self, topic: str) -> int:
+        values = (record.value or b"" for record in read_topic(self.bootstrap, topic))
+        return max((orjson.loads(value)["_meta"]["version"] for value in values), default=0)
+
+    def said(self, name: str) -> dict[str, Any]:
+        found = last_values(self.bootstrap, "job.status.v1").get(f"view_{name}", {})
+        return found.get("view", {})
+
+
+def _is_same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """What was added up in another order may differ in the last digit."""
+    return found.keys() == wanted.keys() and all(
+        found[name] == (pytest.approx(its, rel=1e-9) if isinstance(its, float) else its)
+        for name, its in wanted.items()
+    )
+
+
+def _told(key: tuple[str, ...], value: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    fields = {name: its for name, its in value.items() if name != "_meta" and name not in key}
+    window = fields.pop("window", None)
+    bounds = [from_rfc3339(window[end]) for end in ("start", "end")] if window else []
+    if "time" in fields:
+        fields["time"] = from_rfc3339(fields["time"])
+    return (*(value[name] for name in key), *bounds), fields
+
+
+@pytest.fixture
+def rig(empty_kafka: Stack, spark_environment: dict[str, str], tmp_path: Path) -> Iterator[Rig]:
+    bootstrap = empty_kafka.kafka_bootstrap
+    settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "job", flow=FLOW)
+    settings.make_folders()
+    ensure_topics(load_flow(FLOW), settings)
+    yield Rig(bootstrap, settings, spark_environment, tmp_path)
+
+
+def feed(bootstrap: str, stop: threading.Event, a_second: int = 200) -> None:
+    dice = random.Random(7)
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+    sent: list[tuple[str, dict[str, Any]]] = []
+    while not stop.is_set():
+        for _ in range(a_second // 5):
+            key, event = _event(dice)
+            sent.append((key, event))
+            what = dice.random()
+            if what < 0.05:  # it comes again, at once or much later
+                producer.produce(READINGS, orjson.dumps(event), key)
+            elif what < 0.15:
+                again_key, again = dice.choice(sent[-5_000:])
+                producer.produce(READINGS, orjson.dumps(again), again_key)
+            elif what < 0.17:
+                corrected = {**event, "revision": 1, "data": {**event["data"], "value": 1000.0}}
+                producer.produce(READINGS, orjson.dumps(corrected), key)
+            elif what < 0.19:
+                odd = (b"", b"[1", b'"text"', b"{}", orjson.dumps({**event, "type": "other"}))
+                producer.produce(READINGS, dice.choice(odd), key)
+            elif what < 0.20:
+                producer.produce(READINGS, orjson.dumps({**event, "id": "odd"}), "someone-else")
+            producer.produce(READINGS, orjson.dumps(event), key)
+        producer.poll(0)
+        stop.wait(0.2)
+    assert producer.flush(60) == 0
+
+
+def _event(dice: random.Random) -> tuple[str, dict[str, Any]]:
+    now_ms = time.time_ns() // 1_000_000
+    key = f"{'acme/' if dice.random() < 0.3 else ''}device-{dice.randrange(40):04}"
+    # most a little late, some much, and some by a clock that is ahead
+    delay_ms = int(dice.choice((0, 200, 200, 4_000, 12_000, 45_000, -30_000)) * dice.random())
+    event = {
+        "id": str(uuid4()),
+        "type": "reading",
+        "entity_id": key,
+        "time_ms": now_ms - delay_ms,
+        "arrived_ms": now_ms - dice.randrange(150),
+        "origin": ["ingest.telemetry.v1", 0, dice.randrange(1 << 40)],
+        "data": {
+            "value": round(dice.random() * 100, 3),
+            "unit": None,
+            "area": f"area-{dice.randrange(5)}",
+            "model": "m",
+            "attributes": {"floor": 3},
+            "rest": {},
+        },
+    }
+    return key, event
+
+
+def test_views_say_what_the_log_says_whatever_ends_in_between(rig: Rig) -> None:
+    fed = threading.Event()
+    feeder = threading.Thread(target=feed, args=(rig.bootstrap, fed))
+    feeder.start()
+    names = [row.name for row in VIEWS]
+    try:
+        with rig.views() as process:
+            rig.goes_on()
+            process.kill()
+            for name in ("by_area", "sessions"):
+                shutil.rmtree(rig.settings.checkpoints / f"view_{name}")
+            process.start()
+            rig.goes_on()
+            time.sleep(3)
+        with rig.views(HEADRACE_STATE_PARTITIONS="3"):
+            rig.goes_on()
+            fed.set()
+            feeder.join()
+            for name in names:
+                eventually(lambda name=name: rig.holds(name), 300, 3)
+            late = late_in(read_topic(rig.bootstrap, READINGS))
+            assert late > 100
+            # the counts are those since its process began, which has read all of it anew
+            eventually(lambda: rig.said("totals").get("late") == late, 60)
+    finally:
+        fed.set()
+        feeder.join()

@@ -1,0 +1,143 @@
+"""Views that cannot be kept up to date are refused at once, with what to write instead."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from shared.errors import WrongViewError
+from shared.flow import FLOW
+from shared.model import View
+from shared.settings import JobSettings
+from stream_jobs.source.log_rows import ROWS_DDL
+from stream_jobs.supervision.session import open_session
+from stream_jobs.views.event_table import event_table
+from stream_jobs.views.query import Query, own_session, query_of
+from tests.stream_jobs.views_flow import VIEWS
+
+pytestmark = pytest.mark.stack
+
+ROW = View("hot", ("reading",), "", ("area",))
+WINDOW = "window(time, '1 minute')"
+
+
+@pytest.fixture(scope="module")
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, spark_environment: dict[str, str]
+) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_environment.items():
+            patch.setenv(name, value)
+        session = open_session(JobSettings(state_dir=tmp_path_factory.mktemp("spark")), "test")
+    yield session
+    session.stop()
+
+
+def query(spark: SparkSession, row: View) -> Query:
+    """Of no log at all: nothing is run."""
+    rows = own_session(spark).readStream.format("rate").load()
+    kinds = [column.strip().split(" ") for column in ROWS_DDL.split(",")]
+    logs = rows.select(*(f.lit(None).cast(kind).alias(name) for name, kind in kinds))
+    return query_of(row, event_table(logs, FLOW, row))
+
+
+@pytest.mark.parametrize("row", VIEWS, ids=lambda row: row.name)
+def test_what_can_be_kept_up_to_date_is_taken(spark: SparkSession, row: View) -> None:
+    its = query(spark, row)
+    assert its.rows.columns[: len(its.key)] == [*its.key]
+    assert its.mode == ("update" if row.name in ("by_area", "totals") else "append")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT upper(area) AS area, {WINDOW} AS window, count(*) FROM reading "
+        f"GROUP BY upper(area), {WINDOW}",
+        f"SELECT area, window, n / 2 AS half FROM (SELECT area, {WINDOW} AS window, count(*) AS n "
+        f"FROM reading WHERE value > 3 GROUP BY area, {WINDOW})",
+        f"SELECT place AS area, window, n FROM (SELECT area AS place, window, count(*) AS n "
+        f"FROM reading GROUP BY area, {WINDOW})",
+        "SELECT area, sort_array(collect_set(model)) AS models FROM reading GROUP BY area",
+        "SELECT area, get_json_object(rest, '$.x') AS area2, count(*) FROM reading GROUP BY 1, 2",
+    ],
+)
+def test_what_can_be_written_in_other_ways_is_taken_too(spark: SparkSession, sql: str) -> None:
+    key = ("area", "area2") if "area2" in sql else ("area",)
+    assert query(spark, replace(ROW, sql=sql, key=key)).mode == "update"
+
+
+GROUPED = f"FROM reading GROUP BY area, {WINDOW}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELEC area FROM reading", "a view is a SELECT, not SELEC"),
+        ("SELECT area, count(* FROM reading", "Syntax error"),
+        (f"SELECT aera, window, count(*) {GROUPED}", "`aera` cannot be resolved. Did you mean"),
+        ("SELECT area FROM readings", "`readings` cannot be found"),
+        (f"SELECT area, window, summe(value) {GROUPED}", "`summe`"),
+        (f"SELECT area, window, sum(model, 1) {GROUPED}", "`sum` requires"),
+        ("SELECT area, value + time AS x FROM reading", "data type"),
+        (f"SELECT area, window, model, count(*) {GROUPED}", "model"),
+        ("SELECT area, avg(sum(value)) FROM reading GROUP BY area", "aggregate function"),
+        ("DROP TABLE reading", "a view is a SELECT, not DROP"),
+        ("SELECT 1 AS area", "nothing would ever change it"),
+        ("SELECT area, value FROM reading", "its key needs event_id"),
+        ("SELECT model, count(*) FROM reading GROUP BY model", "names 'area', which the SELECT"),
+        ("SELECT count(*) AS area, model FROM reading GROUP BY model", "it groups by model"),
+        ("SELECT area, count(*) FROM reading GROUP BY area, model", "it groups by model"),
+        ("SELECT area, area, count(*) FROM reading GROUP BY area", "two columns have one name"),
+        ("SELECT area, 1 AS _meta, count(*) FROM reading GROUP BY area", "is called _meta"),
+        ("SELECT value AS area, count(*) FROM reading GROUP BY value", "area is double"),
+        (
+            f"SELECT area, {WINDOW} AS minute, count(*) FROM reading GROUP BY area, {WINDOW}",
+            "it is called window",
+        ),
+        (f"SELECT area, window, count(*) {GROUPED} HAVING count(*) > 3", "HAVING"),
+        (f"SELECT area, window, count(*) {GROUPED} ORDER BY area", "order of their keys"),
+        (f"SELECT area, window, count(*) {GROUPED} LIMIT 3", "`limit` is a parameter"),
+        ("SELECT DISTINCT area FROM reading", "name what is to be once in GROUP BY"),
+        ("SELECT area, rank() OVER (ORDER BY value) AS r FROM reading", "group by a window"),
+        ("SELECT area, explode(array(1, 2)) AS x FROM reading", "several events"),
+        ("SELECT a.area, b.value FROM reading a JOIN reading b USING (entity_id)", "joins"),
+        ("SELECT area FROM reading UNION ALL SELECT area FROM reading", "a view of each part"),
+        (
+            "SELECT event_id, area FROM reading WHERE value > (SELECT max(value) FROM reading)",
+            "Streaming query is not allowed in subquery",
+        ),
+        ("WITH r AS (SELECT area FROM reading) SELECT area FROM r", "as subqueries"),
+        ("SELECT area, count(*) FROM reading GROUP BY ROLLUP (area)", "each grouping"),
+        ("SELECT area, first(value) FROM reading GROUP BY area", "max_by(value, time)"),
+        ("SELECT area, collect_set(model) AS m FROM reading GROUP BY area", "sort_array("),
+        (f"SELECT area, window, rand() AS r, count(*) {GROUPED}", "something else each time"),
+        ("SELECT area, max(time - now()) FROM reading GROUP BY area", "use time or arrived"),
+        (
+            "SELECT area, session_window AS window, count(*) FROM reading "
+            "GROUP BY area, session_window(time, '5 minutes')",
+            'results are "final"',
+        ),
+        (
+            "SELECT area, n, count(*) FROM (SELECT area, model, count(*) AS n FROM reading "
+            "GROUP BY area, model) GROUP BY area, n",
+            "it groups twice",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_write_instead(
+    spark: SparkSession, sql: str, said: str
+) -> None:
+    with pytest.raises(WrongViewError) as error:
+        query(spark, replace(ROW, sql=sql))
+    told = str(error.value)
+    assert said in told
+    assert told.startswith("VIEW_WRONG: view hot: ")
+    assert not any(sign in told for sign in ("\n", "#", "+-", "JVM", "SQLSTATE"))
+
+
+def test_results_that_are_final_need_a_window(spark: SparkSession) -> None:
+    sql = "SELECT area, count(*) FROM reading GROUP BY area"
+    with pytest.raises(WrongViewError, match="when a window closes"):
+        query(spark, replace(ROW, sql=sql, results="final"))

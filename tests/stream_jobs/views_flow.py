@@ -1,0 +1,36 @@
+"""Views of the sample's readings, of each kind that there is."""
+
+from dataclasses import replace
+
+from shared.flow import FLOW as SAMPLE
+from shared.flow_table import Flow
+from shared.model import View
+
+LATE_AFTER_S = 20
+BY_AREA = """
+    SELECT area, window, count(*) AS readings, sum(value) AS total, max(value) AS highest
+    FROM reading
+    GROUP BY area, window(time, '10 seconds')
+"""
+SESSIONS = """
+    SELECT entity_id AS device, session_window AS window, count(*) AS readings,
+        max(value) AS highest
+    FROM reading
+    GROUP BY entity_id, session_window(time, '3 seconds')
+"""
+HOT = "SELECT event_id, entity_id, tenant, time, value FROM reading WHERE value > 90"
+TOTALS = """
+    SELECT tenant, entity_id, count(*) AS readings,
+        max_by(value, struct(time, event_id)) AS latest
+    FROM reading
+    GROUP BY tenant, entity_id
+"""
+_READING = ("reading",)
+VIEWS = (
+    View("by_area", _READING, BY_AREA, ("area",), late_after_s=LATE_AFTER_S),
+    View("by_area_closed", _READING, BY_AREA, ("area",), "final", LATE_AFTER_S),
+    View("sessions", _READING, SESSIONS, ("device",), "final", LATE_AFTER_S),
+    View("hot", _READING, HOT, ("event_id",), late_after_s=LATE_AFTER_S),
+    View("totals", _READING, TOTALS, ("tenant", "entity_id"), late_after_s=LATE_AFTER_S),
+)
+FLOW: Flow = replace(SAMPLE, views=VIEWS)
