@@ -21,9 +21,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.job_environment import job_environment
 from benchmarks.processes import cpu_s, resident_mib
 from clients.kafka.create_topics import ensure_topics
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, Position, event_value, read_event
 from shared.flow import FLOW

@@ -14,10 +14,10 @@ from typing import NoReturn
 
 import orjson
 
-from benchmarks.job_environment import job_environment
 from clients.kafka.create_topics import ensure_topics
 from clients.kafka.write import AckedWriter
 from clients.postgres.outbox import OutboxRow
+from local_stack.machine.job_environment import job_environment
 from shared.flow import load_flow
 from shared.settings import Settings
 from shared.topic_names import RELAY_HEARTBEAT_KEY, master_topic

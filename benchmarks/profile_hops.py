@@ -27,13 +27,13 @@ import orjson
 from confluent_kafka import Producer
 
 from benchmarks import hops
-from benchmarks.job_environment import job_environment
 from benchmarks.peer_contract import publish_areas
 from benchmarks.processes import rss_mib, threads_cpu_s, tree
 from benchmarks.profiled_job import RECORDS
 from benchmarks.sampled_daemon import FOLDER
 from clients.kafka.create_topics import ensure_topics
 from local_stack.machine.java import find_java
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.events.envelope import EventRecord, Position, event_value
 from shared.flow import load_flow

@@ -24,11 +24,11 @@ import orjson
 import psycopg
 from confluent_kafka import Producer
 
-from benchmarks.job_environment import job_environment
 from benchmarks.processes import cpu_s
 from benchmarks.several_events_flow import FLOW
 from clients.kafka.create_topics import ensure_topics
 from clients.kafka.offsets import LogOffsets
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings, Settings
 

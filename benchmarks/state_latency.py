@@ -26,10 +26,10 @@ import httpx
 import orjson
 from confluent_kafka import Producer
 
-from benchmarks.job_environment import job_environment
 from benchmarks.peer_contract import publish_areas
 from benchmarks.profile_hops import payloads
 from clients.kafka.create_topics import ensure_topics
+from local_stack.machine.job_environment import job_environment
 from local_stack.machine.ports import free_port
 from local_stack.run.stack import Stack
 from shared.flow import load_flow

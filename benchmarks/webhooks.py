@@ -22,8 +22,8 @@ from statistics import quantiles
 import httpx
 from confluent_kafka import Producer
 
-from benchmarks.job_environment import job_environment
 from clients.kafka.create_topics import ensure_topics
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.events.envelope import event_headers, event_value
 from shared.flow import FLOW

@@ -316,12 +316,12 @@ class View:
     results: ViewResults = "update"
     # an event that comes to the log later than that after its time is left out, and counted as late
     late_after_s: float = 3600.0
-    # of the query: another one makes rows of its own, on a topic of their own
+    # of the query: each has a topic of its own. No number is used again for another query
     version: int = 1
 
     @property
     def job(self) -> str:
-        return f"{VIEW_JOB}{self.name}"
+        return f"{VIEW_JOB}{self.name}" + (f"_v{self.version}" if self.version > 1 else "")
 
     @property
     def topic(self) -> str:

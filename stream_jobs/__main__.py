@@ -72,7 +72,8 @@ def main(names: Sequence[str]) -> int:
         return 0
     declared = [job.name for job in flow.jobs()]
     if _VIEWS in names:
-        names = [*(name for name in names if name != _VIEWS), *(row.job for row in flow.views)]
+        others = (name for name in names if name != _VIEWS)
+        names = [*dict.fromkeys((*others, *(row.job for row in flow.views)))]
         if not names:
             print("this flow has no views", file=sys.stderr)
             return 2

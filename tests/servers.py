@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
-from benchmarks.job_environment import job_environment
 from clients.postgres import store
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
 from tests.kafka_log import eventually

@@ -238,7 +238,7 @@ USES = (
     ),
     Use(
         "Spark's plan of a query, as it has analysed it",
-        ("stream_jobs.views.query",),
+        ("stream_jobs.views.spark_plan",),
         "refusing views that cannot be kept up to date, before they begin",
         "look at what DataFrame.explain prints; without it, such views fail later, or go wrong",
         (
@@ -249,13 +249,21 @@ USES = (
                 *("groupingExpressions", "aggregateExpressions"),
             ),
             *parts(f"{SPARK_SQL}.catalyst.plans.logical.Project", "projectList"),
-            *parts(f"{SPARK_SQL}.catalyst.plans.QueryPlan", "expressions"),
-            *parts(f"{SPARK_SQL}.catalyst.trees.TreeNode", "collectLeaves", "fastEquals"),
+            *parts(f"{SPARK_SQL}.catalyst.plans.QueryPlan", "expressions", "subqueries"),
+            *parts(
+                f"{SPARK_SQL}.catalyst.analysis.UnsupportedOperationChecker", "checkForStreaming"
+            ),
+            Part("pyspark:SparkContext", "_jvm"),
+            *parts(f"{SPARK_SQL}.catalyst.trees.TreeNode", "collectLeaves"),
             *parts(
                 f"{SPARK_SQL}.catalyst.expressions.Expression",
-                *("semanticEquals", "deterministic", "sql"),
+                *("semanticEquals", "deterministic", "foldable", "sql"),
             ),
             *parts(f"{SPARK_SQL}.catalyst.expressions.Alias", "exprId", "child"),
+            Part(f"{SPARK_SQL}.catalyst.expressions.TimeWindow$", "spark.timeWindow"),
+            Part(
+                f"{SPARK_SQL}.catalyst.plans.logical.EventTimeWatermark$", "spark.watermarkDelayMs"
+            ),
         ),
     ),
     Use(
@@ -723,6 +731,8 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 OF_HADOOP = "spark.hadoop."  # handed on without a look
+# of columns, not settings
+MARKS = "spark.timeWindow", "spark.watermarkDelayMs"
 SETTINGS = sorted(
     key
     for key in {
@@ -731,7 +741,7 @@ SETTINGS = sorted(
     }
     if re.fullmatch(r"spark(\.\w+)+", key)
     and not key.startswith(OF_HADOOP)
-    and key != session._STREAMING  # it begins others
+    and key not in (session._STREAMING, *MARKS)  # the first begins others
 )
 _CLASSES_OF_SETTINGS = re.compile(
     r"org/apache/spark/(internal/config/.*|sql/internal/(Static)?SQLConf\$"

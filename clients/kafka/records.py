@@ -8,7 +8,7 @@ from shared.events.envelope import EventRecord, Header, Position, event_headers,
 
 Partition = tuple[str, int]  # of a topic
 Offsets = dict[str, dict[int, int]]  # topic -> partition -> offset
-NOTE = "@"  # no topic's name begins so
+NOTE = "@"  # what a planner notes among a batch's offsets begins so; no topic's name does
 BAD_HEADERS = "the name of one of its headers is no UTF-8: none of them can be read"
 
 

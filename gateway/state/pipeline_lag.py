@@ -45,10 +45,21 @@ class Behind(NamedTuple):
     def why_stale(self, lag_s: float | None, view_lag_s: float, stale_after_s: float) -> str:
         """Empty where it is not."""
         if view_lag_s > stale_after_s:
-            return f"the view is {view_lag_s:.0f} s behind"
+            return f"this gateway's copy is {view_lag_s:.0f} s behind"
         if self.why or lag_s is None:
             return self.why
         return self.slowest if lag_s > stale_after_s else ""
+
+
+class Freshness:
+    """Of an answer: how far it may be behind what was accepted. By this each of them says whether
+    it is stale, and why."""
+
+    __slots__ = ("lag_s", "why_stale")
+
+    def __init__(self, behind: Behind, view_lag_s: float, stale_after_s: float) -> None:
+        self.lag_s = behind.with_view(view_lag_s)
+        self.why_stale = behind.why_stale(self.lag_s, view_lag_s, stale_after_s)
 
 
 def behind(jobs: Iterable[JobSeen]) -> Behind:

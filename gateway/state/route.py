@@ -16,7 +16,7 @@ from gateway.auth.caller import ANYONE, Caller
 from gateway.http.problems import Problem, retry_after
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
-from gateway.state.pipeline_lag import Behind, Pipeline
+from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.view.reader import Found, Progress, StateView
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
@@ -39,17 +39,6 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 # said, not checked: what is no id is the id of nobody
 _Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
 _Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
-
-
-class Freshness:
-    """Of an answer: how far it may be behind what was accepted. By this each of them says whether
-    it is stale, and why."""
-
-    __slots__ = ("lag_s", "why_stale")
-
-    def __init__(self, behind: Behind, view_lag_s: float, stale_after_s: float) -> None:
-        self.lag_s = behind.with_view(view_lag_s)
-        self.why_stale = behind.why_stale(self.lag_s, view_lag_s, stale_after_s)
 
 
 def state_routes(

@@ -30,9 +30,11 @@ FROM topic t LEFT JOIN record r ON r.topic = t.name
 WHERE t.name = ? AND t.warm
 """
 
-_FROM_KEY = """
-SELECT key, value, version, timestamp_ms, partition, offset, checksum FROM record
-WHERE topic = ? AND key > ? AND key < ? ORDER BY key LIMIT ?
+_BETWEEN = """
+SELECT r.key, r.value, r.version, r.timestamp_ms, r.partition, r.offset, r.checksum
+FROM topic t LEFT JOIN (
+  SELECT * FROM record WHERE topic = ? AND key > ? AND key < ? ORDER BY key LIMIT ?) r
+WHERE t.name = ? AND t.warm ORDER BY r.key
 """
 
 
@@ -97,12 +99,13 @@ class StateView:
         rows = self._query("SELECT warm, caught_up_ms FROM topic WHERE name = ?", (topic,))
         return Progress(bool(rows[0][0]), rows[0][1]) if rows else Progress(False, None)
 
-    def between(self, topic: str, after: bytes, before: bytes, at_most: int) -> list[Keyed]:
-        """In the order of their keys."""
-        rows = self._query(_FROM_KEY, (topic, after, before, at_most))
-        if not self._are_sound(rows):
-            return []
-        return [Keyed(key, value) for key, value, *_ in rows]
+    def between(self, topic: str, after: bytes, before: bytes, at_most: int) -> list[Keyed] | None:
+        """In the order of their keys; None where they cannot be told now."""
+        rows = self._query(_BETWEEN, (topic, after, before, at_most, topic))
+        there = [row for row in rows if row[0] is not None]
+        if not rows or not self._are_sound(there):
+            return None
+        return [Keyed(key, value) for key, value, *_ in there]
 
     def close(self) -> None:
         if self._db is not None:

@@ -16,23 +16,27 @@ from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
 from gateway.http.problems import Problem, retry_after
 from gateway.monitor.job_news import JobNews
-from gateway.state.pipeline_lag import Pipeline
-from gateway.state.route import Freshness
+from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.view.reader import StateView
-from gateway.views.page import Page, page_of
-from gateway.views.wish import WINDOW, is_closed, token_of, wish_of
+from gateway.views.page import CannotReadError, Page, page_of
+from gateway.views.selection import described_parameters, is_closed, selection_of, token_of
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.ids import NO_TENANT
 from shared.model import View
+from shared.tables.view_rows import TENANT, WINDOW
 from shared.timestamps import now_ms, to_rfc3339
 
-_TENANT = "tenant"
 _CSV = "text/csv"
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Rows, in the order of their keys, and how far the view is."},
-    400: {"description": "A parameter that the view has not, or that says nothing."},
+_STILL_READ = "its rows are still being read from Kafka"
+_LIST_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The views that this caller may read, and how far each of them is."},
     401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
+}
+_ROWS_ANSWERS: dict[int | str, dict[str, Any]] = {
+    **_LIST_ANSWERS,
+    200: {"description": "Rows, in the order of their keys, and how far the view is."},
+    400: {"description": "An unknown parameter, or a value that cannot be read."},
     404: {"description": "No such view, or none that this caller may read."},
     503: {"description": "The rows have not been read from Kafka yet since the first start."},
 }
@@ -45,8 +49,12 @@ def view_routes(
 
     async def views(request: Request) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
-        its = [_described(row) for row in flow.views if _may_read(caller, row)]
-        return Response(orjson.dumps({"views": its}), media_type="application/json")
+        listed = [
+            _described(row) | progress_of(row, counts_of(row))
+            for row in flow.views
+            if _may_read(caller, row)
+        ]
+        return Response(orjson.dumps({"views": listed}), media_type="application/json")
 
     async def view(
         name: Annotated[str, Path(json_schema_extra={"enum": names})], request: Request
@@ -57,43 +65,81 @@ def view_routes(
             known = [one.name for one in flow.views if _may_read(caller, one)]
             there_are = ", ".join(known) or "none for this caller"
             raise Problem(404, "unknown_view", f"no such view; there are: {there_are}")
-        wish = wish_of(row, request.query_params)
-        progress = source.topic_progress(row.topic)
-        if not progress.warm or progress.caught_up_ms is None:
-            raise Problem(
-                503,
-                "warming",
-                f"the rows of {row.name} are still being read from Kafka; ask again",
-                headers=retry_after(1),
-            )
-        view_lag_s = max(0, now_ms() - progress.caught_up_ms) / 1000
-        freshness = Freshness(pipeline.of(row), view_lag_s, stale_after_s)
-        status = news.statuses([row.job])[row.job]
-        said = status.of_view if status else {}
-        watermark_ms = said.get("watermark_ms")
+        selection = selection_of(row, request.query_params)
+        is_for_all = caller.all_tenants or TENANT not in row.key
+        if not is_for_all:
+            selection = selection.within(caller.tenant)
+        counts = counts_of(row)
+        watermark_ms = watermark_of(row)
 
         def may_see(its: Mapping[str, Any]) -> bool:
-            return caller.all_tenants or _TENANT not in row.key or _is_own(caller, its)
+            return is_for_all or (its.get(TENANT) or NO_TENANT) == caller.tenant
 
-        page = page_of(source, row, wish, watermark_ms, may_see)
+        try:
+            page = page_of(source, row, selection, watermark_ms, may_see)
+        except CannotReadError:
+            raise Problem(
+                503, "warming", f"{row.name}: {_STILL_READ}; ask again", headers=retry_after(1)
+            ) from None
+        shown = [_with_closed(one, watermark_ms) for one in page.rows]
         if _CSV in request.headers.get("accept", ""):
-            return _as_csv(row, page, request, watermark_ms)
+            return _as_csv(row, shown, page, request)
         body = {
             "view": row.name,
-            "rows": [_shown(one, watermark_ms) for one in page.rows],
+            "rows": shown,
             "next": None if page.goes_on_after is None else token_of(page.goes_on_after),
+            **progress_of(row, counts),
+        }
+        return Response(orjson.dumps(body), media_type="application/json")
+
+    watermarks: dict[str, float] = {}
+
+    def watermark_of(row: View) -> float | None:
+        """The last one that this node's copy of the rows has come up to: what the job says may be
+        here before them."""
+        status = news.statuses([row.job])[row.job]
+        caught_up_ms = source.topic_progress(row.topic).caught_up_ms
+        if status and caught_up_ms and caught_up_ms >= status.said["at_ms"]:
+            watermarks[row.topic] = status.of_view.get("watermark_ms", 0)
+        return watermarks.get(row.topic) or None
+
+    def counts_of(row: View) -> dict[str, float]:
+        status = news.statuses([row.job])[row.job]
+        return status.of_view if status else {}
+
+    def progress_of(row: View, counts: Mapping[str, float]) -> dict[str, Any]:
+        """How far the view is, and what it has left out."""
+        watermark_ms = watermark_of(row)
+        found = {
             "watermark": None if watermark_ms is None else to_rfc3339(int(watermark_ms)),
-            "late": said.get("late", 0),
+            "late": counts.get("late", 0),
+            "corrections": counts.get("corrections", 0),
+            "stragglers": counts.get("stragglers", 0),
+        }
+        progress = source.topic_progress(row.topic)
+        if not progress.warm or progress.caught_up_ms is None:
+            return {**found, "pipeline_lag_s": None, "stale": True, "stale_because": _STILL_READ}
+        view_lag_s = max(0, now_ms() - progress.caught_up_ms) / 1000
+        freshness = Freshness(pipeline.of(row), view_lag_s, stale_after_s)
+        return {
+            **found,
             "pipeline_lag_s": freshness.lag_s,
             "stale": bool(freshness.why_stale),
             **({"stale_because": freshness.why_stale} if freshness.why_stale else {}),
         }
-        return Response(orjson.dumps(body), media_type="application/json")
 
+    if not flow.views:
+        return []
     return [
-        APIRoute(path, answer, methods=["GET"], responses=_ANSWERS, response_model=None)
-        for path, answer in (("/views", views), ("/views/{name}", view))
-        if flow.views
+        APIRoute("/views", views, methods=["GET"], responses=_LIST_ANSWERS, response_model=None),
+        APIRoute(
+            "/views/{name}",
+            view,
+            methods=["GET"],
+            responses=_ROWS_ANSWERS,
+            response_model=None,
+            openapi_extra={"parameters": described_parameters(flow.views)},
+        ),
     ]
 
 
@@ -102,11 +148,7 @@ def _may_read(caller: Caller, row: View) -> bool:
     of them at once."""
     if caller.role in ("device", "gateway"):
         return False
-    return caller.all_tenants or _TENANT in row.key or caller.tenant == NO_TENANT
-
-
-def _is_own(caller: Caller, row: Mapping[str, Any]) -> bool:
-    return (row.get(_TENANT) or NO_TENANT) == caller.tenant
+    return caller.all_tenants or TENANT in row.key or caller.tenant == NO_TENANT
 
 
 def _described(row: View) -> dict[str, Any]:
@@ -120,14 +162,14 @@ def _described(row: View) -> dict[str, Any]:
     }
 
 
-def _shown(row: dict[str, Any], watermark_ms: float | None) -> dict[str, Any]:
+def _with_closed(row: dict[str, Any], watermark_ms: float | None) -> dict[str, Any]:
     if WINDOW in row:
         row[META]["closed"] = is_closed(row, watermark_ms)
     return row
 
 
-def _as_csv(row: View, page: Page, request: Request, watermark_ms: float | None) -> Response:
-    rows = [_flat(_shown(one, watermark_ms)) for one in page.rows]
+def _as_csv(row: View, shown: list[dict[str, Any]], page: Page, request: Request) -> Response:
+    rows = [_flat(one) for one in shown]
     text = io.StringIO()
     out = csv.DictWriter(text, fieldnames=[*rows[0]] if rows else [*row.key], lineterminator="\n")
     out.writeheader()
@@ -143,7 +185,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, its in row.items():
         if name in (WINDOW, META):
-            flat |= {f"{name}_{part}": told for part, told in its.items()}
+            flat |= {f"{name}_{part}": value for part, value in its.items()}
         else:
             flat[name] = orjson.dumps(its).decode() if isinstance(its, dict | list) else its
     return flat

@@ -30,25 +30,25 @@ class GatewayHealth:
 
 def ask_gateway(url: str, token: str | None = None) -> GatewayHealth:
     """`token`: an operator's, where the gateway wants to know who is asking."""
-    code, _ = _get(f"{url}/readyz")
-    _, body = _get(f"{url}/health", token)
+    code, _ = ask(f"{url}/readyz")
+    _, body = ask(f"{url}/health", token)
     return GatewayHealth(accepts=code == 200, jobs=job_statuses(body), outputs=job_outputs(body))
 
 
 def asks_who(url: str) -> bool | None:
     """None where nobody answers."""
-    code, _ = _get(f"{url}/health")
+    code, _ = ask(f"{url}/health")
     return None if code == 0 else code == 401
 
 
 def knows(url: str, token: str) -> bool:
     """Whether what was just added has arrived there."""
-    return _get(f"{url}/state/_", token)[0] not in (0, 401)
+    return ask(f"{url}/state/_", token)[0] not in (0, 401)
 
 
 def health_check(url: str, name: str, token: str | None = None) -> dict[str, Any] | None:
     """One check of the gateway's health; None where it has none of that name."""
-    _, body = _get(f"{url}/health", token)
+    _, body = ask(f"{url}/health", token)
     checks = body.get("checks", {}) if isinstance(body, dict) else {}
     return next(iter(checks.get(name, ())), None)
 
@@ -73,7 +73,8 @@ def _job_checks(health: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def _get(url: str, token: str | None = None) -> tuple[int, Any]:
+def ask(url: str, token: str | None = None) -> tuple[int, Any]:
+    """Status and JSON; 0 where nobody answers."""
     request = Request(url, headers={"authorization": f"Bearer {token}"} if token else {})
     try:
         with _opener.open(request, timeout=3) as answer:

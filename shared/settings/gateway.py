@@ -156,7 +156,8 @@ class GatewaySettings(AccessSettings, IntakeSettings):
     stale_after_s: float = Field(
         10.0,
         gt=0,
-        description="`/state` says `stale` when it is further than this behind what was accepted",
+        description="`/state` and `/views` say `stale` when they are further than this behind what "
+        "was accepted",
     )
     lag_warn_s: float = Field(
         60.0, gt=0, description="`/health` warns when a job is further than this behind"

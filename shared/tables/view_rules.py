@@ -7,10 +7,10 @@ from typing import get_args
 
 from shared.model import EventType, View, ViewResults
 from shared.tables.columns import columns_of
+from shared.tables.view_rows import COLUMN, PARAMETERS, TENANT
 
-_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# of GET /views, beside the columns of the key
-PARAMETERS = "from", "until", "closed", "limit", "next"
+# of a second version on the job's name ends so
+_LIKE_A_VERSION = re.compile(r".*_v\d+")
 _LATE_AFTER_S_MAX = 30 * 86_400
 
 
@@ -22,6 +22,8 @@ def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> 
             its = getattr(row, field)
             if not isinstance(its, tuple) or not its:
                 raise ValueError(f"{who}: `{field}` is a tuple: one name alone needs a comma, too")
+        if _LIKE_A_VERSION.fullmatch(row.name):
+            raise ValueError(f"{who}: a name ends with _v and a number where its version does")
         if len(row.of) > 1:
             raise ValueError(
                 f"{who} is of {len(row.of)} event types: a view reads one. Joins are yet to come"
@@ -45,7 +47,7 @@ def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> 
         if not isinstance(row.sql, str) or not row.sql.strip():
             raise ValueError(f"{who}: `sql` is a SELECT of Spark's SQL")
         for name in row.key:
-            if not _COLUMN.fullmatch(name):
+            if not COLUMN.fullmatch(name):
                 raise ValueError(
                     f"{who}: {name!r} in its key is no plain name of a column: call it "
                     "`AS some_name` in the SELECT"
@@ -57,6 +59,9 @@ def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> 
             )
         if len(set(map(str.lower, row.key))) < len(row.key):
             raise ValueError(f"{who}: its key names a column twice")
+        if TENANT in row.key[1:]:
+            # a tenant's operator is shown that part of the keys, and no other
+            raise ValueError(f"{who}: put {TENANT} first in its key")
         if row.results not in get_args(ViewResults):
             raise ValueError(f"{who}: results are {' or '.join(get_args(ViewResults))}")
         if not 0 < row.late_after_s <= _LATE_AFTER_S_MAX:

@@ -23,8 +23,10 @@ class Read(NamedTuple):
 
 def why_not(checkpoints: Path, flow: "Flow") -> str | None:
     """Why this flow cannot go on from these checkpoints; None where it can. A flow may grow. Of a
-    topic that it no longer reads Spark says that data was lost, at each restart again."""
-    for job in flow.jobs():
+    topic that it no longer reads Spark says that data was lost, at each restart again. Views know
+    by themselves what they were made of."""
+    views = {row.job for row in flow.views}
+    for job in (one for one in flow.jobs() if one.name not in views):
         gone = sorted(offsets_of(checkpoints / job.name).planned.keys() - set(job.ignited_by))
         if gone:
             others = f" and {len(gone) - 1} more" if gone[1:] else ""

@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql.datasource import InputPartition
 
-from clients.kafka.records import Offsets, Partition, by_partition, by_topic, from_json, or_end
+from clients.kafka.records import (
+    LogRange,
+    Offsets,
+    Partition,
+    by_partition,
+    by_topic,
+    from_json,
+    or_end,
+)
 from stream_jobs.guards.checkpoint_offsets import further
 from stream_jobs.source.cuts import CUT, cut_of, idle_pause_ms, next_cut
 from stream_jobs.source.log_ranges import as_json, ranges, shared_out
@@ -23,14 +32,14 @@ from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# a record that is appended within these of a look may have yet to be seen
+# Kafka may not show a record yet that was appended this shortly ago
 _SETTLED_MS = 250
 
 
 class CutTask(Task):
-    def __init__(self, its: Sequence[Any], cut_ms: int) -> None:
+    def __init__(self, its: Sequence[LogRange], after_ms: int, cut_ms: int) -> None:
         super().__init__(its)
-        self.cut_ms = cut_ms
+        self.after_ms, self.cut_ms = after_ms, cut_ms
 
 
 class CutReader(LogReader):
@@ -47,10 +56,14 @@ class CutReader(LogReader):
     def _next(self, told: dict) -> dict:  # type: ignore[type-arg]
         start, before_ms = from_json(told), cut_of(told)
         now_ms = time.time_ns() // 1_000_000 - _SETTLED_MS
-        if now_ms <= before_ms:
+        if now_ms <= before_ms:  # this clock went back: wait until it is past the last cut
             return told
         ends = self.offsets().ends()
-        begins = {at: by_partition(start).get(at, 0) for at in ends}
+        known = by_partition(start)
+        if not ends or known.keys() - ends.keys():
+            # time must not go on over what cannot be seen now
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        begins = {at: known.get(at, 0) for at in ends}
         self._had_records_ms = self._had_records_ms or now_ms
         if not ranges(start, by_topic(ends)):
             is_due = now_ms - before_ms >= idle_pause_ms(now_ms - self._had_records_ms)
@@ -71,18 +84,26 @@ class CutReader(LogReader):
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
         its = ranges(from_json(start), from_json(end))
         tasks = [*shared_out(its, self.source.tasks_max)] or [[]]
-        return [CutTask(own, cut_of(end)) for own in tasks]
+        return [CutTask(own, cut_of(start), cut_of(end)) for own in tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, CutTask)
         if partition.ranges:
-            yield from work_on(self.source, partition)
-        yield cut_row(partition.cut_ms)
+            for rows in work_on(self.source, partition):
+                yield _after(rows, partition.after_ms)
+        yield _after(cut_row(partition.cut_ms), partition.after_ms)
+
+
+def _after(rows: "pa.RecordBatch", after_ms: int) -> "pa.RecordBatch":
+    import pyarrow as pa  # those that only plan have no use for it
+
+    after = pa.repeat(pa.scalar(after_ms * 1000, rows.schema.field("after").type), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns[:-1], after], schema=rows.schema)
 
 
 def cut_row(cut_ms: int) -> "pa.RecordBatch":
-    """Which tells Spark how far the log's time is, where no record does."""
-    import pyarrow as pa  # those that only plan have no use for it
+    """It carries the cut's time to Spark, whether or not a record does."""
+    import pyarrow as pa
 
     from stream_jobs.source.log_rows import ROWS
 

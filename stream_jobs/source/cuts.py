@@ -29,23 +29,22 @@ def next_cut(
     def records(reached: Reached) -> int:
         return sum(reached[at] - begin for at, begin in begins.items())
 
-    # what is enough and what is too much, coming closer
-    few_ms, many_ms, enough = before_ms, now_ms + 1, dict[Partition, int]()
+    # the latest cut known to fit, and the earliest known to be too much
+    fits_ms, fits = before_ms, dict[Partition, int]()
+    too_late_ms, too_much = now_ms + 1, dict[Partition, int]()
     next_ms = min(guess_ms, now_ms)
-    while True:
+    while too_late_ms - fits_ms > 1:
         reached = up_to(next_ms)
         if records(reached) > records_max:
-            many_ms = next_ms
+            too_late_ms, too_much = next_ms, reached
         else:
-            few_ms, enough = next_ms, reached
-            if next_ms == now_ms or 2 * records(enough) >= records_max:
-                return few_ms, enough
-        if many_ms - few_ms <= 1:
-            break
-        next_ms = now_ms if many_ms > now_ms else (few_ms + many_ms) // 2
-    if enough and records(enough):
-        return few_ms, enough
-    return many_ms, up_to(many_ms)
+            fits_ms, fits = next_ms, reached
+            if next_ms == now_ms or 2 * records(fits) >= records_max:
+                break
+        next_ms = now_ms if too_late_ms > now_ms else (fits_ms + too_late_ms) // 2
+    if fits and (records(fits) or not too_much):
+        return fits_ms, fits
+    return too_late_ms, too_much
 
 
 def idle_pause_ms(idle_ms: int) -> int:

@@ -118,7 +118,7 @@ class LogReader(DataSourceStreamReader):
             return 0  # nobody has stayed yet
 
     def _next(self, told: dict) -> dict:  # type: ignore[type-arg]
-        """Where a batch ends that begins there; there, where it would have nothing."""
+        """Where a batch ends that begins at `told`; `told` itself where it would have nothing."""
         start = from_json(told)
         done = further(start, ahead_at(self.source.checkpoint))
         end = planned(done, by_topic(self.offsets().ends()), self.source.records_max)
@@ -146,7 +146,7 @@ class RangesReader(DataSourceReader):
     """Of no stream: ranges that are known."""
 
     def __init__(self, source: Source, tasks: Sequence[Task]) -> None:
-        self.source = source
+        self._source = source
         self._tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -154,7 +154,7 @@ class RangesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, Task)
-        yield from work_on(self.source, partition)
+        yield from work_on(self._source, partition)
 
 
 def work_on(source: Source, task: Task) -> "Iterator[pa.RecordBatch]":

@@ -8,15 +8,17 @@ from confluent_kafka import Message
 
 from stream_jobs.guards.lease import check_lease
 
+_TIME = pa.timestamp("us", tz="UTC")
 ROWS = pa.schema(
     [
         ("key", pa.binary()),
         ("value", pa.binary()),
-        ("appended", pa.timestamp("us", tz="UTC")),
+        ("appended", _TIME),
         ("is_cut", pa.bool_()),
+        ("after", _TIME),  # the cut before, which nothing that is here should be older than
     ]
 )
-ROWS_DDL = "key binary, value binary, appended timestamp, is_cut boolean"
+ROWS_DDL = "key binary, value binary, appended timestamp, is_cut boolean, after timestamp"
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ class LogRows:
         columns = [
             pa.array([message.key() for message in messages], pa.binary()),
             pa.array(self.values(messages), pa.binary()),
-            pa.array(times, ROWS.field("appended").type),
+            pa.array(times, _TIME),
             pa.nulls(len(messages), pa.bool_()),
+            pa.nulls(len(messages), _TIME),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ROWS)
 

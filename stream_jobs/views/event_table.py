@@ -19,10 +19,13 @@ from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.model import EventType, View
 from shared.tables.columns import columns_of, sql_type
+from shared.tables.view_rows import TENANT
 from stream_jobs.source.log_rows import LogRows
 
-# what a batch observes of its events
-LATE, CORRECTIONS = "late", "corrections"
+# what a batch observes of its events: those that count in no row, and why
+LATE, CORRECTIONS, STRAGGLERS = "late", "corrections", "stragglers"
+# of envelopes whose times are none
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 @dataclass(frozen=True)
@@ -56,23 +59,28 @@ def _lifting_reader(flow: str, event_type: str) -> EventReader | None:
 
 
 def event_table(logs: DataFrame, flow: Flow, row: View) -> DataFrame:
-    """Each event once, unless it is late: one that comes again was late already, or is known yet.
-    So nothing in the table depends on which events came in a batch together."""
+    """Each event once, unless it is late: one that comes again is late by then, or its id is still
+    known. So nothing in the table depends on which events came in a batch together."""
     event_type = flow.event_type(row.of[0])
     late_after = f.make_dt_interval(secs=f.lit(row.late_after_s))
     read = logs.select(
         f.from_json(f.col("value").cast("string"), _schema(event_type)).alias("event"),
-        *("key", "appended", "is_cut"),
+        *("key", "appended", "is_cut", "after"),
     )
     is_cut = f.col("is_cut").isNotNull()
-    # no filter yet: Spark would put it below, and read each JSON once more for each part of it
+    # no event has happened after it arrived, or was here: by a clock that is ahead it would have,
+    # and nothing may be ahead of the cut
+    time = f.least(_time("time_ms"), _time("arrived_ms"), f.col("appended"))
+    # No filter before this select: Spark would push it down, and parse each JSON again for every
+    # field that it names.
     known = read.select(
-        # by a clock that is ahead it would have happened after it came
-        f.when(is_cut, f.col("appended")).otherwise(f.least(*_times())).alias("time"),
-        f.timestamp_millis("event.arrived_ms").alias("arrived"),
+        f.when(is_cut, f.col("appended")).otherwise(time).alias("time"),
+        _time("arrived_ms").alias("arrived"),
         f.coalesce(_is_event(event_type), f.lit(False)).alias("is_event"),
-        (f.least(*_times()) < f.col("appended") - late_after).alias("is_late"),
+        # a straggler is late by the cut before, which it should not be older than
+        (time < f.greatest("appended", "after") - late_after).alias("is_late"),
         (f.coalesce("event.revision", f.lit(0)) > 0).alias("is_correction"),
+        (f.col("appended") <= f.col("after")).alias("is_straggler"),
         *_columns(event_type),
         is_cut.alias("is_cut"),
     )
@@ -81,34 +89,46 @@ def event_table(logs: DataFrame, flow: Flow, row: View) -> DataFrame:
         row.name,
         f.count_if(is_event & is_late).alias(LATE),
         f.count_if(is_event & ~is_late & is_correction).alias(CORRECTIONS),
+        f.count_if(is_event & f.col("is_straggler")).alias(STRAGGLERS),
     )
-    # of the cut, Spark is to see its time and no more; asked for by its time, the row comes so far
+    # The cut's row has to reach withWatermark, and to go no further. The condition names the time,
+    # so Spark does not move this filter below withWatermark.
     is_no_cut = ~(f.col("is_cut") & f.col("time").isNotNull())
     return (
         counted.where(f.col("is_cut") | (is_event & ~is_late & ~is_correction))
         .withWatermark("time", f"{round(row.late_after_s * 1000)} milliseconds")
         .where(is_no_cut)
-        .dropDuplicates(["event_id", "time"])
-        .drop("is_event", "is_late", "is_correction", "is_cut")
+        .dropDuplicatesWithinWatermark(["event_id"])
+        .drop("is_event", "is_late", "is_correction", "is_straggler", "is_cut")
     )
 
 
 def _is_event(event_type: EventType) -> Column:
     """Anyone may have written it: what is none is persist's to park."""
-    its_own = f.col("key").cast("string") == f.col("event.entity_id")
-    return (f.col("event.type") == event_type.name) & its_own & f.col("event.id").isNotNull()
+    return (
+        (f.col("event.type") == event_type.name)
+        & (f.col("key").cast("string") == f.col("event.entity_id"))
+        & (f.coalesce("event.shape", f.lit(1)) == event_type.shape)
+        & f.col("event.id").isNotNull()
+        & f.col("event.data").isNotNull()
+        & _time("time_ms").isNotNull()
+        & _time("arrived_ms").isNotNull()
+    )
 
 
-def _times() -> tuple[Column, Column]:
-    return f.timestamp_millis("event.time_ms"), f.timestamp_millis("event.arrived_ms")
+def _time(field: str) -> Column:
+    """Null where it is none; Spark would stop at one that is too large."""
+    ms = f.col(f"event.{field}")
+    return f.timestamp_millis(f.when(ms.between(_FIRST_MS, _LAST_MS), ms))
 
 
 def _columns(event_type: EventType) -> list[Column]:
-    tenant = f.when(f.col("event.entity_id").contains("/"), f.split_part(*_by_slash()))
+    entity_id = f.col("event.entity_id")
+    tenant = f.when(entity_id.contains("/"), f.split_part(entity_id, f.lit("/"), f.lit(1)))
     return [
         f.col("event.id").alias("event_id"),
-        f.col("event.entity_id").alias("entity_id"),
-        tenant.alias("tenant"),
+        entity_id.alias("entity_id"),
+        tenant.alias(TENANT),
         *(
             f.col("event.data").getField(column.field).alias(column.name)
             for column in columns_of((event_type,))
@@ -116,12 +136,9 @@ def _columns(event_type: EventType) -> list[Column]:
     ]
 
 
-def _by_slash() -> tuple[Column, Column, Column]:
-    return f.col("event.entity_id"), f.lit("/"), f.lit(1)
-
-
 def _schema(event_type: EventType) -> StructType:
-    texts, numbers = ("id", "type", "entity_id"), ("time_ms", "arrived_ms", "revision")
+    texts = "id", "type", "entity_id"
+    numbers = "time_ms", "arrived_ms", "revision", "shape"
     data = StructType()
     for column in columns_of((event_type,)):
         data.add(column.field, sql_type(column.kind))

@@ -25,7 +25,7 @@ from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.until_stored import stop_as_spark_knows_it
-from stream_jobs.views.event_table import CORRECTIONS, LATE, EventsOf, event_table
+from stream_jobs.views.event_table import CORRECTIONS, LATE, STRAGGLERS, EventsOf, event_table
 from stream_jobs.views.query import own_session, query_of
 from stream_jobs.views.rows import RowWriter, as_json, write
 
@@ -39,7 +39,7 @@ def build(
     topics = flow.job(row.job).ignited_by
     logs = read_logs_by_time(own, settings, row.job, topics, work, at_most_every_ms=SELDOM_MS)
     query = query_of(row, event_table(logs, flow, row))
-    begin_where_it_fits(row, settings, say)
+    begin_where_it_fits(row, query.rows.schema.simpleString(), settings, say)
     writer = WriterOf.job_of(row.job, settings)
 
     def write_batch(frame: DataFrame, batch: int) -> None:
@@ -57,27 +57,25 @@ def build(
     )
 
 
-def begin_where_it_fits(row: View, settings: JobSettings, say: Report) -> None:
+def begin_where_it_fits(row: View, columns: str, settings: JobSettings, say: Report) -> None:
     """All rows come anew from the log where the checkpoint is lost, or of other state partitions.
     Another query would leave the rows of this one behind."""
     checkpoint = settings.checkpoints / row.job
-    wanted = checkpoint_identity.identity(settings, {row.topic: _fingerprint(row)})
-    why = checkpoint_identity.why_not(checkpoint, wanted)
-    if why is not None and why.startswith("FOLD_CHANGED"):
-        if checkpoint_identity.made_of(checkpoint).keys() == {row.topic}:
-            raise WrongViewError(
-                f"VIEW_CHANGED: view {row.name} asks for something else than what {row.topic} was "
-                f"made by: give its row version={row.version + 1}, and it is made on a topic of "
-                "its own, from the first event on"
-            )
-        why = "VIEW_CHANGED"
-    if why is not None:
+    wanted = checkpoint_identity.identity(settings, {row.name: _fingerprint(row, columns)})
+    made_of = checkpoint_identity.made_of(checkpoint)
+    if made_of and made_of != wanted["code"]:
+        raise WrongViewError(
+            f"VIEW_CHANGED: view {row.name} asks for something else than what {row.topic} was made "
+            f"by: give its row version={row.version + 1}, and it is made on a topic of its own, "
+            "from the first event on"
+        )
+    if why := checkpoint_identity.why_not(checkpoint, wanted):
         say("rebuilding", why)
         checkpoint_identity.begin(checkpoint, wanted)
 
 
-def _fingerprint(row: View) -> str:
-    told = row.of, " ".join(row.sql.split()), row.key, row.results, row.late_after_s
+def _fingerprint(row: View, columns: str) -> str:
+    told = row.of, row.sql.strip(), row.key, row.results, float(row.late_after_s), columns
     return sha256(repr(told).encode()).hexdigest()
 
 
@@ -87,7 +85,7 @@ class ViewCounts(DriverTask):
     def __init__(self, row: View, settings: JobSettings, _flow: Flow) -> None:
         self._row = row
         self._checkpoint = settings.checkpoints / row.job
-        self._counts = {LATE: 0, CORRECTIONS: 0}
+        self._counts = {LATE: 0, CORRECTIONS: 0, STRAGGLERS: 0}
 
     def hear(self, observed: Mapping[str, int | None]) -> None:
         for name in self._counts:
@@ -95,8 +93,9 @@ class ViewCounts(DriverTask):
 
     def numbers(self) -> Mapping[str, Any]:
         batch = last_done(self._checkpoint)
-        if batch is None:
+        try:
+            cut_ms = cut_of_batch(self._checkpoint, -1 if batch is None else batch)
+        except (OSError, ValueError, IndexError):  # there is none yet, or Spark has just removed it
             return {}
-        cut_ms = cut_of_batch(self._checkpoint, batch)
         closed_ms = cut_ms - round(self._row.late_after_s * 1000)
         return {"view": {"read_to_ms": cut_ms, "watermark_ms": closed_ms, **self._counts}}

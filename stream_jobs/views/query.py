@@ -5,39 +5,58 @@ ours.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType, TimestampType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from shared.errors import WrongViewError
 from shared.folding.snapshot import META
 from shared.model import View
+from shared.tables.view_rows import COLUMN, WINDOW
+from stream_jobs.views.spark_plan import (
+    Shown,
+    above_the_table,
+    ask_spark,
+    items,
+    kind_of,
+    makes_windows,
+    reads_once,
+    unnamed,
+)
 
-WINDOW = "window"
 _KEY_KINDS = "string", "bigint", "int", "smallint", "tinyint", "boolean", "date", "timestamp"
 _TAKEN = "Project", "Filter", "Aggregate", "SubqueryAlias"
-_BELOW = "View"  # the event table's own plan begins there
+# Spark's mark of a column that moves with the watermark
+_OF_EVENT_TIME = "spark.watermarkDelayMs"
+_LIMIT = "a view has all rows: limit is a parameter of GET /views"
+_DISTINCT = "each event is there once: name in GROUP BY what is to be once"
 _INSTEAD = {
     "Join": "a view reads one event type, once: joins are yet to come",
     "Union": "make a view of each part",
     "Sort": "rows of a view have the order of their keys: ask GET /views for what you need",
-    "GlobalLimit": "a view has all rows; `limit` is a parameter of GET /views",
-    "LocalLimit": "a view has all rows; `limit` is a parameter of GET /views",
-    "Distinct": "each event is there once: name what is to be once in GROUP BY",
-    "Deduplicate": "each event is there once: name what is to be once in GROUP BY",
+    "GlobalLimit": _LIMIT,
+    "LocalLimit": _LIMIT,
+    "Distinct": _DISTINCT,
+    "Deduplicate": _DISTINCT,
     "Window": "OVER (…) needs all rows at once: group by a window of time",
-    "Generate": "explode makes several rows of an event: let the enrichment make several events",
-    "Expand": "ROLLUP, CUBE and GROUPING SETS: make a view of each grouping",
+    "Generate": "let the enrichment make several events of a payload, in place of explode",
+    "Expand": "make a view of each grouping, in place of ROLLUP, CUBE or GROUPING SETS",
     "OneRowRelation": "nothing would ever change it",
     "WithCTE": "write the parts after WITH as subqueries: FROM (SELECT …)",
 }
-
-_OF_NOW = re.compile(r"\b(current_timestamp|now|current_date|curdate|localtimestamp|uuid)\(")
+# what is no SELECT Spark would do at once
+_SELECT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(?:select|with|from)\b", re.I | re.S)
+_OF_NOW = re.compile(
+    r"\b(current_timestamp|current_time|current_date|current_user|now|curdate|localtimestamp"
+    r"|uuid)\("
+)
+# Spark takes such a text for a time, another one at each start
+_TIME_OF_NOW = re.compile(r"'\s*(?:now|today|yesterday|tomorrow)\b[^']*'", re.I)
 _OF_ORDER = re.compile(
-    r"\b(first|first_value|last|last_value|any_value)\("
+    r"\b(first|first_value|last|last_value|any_value|mode|percentile_approx|approx_percentile"
+    r"|histogram_numeric)\("
     r"|(?<!sort_array\()\b(collect_list|collect_set|array_agg|listagg|string_agg)\("
 )
 
@@ -57,169 +76,145 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def query_of(row: View, table: DataFrame) -> Query:
-    """`table`: of a session of the view's own."""
-    if not row.sql.lstrip("( \n\t").upper().startswith(("SELECT", "WITH", "FROM")):
+    """WrongViewError where it cannot be kept up to date. `table`: of the view's own session."""
+    if not _SELECT.match(row.sql):
         raise _wrong(row, f"a view is a SELECT, not {row.sql.split()[0]}")
+    if said := _TIME_OF_NOW.search(row.sql):
+        raise _wrong(row, f"{said[0]} is another time each time: use time or arrived")
     try:
         table.createOrReplaceTempView(row.of[0])
         rows = table.sparkSession.sql(row.sql)
+        key = _key(row, rows.schema)
+        nodes = [*above_the_table(rows)]
+        _refuse_what_cannot_be_kept(row, rows, nodes, key)
+        groups = any(kind_of(node) == "Aggregate" for node in nodes)
+        mode = "update" if groups and row.results == "update" else "append"
+        ask_spark(rows, mode)
     except (AnalysisException, ParseException) as error:
         raise _wrong(row, _told(error)) from None
-    key = _key(row, rows.schema)
-    _refuse_what_cannot_be_kept(row, rows, key)
-    mode = "update" if _aggregates(rows) and row.results == "update" else "append"
     others = [name for name in rows.columns if name not in key]
     return Query(rows.select(*key, *others), key, mode)
 
 
 def _key(row: View, schema: StructType) -> tuple[str, ...]:
     names = schema.names
+    for name in names:
+        if name == META:
+            raise _wrong(row, f"a column is called {META}, which is where rows have their version")
+        if not COLUMN.fullmatch(name):
+            raise _wrong(row, f"a column is called {name}: give it a plain name, with AS")
     if len({name.lower() for name in names}) < len(names):
         raise _wrong(row, f"two columns have one name, out of {', '.join(names)}: rename with AS")
-    if META in names:
-        raise _wrong(row, f"a column is called {META}, which is where rows have their version")
-    for name in row.key:
-        if name not in names:
-            known = ", ".join(names)
-            raise _wrong(row, f"its key names {name!r}, which the SELECT has not; it has: {known}")
-        kind = schema[name].dataType.simpleString()
-        if kind not in _KEY_KINDS:
-            raise _wrong(row, f"{name} is {kind}, and a key is text, a whole number or a time")
-    windows = [field.name for field in schema if _is_window(field.dataType)]
+    windows = [field.name for field in schema if _is_window(field)]
     if len(windows) > 1 or (windows and windows != [WINDOW]):
         raise _wrong(
             row,
             f"its windows of time are {', '.join(windows)}: there is one, and it is called "
             f"{WINDOW} (SELECT session_window AS {WINDOW})",
         )
+    if windows and _OF_EVENT_TIME not in schema[WINDOW].metadata:
+        raise _wrong(row, "its window is not one of the events' time: write window(time, …)")
+    if WINDOW in names and not windows:
+        raise _wrong(row, f"only a window of time is called {WINDOW}: rename the column with AS")
+    for name in row.key:
+        if name not in names:
+            known = ", ".join(names)
+            raise _wrong(row, f"its key names {name!r}, which the SELECT has not; it has: {known}")
+        kind = schema[name].dataType.simpleString()
+        if kind not in _KEY_KINDS and name not in windows:
+            raise _wrong(
+                row,
+                f"{name} is {kind}, and a key is of text, whole numbers, true or false, dates and "
+                "times",
+            )
     return (*row.key, *(name for name in windows if name not in row.key))
 
 
-def _is_window(kind: Any) -> bool:
+def _is_window(field: StructField) -> bool:
+    kind = field.dataType
     return (
         isinstance(kind, StructType)
         and kind.names == ["start", "end"]
-        and all(isinstance(field.dataType, TimestampType) for field in kind)
+        and all(isinstance(end.dataType, TimestampType) for end in kind)
     )
 
 
-def _refuse_what_cannot_be_kept(row: View, rows: DataFrame, key: tuple[str, ...]) -> None:
-    plan = _plan(rows)
-    nodes = [*_above_the_table(plan)]
+def _refuse_what_cannot_be_kept(
+    row: View, rows: DataFrame, nodes: list[Any], key: tuple[str, ...]
+) -> None:
     for node in nodes:
-        its = _kind(node)
-        if its not in _TAKEN:
+        its = kind_of(node)
+        if its not in _TAKEN and not makes_windows(node):
             why = _INSTEAD.get(its, f"{its} cannot be kept up to date")
             raise _wrong(row, f"{why}; a view is SELECT … FROM {row.of[0]} WHERE … GROUP BY …")
+        if node.subqueries().size() > 0:
+            raise _wrong(row, "a SELECT within an expression cannot be kept up to date")
         _refuse_what_changes(row, node)
-    if plan.collectLeaves().size() != 1 or not rows.isStreaming:
+    if not reads_once(rows):
         raise _wrong(row, f"it reads {row.of[0]} once, and nothing else")
-    groups = [node for node in nodes if _kind(node) == "Aggregate"]
-    if len(groups) > 1:
+    at = [number for number, node in enumerate(nodes) if kind_of(node) == "Aggregate"]
+    if len(at) > 1:
         raise _wrong(row, "it groups twice: one GROUP BY is all that can be kept up to date")
-    if groups:
-        _refuse_bad_group(row, rows, key, nodes, groups[0])
-    elif "event_id" not in key:
-        raise _wrong(row, "without GROUP BY each event is a row: its key needs event_id")
-
-
-def _refuse_bad_group(
-    row: View, rows: DataFrame, key: tuple[str, ...], nodes: list[Any], group: Any
-) -> None:
-    grouped = {*_names_of_groups(row, rows, group)}
-    missing = [name for name in grouped if name not in key]
-    if missing:
-        raise _wrong(
-            row,
-            f"it groups by {', '.join(sorted(missing))} as well, so one key would have several "
-            "rows: SELECT it, under that name, and name it in the key",
-        )
-    by_window = WINDOW in key
-    is_session = "session_window" in group.groupingExpressions().toString()
-    if row.results == "update":
-        if any(_kind(node) == "Filter" for node in _above(nodes, group)):
-            raise _wrong(
-                row,
-                "HAVING (or a WHERE around it) would leave a row as it was when it no longer "
-                'passes: take it out and ask for it, or let results be "final"',
-            )
-        if is_session:
-            raise _wrong(row, 'a session grows together with others: results are "final"')
-    elif not by_window:
-        raise _wrong(row, "results are final when a window closes: group by window(time, …)")
-
-
-def _names_of_groups(row: View, rows: DataFrame, group: Any) -> Iterator[str]:
-    """What the rows call that which they are grouped by; where they do not have it, the SQL."""
-    by_id = {field.exprId().id(): field.name() for field in _list(rows_output(rows))}
-    passed = {its: its for its in by_id}
-    for node in _above_the_table(_plan(rows)):
-        if _kind(node) == "Project":
-            for one in _list(node.projectList()):
-                _follow(one, passed)
-    for expression in _list(group.groupingExpressions()):
-        found = None
-        for one in _list(group.aggregateExpressions()):
-            its = one.child() if one.getClass().getSimpleName() == "Alias" else one
-            if its.semanticEquals(expression):
-                found = by_id.get(passed.get(one.exprId().id(), -1)) or found
-        yield found or expression.sql().replace(f"{row.of[0]}.", "")
-
-
-def _follow(one: Any, passed: dict[int, int]) -> None:
-    """Through a column that is renamed on its way."""
-    if one.getClass().getSimpleName() == "Alias" and one.exprId().id() in passed:
-        child = one.child()
-        if child.getClass().getSimpleName() == "AttributeReference":
-            passed[child.exprId().id()] = passed[one.exprId().id()]
-
-
-def rows_output(rows: DataFrame) -> Any:
-    return _plan(rows).output()
+    if at:
+        _refuse_bad_group(row, Shown(rows, nodes[: at[0]]), key, nodes[at[0]])
+    elif "event_id" not in key or not Shown(rows, nodes).is_of_the_table("event_id"):
+        raise _wrong(row, "without GROUP BY each event is a row: its key needs event_id as it is")
 
 
 def _refuse_what_changes(row: View, node: Any) -> None:
     """From one computing to the next."""
-    for expression in _list(node.expressions()):
+    for expression in items(node.expressions()):
         text = expression.sql().lower()
         if now := _OF_NOW.search(text):
             raise _wrong(row, f"{now[1]}() says something else each time: use time or arrived")
         if one := _OF_ORDER.search(text):
             raise _wrong(
                 row,
-                f"{one[1] or one[2]}() depends on which event comes first, which is another one "
-                "each time: max_by(value, time) is the latest, sort_array(collect_set(value)) all",
+                f"{one[1] or one[2]}() depends on the order in which events are read, which is "
+                "another one each time: max_by(value, struct(time, event_id)) is the latest, "
+                "sort_array(collect_set(value)) are all",
             )
         if not expression.deterministic():
             raise _wrong(row, f"{text} is something else each time")
 
 
-def _aggregates(rows: DataFrame) -> bool:
-    return any(_kind(node) == "Aggregate" for node in _above_the_table(_plan(rows)))
-
-
-def _above(nodes: list[Any], group: Any) -> list[Any]:
-    return nodes[: next(i for i, node in enumerate(nodes) if node.fastEquals(group))]
-
-
-def _plan(rows: DataFrame) -> Any:
-    return rows._jdf.queryExecution().analyzed()
-
-
-def _above_the_table(node: Any) -> Iterator[Any]:
-    if _kind(node) == _BELOW:
-        return
-    yield node
-    for child in _list(node.children()):
-        yield from _above_the_table(child)
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _list(those: Any) -> list[Any]:
-    return [those.apply(number) for number in range(those.size())]
+def _refuse_bad_group(row: View, shown: Shown, key: tuple[str, ...], group: Any) -> None:
+    of_groups, constants = set[str](), set[str]()
+    for grouped in items(group.groupingExpressions()):
+        names = {
+            name
+            for one in items(group.aggregateExpressions())
+            if unnamed(one).semanticEquals(grouped)
+            for name in shown.names(one)
+        }
+        if not names.intersection(key):
+            what = grouped.sql().replace(f"{row.of[0]}.", "")
+            raise _wrong(
+                row,
+                f"it groups by {what}, and its key does not have it, so one key would have several "
+                "rows: SELECT it as it is, and name it in the key",
+            )
+        of_groups |= names
+    for one in items(group.aggregateExpressions()):
+        if unnamed(one).foldable():
+            constants.update(shown.names(one))
+    if row.results == "update":
+        if others := [name for name in key if name not in of_groups | constants]:
+            raise _wrong(
+                row,
+                f"{others[0]} in its key changes with each event, and the row before would stay: "
+                "a key has what it groups by (for one row of all: SELECT 'all' AS scope, …)",
+            )
+        if any(kind_of(node) == "Filter" for node in shown.above):
+            raise _wrong(
+                row,
+                "HAVING (or a WHERE around it) would leave a row as it was when it no longer "
+                'passes: take it out and ask for it, or let results be "final"',
+            )
+        if "session_window" in group.groupingExpressions().toString():
+            raise _wrong(row, 'a session grows together with others: results are "final"')
+    elif WINDOW not in key:
+        raise _wrong(row, "results are final when a window closes: group by window(time, …)")
 
 
 def _told(error: AnalysisException | ParseException) -> str:
@@ -227,7 +222,7 @@ def _told(error: AnalysisException | ParseException) -> str:
     lines = str(error).split("\nJVM stacktrace")[0].splitlines()
     kept: list[str] = []
     for line in lines:
-        if line.startswith(("'", "+-", "==")):
+        if line.startswith(("'", "+-", "==", "~")):
             break
         kept.append(line.strip())
     return " ".join(line for line in kept if line).split(" SQLSTATE")[0].rstrip(";")

@@ -17,9 +17,9 @@ from typing import Any
 import psycopg
 from confluent_kafka import Producer
 
-from benchmarks.job_environment import job_environment
 from clients.kafka.create_topics import ensure_topics
 from clients.postgres import master_data, store
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.events import envelope
 from shared.flow import FLOW

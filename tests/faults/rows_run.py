@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import psycopg
 from confluent_kafka import Producer
 
-from benchmarks.job_environment import job_environment
 from clients.kafka.create_topics import ensure_topics
 from clients.postgres import store
 from desk.waiting.lines import PersistLane
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import orjson
 from confluent_kafka import KafkaException, Producer
 
-from benchmarks.job_environment import job_environment
 from clients.kafka.create_topics import ensure_topics
 from clients.kafka.follow import LogFollower
 from clients.kafka.offsets import LogOffsets
+from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.consumer_groups import of_job
 from shared.events import envelope

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.job_environment import job_environment
 from gateway.monitor.probes import KafkaProbe
+from local_stack.machine.job_environment import job_environment
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.published.acls import acls

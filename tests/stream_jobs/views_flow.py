@@ -12,6 +12,11 @@ BY_AREA = """
     FROM reading
     GROUP BY area, window(time, '10 seconds')
 """
+BY_AREA_OVERLAPPING = """
+    SELECT area, window, count(*) AS readings, sum(value) AS total, max(value) AS highest
+    FROM reading
+    GROUP BY area, window(time, '10 seconds', '5 seconds')
+"""
 SESSIONS = """
     SELECT entity_id AS device, session_window AS window, count(*) AS readings,
         max(value) AS highest
@@ -28,7 +33,7 @@ TOTALS = """
 _READING = ("reading",)
 VIEWS = (
     View("by_area", _READING, BY_AREA, ("area",), late_after_s=LATE_AFTER_S),
-    View("by_area_closed", _READING, BY_AREA, ("area",), "final", LATE_AFTER_S),
+    View("by_area_closed", _READING, BY_AREA_OVERLAPPING, ("area",), "final", LATE_AFTER_S),
     View("sessions", _READING, SESSIONS, ("device",), "final", LATE_AFTER_S),
     View("hot", _READING, HOT, ("event_id",), late_after_s=LATE_AFTER_S),
     View("totals", _READING, TOTALS, ("tenant", "entity_id"), late_after_s=LATE_AFTER_S),

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 
 from shared.flow_table import Flow
 from shared.model import Endpoint, EventType
-from shared.published.schemas.events import completion, event, of_fold, snapshot, state_completion
+from shared.published.schemas.events import (
+    completion,
+    event,
+    of_fold,
+    snapshot,
+    state_completion,
+    view_row,
+)
 from shared.published.schemas.operations import credential, job_status, master_data
 from shared.published.schemas.payloads import (
     again,
@@ -36,6 +43,7 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
             for row in flow.all_events
         },
         **{row.topic: [snapshot(row)] for row in flow.with_state},
+        **{row.topic: [view_row(row)] for row in flow.views},
         **{row.completion_topic: [completion(row)] for row in flow.event_types},
         **{
             row.completion_topic: [state_completion(row.name)]

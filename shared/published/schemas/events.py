@@ -4,7 +4,7 @@ from typing import Any
 
 from shared.events import envelope
 from shared.folding.snapshot import META
-from shared.model import Entity, EventType, Fields
+from shared.model import Entity, EventType, Fields, View
 from shared.published.schemas.shapes import (
     ARRAY,
     COMPLETION_HEADERS,
@@ -79,6 +79,15 @@ def event(event_type: EventType) -> RecordSchema:
         headers_of(_EVENT_HEADERS, kept, ours),
         value,
     )
+
+
+def view_row(row: View) -> RecordSchema:
+    """What its other columns are only Spark knows."""
+    version = {**TIME_MS, "description": "the time up to which the log is in it"}
+    columns: Fields = {name: {} for name in row.key}
+    key, value = object_of(columns), object_of({**columns, META: object_of({"version": version})})
+    says = "a row of the view; of one key the higher version counts"
+    return RecordSchema("row", says, {**TEXT, "contentSchema": key}, object_of({}), value)
 
 
 def snapshot(row: Any) -> RecordSchema:

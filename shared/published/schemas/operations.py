@@ -69,6 +69,7 @@ def job_status() -> RecordSchema:
                     "description": "webhooks: how many, what waits for them",
                 },
                 "letters": {"type": "object", "description": "dead letters that are undecided"},
+                "view": {"type": "object", "description": "how far it is, and what it left out"},
                 "lanes": {
                     "type": "object",
                     "description": "what waits in them, and what has gone on or was given up",

@@ -69,7 +69,7 @@ def test_of_a_job_that_was_never_seen_nobody_knows_how_far_it_is_behind() -> Non
 
 def test_a_view_that_is_behind_hears_nothing_of_the_jobs() -> None:
     lag_s, why = stale(seen("enrich"), seen("fold", 1.0, 55.0, SILENT), view_s=60.0)
-    assert (lag_s, why) == (61.0, "the view is 60 s behind")
+    assert (lag_s, why) == (61.0, "this gateway's copy is 60 s behind")
 
 
 def test_what_lies_in_the_spool_is_accepted_and_in_no_state() -> None:

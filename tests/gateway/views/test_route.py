@@ -1,5 +1,7 @@
 """GET /views on rows as the jobs write them."""
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +10,9 @@ import pytest
 
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
-from gateway.view.store import Changes, Row, ViewStore
+from gateway.view.store import Changes, Row, ViewStore, view_path
 from gateway.views import page
-from gateway.views.wish import LIMIT_MAX
+from gateway.views.selection import LIMIT_MAX
 from shared.settings import GatewaySettings
 from shared.timestamps import now_ms, to_rfc3339
 from shared.topic_names import JOB_STATUS_TOPIC
@@ -52,6 +54,9 @@ class Rows:
         key = f"view_{view}".encode()
         self._apply(Row(JOB_STATUS_TOPIC, key, orjson.dumps(value), None, 0, 0, self._offset))
 
+    def caught_up(self, topic: str) -> None:
+        self._store.caught_up([topic], now_ms() + 1)
+
     def _apply(self, row: Row) -> None:
         self._offset += 1
         changes = Changes()
@@ -74,6 +79,13 @@ def test_the_views_are_listed(gateway: Gateway) -> None:
     listed = {one["name"]: one for one in asked(gateway, "/views")["views"]}
     assert [*listed] == ["by_area", "by_area_closed", "sessions", "hot", "totals"]
     assert listed["sessions"]["results"] == "final"
+    assert listed["sessions"]["stale_because"] == "its rows are still being read from Kafka"
+
+
+def test_the_parameters_are_published(gateway: Gateway) -> None:
+    path = asked(gateway, "/openapi.json")["paths"]["/views/{name}"]["get"]
+    names = {one["name"] for one in path["parameters"]}
+    assert names >= {"name", "area", "device", "entity_id", "from", "until", "closed", "next"}
 
 
 def test_rows_come_in_the_order_of_their_keys_page_by_page(gateway: Gateway, rows: Rows) -> None:
@@ -116,6 +128,10 @@ def test_a_row_says_whether_its_window_is_closed(gateway: Gateway, rows: Rows) -
     )
     watermark_ms = BEGIN_MS + 2 * MINUTE_MS
     rows.said("by_area", watermark_ms=watermark_ms, late=7)
+    # what the job says may be here before the rows that it speaks of
+    time.sleep(0.6)
+    assert asked(gateway, "/views/by_area")["watermark"] is None
+    rows.caught_up(BY_AREA)
     eventually(lambda: asked(gateway, "/views/by_area")["watermark"] is not None)
     told = asked(gateway, "/views/by_area")
     assert (told["watermark"], told["late"]) == (to_rfc3339(watermark_ms), 7)
@@ -130,6 +146,35 @@ def test_rows_without_windows_are_found_too(gateway: Gateway, rows: Rows) -> Non
     told = asked(gateway, "/views/hot?event_id=e-2")
     assert told["rows"] == [{"event_id": "e-2", "value": 92.5, "_meta": {"version": 1}}]
     assert told["next"] is None
+    # no window, no answer to what asks for one
+    assert asked(gateway, "/views/hot?closed=false")["rows"] == []
+    assert asked(gateway, "/views/hot?event_id=")["rows"] == []
+
+
+def test_a_first_column_may_be_of_any_kind(gateway: Gateway, rows: Rows) -> None:
+    keys = [7, 77, "7", True, None, "", "null"]
+    for key in keys:
+        rows.put(HOT, {"event_id": key}, its=repr(key))
+
+    def found(text: str) -> list[str]:
+        answer = asked(gateway, "/views/hot", params={"event_id": text})
+        return sorted(row["its"] for row in answer["rows"])
+
+    assert found("7") == ["'7'", "7"]
+    assert (found("77"), found("true"), found("")) == (["77"], ["True"], ["''"])
+    assert found("null") == ["'null'", "None"]
+    assert len(asked(gateway, "/views/hot")["rows"]) == len(keys)
+
+
+def test_what_cannot_be_read_is_no_empty_page(
+    gateway: Gateway, rows: Rows, settings: GatewaySettings
+) -> None:
+    rows.put(HOT, {"event_id": "e-1"}, value=1)
+    assert len(asked(gateway, "/views/hot")["rows"]) == 1
+    with sqlite3.connect(view_path(settings.state_dir)) as file:
+        file.execute("UPDATE record SET value = ? WHERE topic = ?", (b"{}", HOT))
+    answer = gateway.ask("GET", "/views/hot")
+    assert (answer.status_code, answer.json()["code"]) == (503, "warming")
 
 
 def test_an_old_version_changes_nothing(gateway: Gateway, rows: Rows) -> None:
@@ -173,7 +218,7 @@ def test_whoever_seeks_long_goes_on_with_the_next_page(
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("room=1", "room is no parameter here: rows can be asked for by area and by from,"),
+        ("room=1", "room is no parameter here: rows can be asked for by area, from,"),
         ("from=yesterday", "from is no time such as"),
         ("until=2026-01-31", "until is no time such as"),
         ("closed=perhaps", "closed is true or false"),

@@ -26,6 +26,7 @@ from shared.published.schemas.shapes import RecordSchema, of_contract
 from stream_jobs.persist.rows import EventRow, RowMaker, StateRow
 from stream_jobs.persist.table_writer import _told_of_state
 from tests.builders import Master, enriches
+from tests.stream_jobs.views_flow import FLOW as VIEWS_FLOW
 
 KNOWN = messages(FLOW)
 
@@ -245,3 +246,11 @@ def test_a_credential() -> None:
     assert keeps(schema, value)
     assert keeps(schema, None)
     assert not keeps(schema, value | {"role": "anyone"})
+
+
+def test_every_topic_of_a_flow_with_views_has_a_schema() -> None:
+    known = messages(VIEWS_FLOW)
+    assert {topic.name for topic in VIEWS_FLOW.topics()} == known.keys()
+    (row,) = known["view.by_area.v1"]
+    assert row.value is not None
+    assert row.value["required"] == ["area", "_meta"]

@@ -20,7 +20,7 @@ def test_each_view_is_a_job_with_a_compacted_topic_of_its_own() -> None:
     its = flow(HOT, replace(HOT, name="hotter", version=3))
     job = its.job("view_hot")
     assert (job.ignited_by, job.emits) == (("event.reading.v1",), ("view.hot.v1",))
-    assert its.job("view_hotter").emits == ("view.hotter.v3",)
+    assert its.job("view_hotter_v3").emits == ("view.hotter.v3",)
     configs = {topic.name: topic.config for topic in its.topics()}
     assert configs["view.hot.v1"]["cleanup.policy"] == "compact"
 
@@ -38,6 +38,8 @@ def test_each_view_is_a_job_with_a_compacted_topic_of_its_own() -> None:
         ({"key": ("a", "A")}, "names a column twice"),
         ({"key": ("limit",)}, "is what GET /views calls something else"),
         ({"sql": "  "}, "a SELECT of Spark's SQL"),
+        ({"key": ("area", "tenant")}, "put tenant first"),
+        ({"name": "hot_v2"}, "where its version does"),
         ({"results": "now"}, "results are update or final"),
         ({"late_after_s": 0}, "more than 0"),
         ({"late_after_s": 31 * 86_400}, "at most 30 days"),

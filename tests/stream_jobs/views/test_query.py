@@ -5,16 +5,14 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 
 from shared.errors import WrongViewError
 from shared.flow import FLOW
 from shared.model import View
 from shared.settings import JobSettings
-from stream_jobs.source.log_rows import ROWS_DDL
 from stream_jobs.supervision.session import open_session
-from stream_jobs.views.event_table import event_table
-from stream_jobs.views.query import Query, own_session, query_of
+from stream_jobs.views.check import query_on_nothing
+from stream_jobs.views.query import Query
 from tests.stream_jobs.views_flow import VIEWS
 
 pytestmark = pytest.mark.stack
@@ -36,11 +34,7 @@ def spark(
 
 
 def query(spark: SparkSession, row: View) -> Query:
-    """Of no log at all: nothing is run."""
-    rows = own_session(spark).readStream.format("rate").load()
-    kinds = [column.strip().split(" ") for column in ROWS_DDL.split(",")]
-    logs = rows.select(*(f.lit(None).cast(kind).alias(name) for name, kind in kinds))
-    return query_of(row, event_table(logs, FLOW, row))
+    return query_on_nothing(spark, FLOW, row)
 
 
 @pytest.mark.parametrize("row", VIEWS, ids=lambda row: row.name)
@@ -53,14 +47,15 @@ def test_what_can_be_kept_up_to_date_is_taken(spark: SparkSession, row: View) ->
 @pytest.mark.parametrize(
     "sql",
     [
-        f"SELECT upper(area) AS area, {WINDOW} AS window, count(*) FROM reading "
+        f"SELECT upper(area) AS area, {WINDOW} AS window, count(*) AS n FROM reading "
         f"GROUP BY upper(area), {WINDOW}",
         f"SELECT area, window, n / 2 AS half FROM (SELECT area, {WINDOW} AS window, count(*) AS n "
         f"FROM reading WHERE value > 3 GROUP BY area, {WINDOW})",
         f"SELECT place AS area, window, n FROM (SELECT area AS place, window, count(*) AS n "
         f"FROM reading GROUP BY area, {WINDOW})",
         "SELECT area, sort_array(collect_set(model)) AS models FROM reading GROUP BY area",
-        "SELECT area, get_json_object(rest, '$.x') AS area2, count(*) FROM reading GROUP BY 1, 2",
+        "SELECT area, get_json_object(rest, '$.x') AS area2, count(*) AS n FROM reading "
+        "GROUP BY 1, 2",
     ],
 )
 def test_what_can_be_written_in_other_ways_is_taken_too(spark: SparkSession, sql: str) -> None:
@@ -76,30 +71,65 @@ GROUPED = f"FROM reading GROUP BY area, {WINDOW}"
     [
         ("SELEC area FROM reading", "a view is a SELECT, not SELEC"),
         ("SELECT area, count(* FROM reading", "Syntax error"),
-        (f"SELECT aera, window, count(*) {GROUPED}", "`aera` cannot be resolved. Did you mean"),
+        (
+            f"SELECT aera, window, count(*) AS n {GROUPED}",
+            "`aera` cannot be resolved. Did you mean",
+        ),
         ("SELECT area FROM readings", "`readings` cannot be found"),
         (f"SELECT area, window, summe(value) {GROUPED}", "`summe`"),
         (f"SELECT area, window, sum(model, 1) {GROUPED}", "`sum` requires"),
-        ("SELECT area, value + time AS x FROM reading", "data type"),
-        (f"SELECT area, window, model, count(*) {GROUPED}", "model"),
-        ("SELECT area, avg(sum(value)) FROM reading GROUP BY area", "aggregate function"),
+        ("SELECT area, value + time AS x FROM reading", "DATATYPE_MISMATCH"),
+        (f"SELECT area, window, model, count(*) AS n {GROUPED}", "MISSING_AGGREGATION"),
+        ("SELECT area, avg(sum(value)) AS x FROM reading GROUP BY area", "aggregate function"),
         ("DROP TABLE reading", "a view is a SELECT, not DROP"),
         ("SELECT 1 AS area", "nothing would ever change it"),
         ("SELECT area, value FROM reading", "its key needs event_id"),
-        ("SELECT model, count(*) FROM reading GROUP BY model", "names 'area', which the SELECT"),
-        ("SELECT count(*) AS area, model FROM reading GROUP BY model", "it groups by model"),
-        ("SELECT area, count(*) FROM reading GROUP BY area, model", "it groups by model"),
-        ("SELECT area, area, count(*) FROM reading GROUP BY area", "two columns have one name"),
-        ("SELECT area, 1 AS _meta, count(*) FROM reading GROUP BY area", "is called _meta"),
-        ("SELECT value AS area, count(*) FROM reading GROUP BY value", "area is double"),
+        ("SELECT area, count(*) FROM reading GROUP BY area", "a column is called count(1)"),
+        ("SELECT area, avg(value * 1.8) FROM reading GROUP BY area", "give it a plain name"),
+        ("SELECT area, count(DISTINCT model) AS n FROM reading GROUP BY area", "approx_count_dist"),
+        ("SELECT upper(area) AS area, count(*) AS n FROM reading GROUP BY area", "groups by area"),
         (
-            f"SELECT area, {WINDOW} AS minute, count(*) FROM reading GROUP BY area, {WINDOW}",
+            "SELECT upper(area) AS area, n FROM (SELECT area, count(*) AS n FROM reading "
+            "GROUP BY area)",
+            "groups by area",
+        ),
+        ("SELECT max(area) AS area, count(*) AS n FROM reading", "area in its key changes"),
+        (
+            "SELECT area, window, count(*) AS n FROM reading "
+            "GROUP BY area, window(arrived, '1 minute')",
+            "not one of the events' time",
+        ),
+        (
+            "SELECT area, model AS window, count(*) AS n FROM reading GROUP BY 1, 2",
+            "window of time",
+        ),
+        (f"SELECT area, count(*) AS n {GROUPED}", "groups by window"),
+        ("SELECT area, max(value) AS x FROM reading WHERE time > 'today' GROUP BY 1", "'today'"),
+        (
+            "SELECT area, x FROM (SELECT area, max(value) AS x FROM reading GROUP BY area) "
+            "WHERE x > 3",
+            "HAVING",
+        ),
+        (
+            "SELECT model, count(*) AS n FROM reading GROUP BY model",
+            "names 'area', which the SELECT",
+        ),
+        ("SELECT count(*) AS area, model FROM reading GROUP BY model", "it groups by model"),
+        ("SELECT area, count(*) AS n FROM reading GROUP BY area, model", "it groups by model"),
+        (
+            "SELECT area, area, count(*) AS n FROM reading GROUP BY area",
+            "two columns have one name",
+        ),
+        ("SELECT area, 1 AS _meta, count(*) AS n FROM reading GROUP BY area", "is called _meta"),
+        ("SELECT value AS area, count(*) AS n FROM reading GROUP BY value", "area is double"),
+        (
+            f"SELECT area, {WINDOW} AS minute, count(*) AS n FROM reading GROUP BY area, {WINDOW}",
             "it is called window",
         ),
-        (f"SELECT area, window, count(*) {GROUPED} HAVING count(*) > 3", "HAVING"),
-        (f"SELECT area, window, count(*) {GROUPED} ORDER BY area", "order of their keys"),
-        (f"SELECT area, window, count(*) {GROUPED} LIMIT 3", "`limit` is a parameter"),
-        ("SELECT DISTINCT area FROM reading", "name what is to be once in GROUP BY"),
+        (f"SELECT area, window, count(*) AS n {GROUPED} HAVING count(*) > 3", "HAVING"),
+        (f"SELECT area, window, count(*) AS n {GROUPED} ORDER BY area", "order of their keys"),
+        (f"SELECT area, window, count(*) AS n {GROUPED} LIMIT 3", "limit is a parameter"),
+        ("SELECT DISTINCT area FROM reading", "name in GROUP BY what is to be once"),
         ("SELECT area, rank() OVER (ORDER BY value) AS r FROM reading", "group by a window"),
         ("SELECT area, explode(array(1, 2)) AS x FROM reading", "several events"),
         ("SELECT a.area, b.value FROM reading a JOIN reading b USING (entity_id)", "joins"),
@@ -109,18 +139,18 @@ GROUPED = f"FROM reading GROUP BY area, {WINDOW}"
             "Streaming query is not allowed in subquery",
         ),
         ("WITH r AS (SELECT area FROM reading) SELECT area FROM r", "as subqueries"),
-        ("SELECT area, count(*) FROM reading GROUP BY ROLLUP (area)", "each grouping"),
-        ("SELECT area, first(value) FROM reading GROUP BY area", "max_by(value, time)"),
+        ("SELECT area, count(*) AS n FROM reading GROUP BY ROLLUP (area)", "each grouping"),
+        ("SELECT area, first(value) AS x FROM reading GROUP BY area", "max_by(value, struct("),
         ("SELECT area, collect_set(model) AS m FROM reading GROUP BY area", "sort_array("),
-        (f"SELECT area, window, rand() AS r, count(*) {GROUPED}", "something else each time"),
-        ("SELECT area, max(time - now()) FROM reading GROUP BY area", "use time or arrived"),
+        (f"SELECT area, window, rand() AS r, count(*) AS n {GROUPED}", "something else each time"),
+        ("SELECT area, max(time - now()) AS x FROM reading GROUP BY area", "use time or arrived"),
         (
-            "SELECT area, session_window AS window, count(*) FROM reading "
+            "SELECT area, session_window AS window, count(*) AS n FROM reading "
             "GROUP BY area, session_window(time, '5 minutes')",
             'results are "final"',
         ),
         (
-            "SELECT area, n, count(*) FROM (SELECT area, model, count(*) AS n FROM reading "
+            "SELECT area, n, count(*) AS m FROM (SELECT area, model, count(*) AS n FROM reading "
             "GROUP BY area, model) GROUP BY area, n",
             "it groups twice",
         ),
@@ -138,6 +168,41 @@ def test_what_cannot_be_is_refused_with_what_to_write_instead(
 
 
 def test_results_that_are_final_need_a_window(spark: SparkSession) -> None:
-    sql = "SELECT area, count(*) FROM reading GROUP BY area"
+    sql = "SELECT area, count(*) AS n FROM reading GROUP BY area"
     with pytest.raises(WrongViewError, match="when a window closes"):
         query(spark, replace(ROW, sql=sql, results="final"))
+
+
+@pytest.mark.parametrize(
+    ("key", "sql"),
+    [
+        (("window",), f"SELECT window, count(*) AS n FROM reading GROUP BY {WINDOW}"),
+        (("window", "area"), f"SELECT area, window, count(*) AS n {GROUPED}"),
+        (("scope",), "SELECT 'all' AS scope, count(*) AS n FROM reading"),
+        (("day",), "SELECT date(time) AS day, count(*) AS n FROM reading GROUP BY date(time)"),
+        (("is_hot",), "SELECT value > 9 AS is_hot, count(*) AS n FROM reading GROUP BY ALL"),
+        (("b",), "SELECT area AS a, area AS b, count(*) AS n FROM reading GROUP BY area"),
+    ],
+)
+def test_keys_may_be_of_many_kinds(spark: SparkSession, key: tuple[str, ...], sql: str) -> None:
+    its = query(spark, replace(ROW, sql=f"-- by {key}\n{sql}", key=key))
+    assert (its.key, its.mode) == (key, "update")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT entity_id AS event_id, value FROM reading",
+        "SELECT event_id, value FROM (SELECT entity_id AS event_id, value FROM reading)",
+        "SELECT upper(event_id) AS event_id FROM reading",
+    ],
+)
+def test_without_groups_the_key_is_the_event_s_own_id(spark: SparkSession, sql: str) -> None:
+    with pytest.raises(WrongViewError, match="needs event_id as it is"):
+        query(spark, replace(ROW, sql=sql, key=("event_id",)))
+
+
+def test_several_rows_of_an_event_are_refused(spark: SparkSession) -> None:
+    sql = "SELECT event_id, its, n FROM reading UNPIVOT (n FOR its IN (value))"
+    with pytest.raises(WrongViewError, match="VIEW_WRONG"):
+        query(spark, replace(ROW, sql=sql, key=("event_id",)))

@@ -1,24 +1,23 @@
-"""What a request wants of a view's rows: which of them, from where on, and how many. Pure."""
+"""Which of a view's rows a request asks for, from where on, and how many. Pure."""
 
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from gateway.http.problems import Problem
 from shared.model import View
-from shared.tables.view_rules import PARAMETERS
+from shared.tables.view_rows import PARAMETERS, TENANT, WINDOW
 from shared.timestamps import from_rfc3339
 
-WINDOW = "window"
 LIMIT_MAX = 1000
 _LIMIT = 100
 # behind every key that begins as it does
 _END = b"\xff"
 
 
-class Wish(NamedTuple):
+class Selection(NamedTuple):
     by_column: Mapping[str, str]  # of its key
     from_ms: int | None
     until_ms: int | None
@@ -27,24 +26,27 @@ class Wish(NamedTuple):
     limit: int
 
     def ranges(self, view: View) -> list[tuple[bytes, bytes]]:
-        """Of keys, without what cannot be in them: where the first column of the key is named, its
-        value may be text, or something else."""
+        """Of keys, which are JSON, without what cannot be in them: where the first column of the
+        key is named, its value may be text, or something else."""
         first = view.key[0]
         if first not in self.by_column:
             return [(b"", _END)]
         value = self.by_column[first]
-        told = [orjson.dumps(value)]
-        if not value.startswith('"'):
-            told.append(value.encode())
-        begins = sorted(b"{%s:%s" % (orjson.dumps(first), one) for one in told)
+        as_json = [orjson.dumps(value)]
+        if value and not value.startswith('"'):
+            as_json.append(value.encode())
+        begins = sorted(b"{%s:%s" % (orjson.dumps(first), one) for one in as_json)
         return [(begin, begin + _END) for begin in begins]
+
+    def within(self, tenant: str) -> "Selection":
+        return self._replace(by_column={**self.by_column, TENANT: tenant or "null"})
 
     def takes(self, row: Mapping[str, Any], watermark_ms: float | None) -> bool:
         if any(as_text(row.get(name)) != its for name, its in self.by_column.items()):
             return False
         window = row.get(WINDOW)
         if window is None:
-            return True
+            return self.from_ms is self.until_ms is self.closed is None
         start_ms, end_ms = from_rfc3339(window["start"]), from_rfc3339(window["end"])
         return (
             (self.from_ms is None or end_ms > self.from_ms)
@@ -70,18 +72,18 @@ def token_of(key: bytes) -> str:
     return urlsafe_b64encode(key).decode()
 
 
-def wish_of(view: View, parameters: Mapping[str, str]) -> Wish:
-    """Problem where it is none, which says what there is."""
+def selection_of(view: View, parameters: Mapping[str, str]) -> Selection:
+    """Raises Problem, naming the parameters that there are, where one is unknown or unreadable."""
     columns = [name for name in view.key if name != WINDOW]
-    unknown = [name for name in parameters if name not in (*PARAMETERS, *columns)]
+    known = *columns, *PARAMETERS
+    unknown = [name for name in parameters if name not in known]
     if unknown:
         raise Problem(
             400,
             "unknown_parameter",
-            f"{unknown[0]} is no parameter here: rows can be asked for by {', '.join(columns)} and "
-            f"by {', '.join(PARAMETERS)}",
+            f"{unknown[0]} is no parameter here: rows can be asked for by {', '.join(known)}",
         )
-    return Wish(
+    return Selection(
         {name: its for name, its in parameters.items() if name in columns},
         _time(parameters, "from"),
         _time(parameters, "until"),
@@ -89,6 +91,28 @@ def wish_of(view: View, parameters: Mapping[str, str]) -> Wish:
         _token(parameters),
         _limit(parameters),
     )
+
+
+def described_parameters(views: Iterable[View]) -> list[dict[str, Any]]:
+    """As OpenAPI has them: they are other ones for each view."""
+    keys = dict.fromkeys(name for view in views for name in view.key if name != WINDOW)
+    kinds: dict[str, dict[str, Any]] = {
+        **{name: {"type": "string"} for name in keys},
+        **{name: {"type": "string", "format": "date-time"} for name in ("from", "until")},
+        "closed": {"type": "boolean"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": _LIMIT},
+        "next": {"type": "string"},
+    }
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "schema": kind,
+            **({"description": "where its key has such a column"} if name in keys else {}),
+        }
+        for name, kind in kinds.items()
+    ]
 
 
 def _time(parameters: Mapping[str, str], name: str) -> int | None:

@@ -1,0 +1,80 @@
+"""What Python does with a view's records before Spark has them: next to nothing."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from shared.flow import FLOW
+from stream_jobs.source.log_rows import ROWS
+from stream_jobs.views import event_table
+from stream_jobs.views.event_table import EventsOf
+
+EVENT = {
+    "id": "e-1",
+    "type": "reading",
+    "entity_id": "d",
+    "time_ms": 5,
+    "arrived_ms": 6,
+    "origin": ["ingest.telemetry.v1", 0, 1],
+    "data": {"temperature": 7},
+}
+EVENTS = EventsOf("view_hot", "a flow", "reading")
+
+
+class Message:
+    def __init__(self, value: bytes | None, key: bytes = b"d") -> None:
+        self._value, self._key = value, key
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def topic(self) -> str:
+        return "event.reading.v1"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 3
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_123
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    event_table._lifting_reader.cache_clear()
+
+
+def lifted(data: dict[str, Any]) -> dict[str, Any]:
+    return {"value": data["temperature"]}
+
+
+def rows(monkeypatch: pytest.MonkeyPatch, *values: bytes | None, shapes: int = 1) -> list[Any]:
+    reading = replace(FLOW.event_type("reading"), upcasters=(lifted,) * (shapes - 1))
+    others = tuple(row for row in FLOW.event_types if row.name != "reading")
+    flow = replace(FLOW, event_types=(reading, *others))
+    monkeypatch.setattr(event_table, "load_flow", lambda _: flow)
+    batch = EVENTS.rows([Message(value) for value in values])  # type: ignore[misc]
+    assert batch.schema == ROWS
+    return batch.to_pylist()
+
+
+def test_bytes_are_handed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    (one, none) = rows(monkeypatch, b"not even JSON", None)
+    assert (one["key"], one["value"], none["value"]) == (b"d", b"not even JSON", None)
+    assert one["appended"].timestamp() == 1_700_000_000.123
+    assert one["is_cut"] is None
+
+
+def test_events_of_an_old_shape_come_in_todays(monkeypatch: pytest.MonkeyPatch) -> None:
+    today = {**EVENT, "shape": 2, "data": {"value": 8}}
+    told = rows(monkeypatch, *map(orjson.dumps, (EVENT, today)), b"no event", shapes=2)
+    assert [orjson.loads(row["value"])["data"] for row in told[:2]] == [{"value": 7}, {"value": 8}]
+    assert {orjson.loads(row["value"])["shape"] for row in told[:2]} == {2}
+    assert told[2]["value"] is None
