@@ -16,8 +16,10 @@ from .driver import (
     ConsumerError,
     commit,
     is_hopeless,
+    is_incremental,
     places_of,
     record_of,
+    starts_of,
     told_by_signals,
 )
 from .events import Event, Reader, Record, Unreadable, Upcast
@@ -83,11 +85,12 @@ class Consumer:
         self._letters_topic = f"dlq.{group}.v1" if dead_letters == "" else dead_letters
         self._letters: DeadLetters | None = None
         self._kafka = {**(kafka or {}), "bootstrap.servers": bootstrap}
+        self._reset = str(self._kafka.get("auto.offset.reset", "earliest"))
         self._client: Client
         self._stop = threading.Event()
         self._new, self._lines = Lines(), Lines()
         self._done: dict[Partition, int] = {}  # offsets that are to be committed
-        self._paused: set[Partition] = set()
+        self._paused: set[Partition] = set()  # also while others have them: Kafka's client keeps it
         self._committed_s = 0.0
         # handled, repeats, passed_over, tried_again, dead_letters
         self.counts: Counter[str] = Counter()
@@ -102,8 +105,8 @@ class Consumer:
             self._letters = DeadLetters(self._letters_topic, self._group, self._kafka)
         self._client = Client(
             {
-                "auto.offset.reset": "earliest",
                 **self._kafka,
+                "auto.offset.reset": self._reset,
                 "group.id": self._group,
                 "enable.auto.commit": False,
             }
@@ -113,7 +116,10 @@ class Consumer:
                 if self._letters is not None:
                     self._letters.begin(self._stop.is_set)
                 self._client.subscribe(
-                    self._topics, on_revoke=self._on_revoke, on_lost=self._on_lost
+                    self._topics,
+                    on_assign=self._on_assign,
+                    on_revoke=self._on_revoke,
+                    on_lost=self._on_lost,
                 )
                 while not self._stop.is_set():
                     self._take()
@@ -260,6 +266,20 @@ class Consumer:
             if error.args[0].code() not in NO_LONGER_OURS:
                 self._done = {**done, **self._done}
 
+    def _on_assign(self, client: Client, partitions: list[TopicPartition]) -> None:
+        starts = partitions
+        while not self._stop.is_set():
+            try:
+                starts = starts_of(client, partitions, self._reset)
+                break
+            except KafkaException as error:
+                self._judge(error.args[0])
+                self._stop.wait(_POLL_S)
+        if is_incremental(self._kafka):
+            client.incremental_assign(starts)
+        else:
+            client.assign(starts)
+
     def _on_revoke(self, _client: Client, partitions: list[TopicPartition]) -> None:
         self._commit([(one.topic, one.partition) for one in partitions])
         self._on_lost(_client, partitions)
@@ -269,7 +289,6 @@ class Consumer:
         for one in partitions:
             partition = one.topic, one.partition
             self._done.pop(partition, None)
-            self._paused.discard(partition)
             self._new.drop(partition)
             if not self._commits_first:
                 self._lines.drop(partition)

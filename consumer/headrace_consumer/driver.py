@@ -23,6 +23,8 @@ _HOPELESS = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError._AUTHENTICATION,
 )
+_FROM_THE_END = "latest", "largest", "end"  # as librdkafka calls it
+_ASKED_S = 10.0
 
 
 class ConsumerError(Exception):
@@ -53,6 +55,31 @@ def commit(client: Consumer, offsets: Mapping[Partition, int]) -> None:
     for place in client.commit(offsets=places_of(offsets), asynchronous=False) or ():
         if place.error is not None:
             raise KafkaException(place.error)
+
+
+def is_incremental(settings: Mapping[str, Any]) -> bool:
+    """Whether a member keeps its partitions while others get theirs."""
+    strategies = str(settings.get("partition.assignment.strategy", ""))
+    return "cooperative" in strategies or settings.get("group.protocol") == "consumer"
+
+
+def starts_of(
+    client: Consumer, partitions: list[TopicPartition], reset: str
+) -> list[TopicPartition]:
+    """Where the group is in each of them, as an offset, also where it has not been yet.
+
+    Left to itself, librdkafka asks for the first offset of such a partition. When the answer comes
+    after the partition has been with another member and back, librdkafka asks once more, and goes
+    back to the first offset.
+    """
+    starts: list[TopicPartition] = client.committed(partitions, timeout=_ASKED_S)
+    for place in starts:
+        if place.error is not None:
+            raise KafkaException(place.error)
+        if place.offset < 0 and reset != "error":
+            first, end = client.get_watermark_offsets(place, timeout=_ASKED_S)
+            place.offset = end if reset in _FROM_THE_END else first
+    return starts
 
 
 @contextmanager

@@ -116,6 +116,28 @@ def _working(worker: Worker) -> Iterator[Worker]:
             worker.process.wait()
 
 
+@contextmanager
+def _frozen(worker: Worker) -> Iterator[None]:
+    assert worker.process is not None
+    worker.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        worker.process.send_signal(signal.SIGCONT)
+
+
+def _members(kafka: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    group = admin.describe_consumer_groups(["tests-consumer"])["tests-consumer"].result(30)
+    return {one.member_id for one in group.members if one.assignment.topic_partitions}
+
+
+def _until_it_is_out(kafka: str) -> None:
+    before = _members(kafka)
+    eventually(lambda: len(_members(kafka)) == 1, within_s=60)
+    assert len(before) == 2
+
+
 def _assert_in_order(handled: list[tuple[str, int, str, float]]) -> None:
     numbers: dict[str, dict[int, None]] = defaultdict(dict)
     for key, number, *_ in handled:
@@ -213,6 +235,76 @@ def test_two_that_join_and_leave_handle_each_event_once(
         eventually(lambda: len(found()) == COUNT, within_s=120)
         assert one.end(signal.SIGTERM) == two.end(signal.SIGTERM) == 0
     assert set(found().values()) == {1}
+
+
+@pytest.mark.parametrize("deliver", ["at_least_once", "at_most_once"])
+def test_one_that_was_frozen_goes_on_with_what_it_is_given_then(
+    kafka: str, tmp_path: Path, deliver: str
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    _write(kafka, _events())
+    one = Worker(kafka, tmp_path / "one", deliver, "-")
+    two = Worker(kafka, tmp_path / "two", deliver, "-")
+    last = [(f"key-{n}", COUNT // KEYS, "do") for n in range(KEYS)]
+    expected = {f"{key}#{n}" for key, n, _ in last}
+
+    def found() -> Counter[str]:
+        return Counter(id_ for worker in (one, two) for _, _, id_, _ in worker.handled())
+
+    with _working(one), _working(two):
+        eventually(lambda: bool(one.handled() and two.handled()), within_s=60, every_s=0.02)
+        with _frozen(two):
+            _until_it_is_out(kafka)
+        eventually(lambda: len(_members(kafka)) == 2, within_s=60)
+        _write(kafka, last)
+        eventually(lambda: expected <= found().keys(), within_s=120)
+        assert one.end(signal.SIGTERM) == two.end(signal.SIGTERM) == 0
+    if deliver == "at_least_once":
+        assert len(found()) == COUNT + KEYS
+    else:
+        assert set(found().values()) == {1}
+        assert len(found()) >= COUNT + KEYS - COMMITTED_AHEAD_MAX
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(("reset", "expected"), [("earliest", 0), ("latest", 2)])
+def test_where_it_begins_is_known_before_it_reads(
+    kafka: str, monkeypatch: pytest.MonkeyPatch, strategy: str, reset: str, expected: int
+) -> None:
+    """librdkafka, left to find the first offset, may find it again when others have gone on."""
+    begun: dict[int, int] = {}
+
+    class Recorded(looping.Client):  # type: ignore[misc,name-defined]
+        def assign(self, places: list[TopicPartition]) -> None:
+            begun.update({one.partition: one.offset for one in places})
+            super().assign(places)
+
+        def incremental_assign(self, places: list[TopicPartition]) -> None:
+            begun.update({one.partition: one.offset for one in places})
+            super().incremental_assign(places)
+
+    monkeypatch.setattr(looping, "Client", Recorded)
+    producer = Producer({"bootstrap.servers": kafka})
+    for number in range(2 * PARTITIONS):
+        producer.produce(TOPIC, b"{}", partition=number % PARTITIONS)
+    assert producer.flush(60) == 0
+    settings = {"auto.offset.reset": reset, "partition.assignment.strategy": strategy}
+    consumer = Consumer(
+        lambda _event: None,
+        topics=[TOPIC],
+        group=f"begins-{strategy}-{reset}",
+        bootstrap=kafka,
+        kafka=settings,
+    )
+    running = threading.Thread(target=consumer.run)
+    running.start()
+    try:
+        eventually(lambda: len(begun) == PARTITIONS, within_s=60)
+    finally:
+        consumer.stop()
+        running.join(60)
+    assert set(begun.values()) == {expected}
 
 
 def test_poison_goes_to_the_dead_letters_and_the_others_go_on(kafka: str, tmp_path: Path) -> None:
