@@ -308,7 +308,7 @@ class View:
     GET /views shows them. An event type is a table there, with columns as its contract says."""
 
     name: str
-    of: tuple[str, ...]  # event types
+    of: tuple[str, ...]  # event types; of several, the SQL joins them
     sql: str
     # the columns that tell its rows apart; a window does so, too, and need not be named
     key: tuple[str, ...]

@@ -2,7 +2,7 @@
 judges, before the view's first batch. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from shared.model import EventType, View, ViewResults
@@ -24,26 +24,10 @@ def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> 
                 raise ValueError(f"{who}: `{field}` is a tuple: one name alone needs a comma, too")
         if _LIKE_A_VERSION.fullmatch(row.name):
             raise ValueError(f"{who}: a name ends with _v and a number where its version does")
-        if len(row.of) > 1:
-            raise ValueError(
-                f"{who} is of {len(row.of)} event types: a view reads one. Joins are yet to come"
-            )
-        its_type = types.get(row.of[0])
-        if its_type is None:
-            known = ", ".join(types)
-            raise ValueError(
-                f"{who} is of {row.of[0]!r}, which is no event type of this flow; there are: "
-                f"{known}"
-            )
-        if its_type.data is None:
-            raise ValueError(
-                f"{who}: event type {its_type.name} has no contract, so nothing is known of its "
-                "columns: give it `data`"
-            )
-        try:
-            columns_of((its_type,))
-        except ValueError as error:
-            raise ValueError(f"{who}: {error}") from error
+        if len(set(row.of)) < len(row.of):
+            raise ValueError(f"{who}: `of` names an event type twice: a view reads each once")
+        for name in row.of:
+            _refuse_bad_table(who, name, types)
         if not isinstance(row.sql, str) or not row.sql.strip():
             raise ValueError(f"{who}: `sql` is a SELECT of Spark's SQL")
         for name in row.key:
@@ -68,3 +52,21 @@ def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> 
             raise ValueError(f"{who}: late_after_s is more than 0 and at most 30 days")
         if type(row.version) is not int or row.version < 1:
             raise ValueError(f"{who}: version is a whole number from 1 on")
+
+
+def _refuse_bad_table(who: str, name: str, types: Mapping[str, EventType]) -> None:
+    its_type = types.get(name)
+    if its_type is None:
+        known = ", ".join(types)
+        raise ValueError(
+            f"{who} is of {name!r}, which is no event type of this flow; there are: {known}"
+        )
+    if its_type.data is None:
+        raise ValueError(
+            f"{who}: event type {its_type.name} has no contract, so nothing is known of its "
+            "columns: give it `data`"
+        )
+    try:
+        columns_of((its_type,))
+    except ValueError as error:
+        raise ValueError(f"{who}: {error}") from error

@@ -1,8 +1,9 @@
 """What the jobs have read, as their checkpoints say, against what the flow lets them read."""
 
 import os
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import orjson
@@ -14,6 +15,7 @@ if TYPE_CHECKING:  # Spark starts processes that import this, and have no use fo
 
 _BEGINS_AT = "begins_at.json"
 _AHEAD = "ahead.json"
+_NONE = b"-"
 
 
 class Read(NamedTuple):
@@ -113,17 +115,22 @@ def further(one: Offsets, other: Offsets) -> Offsets:
     return found
 
 
+def told_of_batch(checkpoint: Path, batch: int) -> list[Any]:
+    """What each source has said of where the batch ends; nothing of one that had none yet."""
+    _version, _metadata, *sources = (checkpoint / "offsets" / str(batch)).read_bytes().splitlines()
+    return [orjson.loads(told) for told in sources if told != _NONE]
+
+
 def _batches(log: Path) -> list[int]:
     return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]
 
 
 def _offsets(checkpoint: Path, batch: int) -> Offsets:
-    """Kafka's are the last line."""
     try:
-        log = (checkpoint / "offsets" / str(batch)).read_bytes()
-        return from_json(orjson.loads(log.splitlines()[-1]))
-    except (OSError, ValueError, IndexError, AttributeError):
+        sources = [from_json(told) for told in told_of_batch(checkpoint, batch)]
+    except (OSError, ValueError, AttributeError):
         return {}
+    return reduce(further, sources, {})
 
 
 def _told(offsets: Offsets) -> bytes:

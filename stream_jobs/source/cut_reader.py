@@ -7,11 +7,10 @@ their cuts. The cut stands in Spark's own notes of the batch, beside the offsets
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql.datasource import InputPartition
 
@@ -24,7 +23,7 @@ from clients.kafka.records import (
     from_json,
     or_end,
 )
-from stream_jobs.guards.checkpoint_offsets import further
+from stream_jobs.guards.checkpoint_offsets import further, told_of_batch
 from stream_jobs.source.cuts import CUT, cut_of, idle_pause_ms, next_cut
 from stream_jobs.source.log_ranges import as_json, ranges, shared_out
 from stream_jobs.source.log_reader import LogReader, Source, Task, work_on
@@ -112,10 +111,8 @@ def cut_row(cut_ms: int) -> "pa.RecordBatch":
 
 
 def cut_of_batch(checkpoint: Path, batch: int) -> int:
-    """As Spark has noted it before the batch began."""
-    lines = (checkpoint / "offsets" / str(batch)).read_bytes().splitlines()
-    told: Mapping[str, Any] = orjson.loads(lines[-1])
-    return cut_of(told)
+    """As Spark has noted it before the batch began; of several logs, the one that is behind."""
+    return min(map(cut_of, told_of_batch(checkpoint, batch)), default=0)
 
 
 def _told(offsets: Offsets, cut_ms: int) -> dict:  # type: ignore[type-arg]

@@ -64,15 +64,17 @@ def read_logs_by_time(
     topics: Iterable[str],
     work: LogRows,
     *,
+    called: str,
     at_most_every_ms: int = 0,
 ) -> DataFrame:
-    """Their records as rows, in batches that each end at a time of the log: see `cut_reader.py`."""
+    """Their records as rows, in batches that each end at a time of the log: see `cut_reader.py`.
+    `called`: apart from what else the job reads."""
     source = replace(
         _source(settings, job, topics, work),
         looks_every_s=settings.trigger_ms / 1000,
         at_most_every_s=at_most_every_ms / 1000,
     )
-    logs = _register(spark, f"logs_of_{job}", ROWS_DDL, CutReader(source))
+    logs = _register(spark, f"logs_of_{job}_{called}", ROWS_DDL, CutReader(source))
     return spark.readStream.format(logs).load()
 
 

@@ -21,7 +21,8 @@ from stream_jobs.views.query import Query, own_session, query_of
 
 def query_on_nothing(spark: SparkSession, flow: Flow, row: View) -> Query:
     """WrongViewError where it cannot be kept up to date."""
-    return query_of(row, event_table(_no_logs(own_session(spark)), flow, row))
+    logs = _no_logs(own_session(spark))
+    return query_of(row, {name: event_table(logs, flow, row, name) for name in row.of})
 
 
 def _no_logs(spark: SparkSession) -> DataFrame:

@@ -4,13 +4,22 @@ All of it is a plan of Spark's own: no event passes through Python, but for thos
 which a domain's upcasters lift.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from confluent_kafka import Message
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from clients.kafka.messages import position_of
 from shared.events.envelope import event_value
@@ -18,12 +27,17 @@ from shared.events.event_reader import EventReader, NoEvent
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.model import EventType, View
-from shared.tables.columns import columns_of, sql_type
+from shared.tables.columns import columns_of
 from shared.tables.view_rows import TENANT
 from stream_jobs.source.log_rows import LogRows
 
 # what a batch observes of its events: those that count in no row, and why
 LATE, CORRECTIONS, STRAGGLERS = "late", "corrections", "stragglers"
+_TYPES: Mapping[str, DataType] = {
+    "bigint": LongType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+}
 # of envelopes whose times are none
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
@@ -58,10 +72,10 @@ def _lifting_reader(flow: str, event_type: str) -> EventReader | None:
     return EventReader.of(its_flow) if its_flow.event_type(event_type).shape > 1 else None
 
 
-def event_table(logs: DataFrame, flow: Flow, row: View) -> DataFrame:
+def event_table(logs: DataFrame, flow: Flow, row: View, name: str) -> DataFrame:
     """Each event once, unless it is late: one that comes again is late by then, or its id is still
     known. So nothing in the table depends on which events came in a batch together."""
-    event_type = flow.event_type(row.of[0])
+    event_type = flow.event_type(name)
     late_after = f.make_dt_interval(secs=f.lit(row.late_after_s))
     read = logs.select(
         f.from_json(f.col("value").cast("string"), _schema(event_type)).alias("event"),
@@ -86,7 +100,7 @@ def event_table(logs: DataFrame, flow: Flow, row: View) -> DataFrame:
     )
     is_event, is_late, is_correction = map(f.col, ("is_event", "is_late", "is_correction"))
     counted = known.observe(
-        row.name,
+        f"{row.name} {name}",
         f.count_if(is_event & is_late).alias(LATE),
         f.count_if(is_event & ~is_late & is_correction).alias(CORRECTIONS),
         f.count_if(is_event & f.col("is_straggler")).alias(STRAGGLERS),
@@ -141,7 +155,7 @@ def _schema(event_type: EventType) -> StructType:
     numbers = "time_ms", "arrived_ms", "revision", "shape"
     data = StructType()
     for column in columns_of((event_type,)):
-        data.add(column.field, sql_type(column.kind))
+        data.add(column.field, _TYPES.get(column.kind, StringType()))
     return StructType(
         [
             *(StructField(name, StringType()) for name in texts),

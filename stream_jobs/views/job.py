@@ -35,10 +35,7 @@ def build(
 ) -> DataStreamWriter:
     checkpoint = settings.checkpoints / row.job
     own = own_session(spark)
-    work = EventsOf(row.job, settings.flow, row.of[0])
-    topics = flow.job(row.job).ignited_by
-    logs = read_logs_by_time(own, settings, row.job, topics, work, at_most_every_ms=SELDOM_MS)
-    query = query_of(row, event_table(logs, flow, row))
+    query = query_of(row, {name: _table(own, settings, flow, row, name) for name in row.of})
     begin_where_it_fits(row, query.rows.schema.simpleString(), settings, say)
     writer = WriterOf.job_of(row.job, settings)
 
@@ -55,6 +52,22 @@ def build(
         .option("checkpointLocation", str(checkpoint))
         .foreachBatch(write_batch)
     )
+
+
+def _table(
+    spark: SparkSession, settings: JobSettings, flow: Flow, row: View, name: str
+) -> DataFrame:
+    """Each event type has a log of its own, so that Spark knows how far each has come."""
+    logs = read_logs_by_time(
+        spark,
+        settings,
+        row.job,
+        (flow.event_type(name).topic,),
+        EventsOf(row.job, settings.flow, name),
+        called=name,
+        at_most_every_ms=SELDOM_MS,
+    )
+    return event_table(logs, flow, row, name)
 
 
 def begin_where_it_fits(row: View, columns: str, settings: JobSettings, say: Report) -> None:

@@ -5,6 +5,7 @@ ours.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException
@@ -15,25 +16,24 @@ from shared.errors import WrongViewError
 from shared.folding.snapshot import META
 from shared.model import View
 from shared.tables.view_rows import COLUMN, WINDOW
+from stream_jobs.views import join_rules
 from stream_jobs.views.spark_plan import (
+    OF_EVENT_TIME,
     Shown,
     above_the_table,
     ask_spark,
     items,
     kind_of,
     makes_windows,
-    reads_once,
+    tables_read,
     unnamed,
 )
 
 _KEY_KINDS = "string", "bigint", "int", "smallint", "tinyint", "boolean", "date", "timestamp"
-_TAKEN = "Project", "Filter", "Aggregate", "SubqueryAlias"
-# Spark's mark of a column that moves with the watermark
-_OF_EVENT_TIME = "spark.watermarkDelayMs"
+_TAKEN = "Project", "Filter", "Aggregate", "SubqueryAlias", "Join"
 _LIMIT = "a view has all rows: limit is a parameter of GET /views"
 _DISTINCT = "each event is there once: name in GROUP BY what is to be once"
 _INSTEAD = {
-    "Join": "a view reads one event type, once: joins are yet to come",
     "Union": "make a view of each part",
     "Sort": "rows of a view have the order of their keys: ask GET /views for what you need",
     "GlobalLimit": _LIMIT,
@@ -75,20 +75,24 @@ def own_session(spark: SparkSession) -> SparkSession:
     return own
 
 
-def query_of(row: View, table: DataFrame) -> Query:
-    """WrongViewError where it cannot be kept up to date. `table`: of the view's own session."""
+def query_of(row: View, tables: Mapping[str, DataFrame]) -> Query:
+    """WrongViewError where it cannot be kept up to date. `tables`: of the view's own session, each
+    under its event type's name."""
     if not _SELECT.match(row.sql):
         raise _wrong(row, f"a view is a SELECT, not {row.sql.split()[0]}")
     if said := _TIME_OF_NOW.search(row.sql):
         raise _wrong(row, f"{said[0]} is another time each time: use time or arrived")
     try:
-        table.createOrReplaceTempView(row.of[0])
+        for name, table in tables.items():
+            table.createOrReplaceTempView(name)
         rows = table.sparkSession.sql(row.sql)
         key = _key(row, rows.schema)
         nodes = [*above_the_table(rows)]
         _refuse_what_cannot_be_kept(row, rows, nodes, key)
         groups = any(kind_of(node) == "Aggregate" for node in nodes)
         mode = "update" if groups and row.results == "update" else "append"
+        if why := join_rules.why_endless(rows):
+            raise _wrong(row, why)
         ask_spark(rows, mode)
     except (AnalysisException, ParseException) as error:
         raise _wrong(row, _told(error)) from None
@@ -112,7 +116,7 @@ def _key(row: View, schema: StructType) -> tuple[str, ...]:
             f"its windows of time are {', '.join(windows)}: there is one, and it is called "
             f"{WINDOW} (SELECT session_window AS {WINDOW})",
         )
-    if windows and _OF_EVENT_TIME not in schema[WINDOW].metadata:
+    if windows and OF_EVENT_TIME not in schema[WINDOW].metadata:
         raise _wrong(row, "its window is not one of the events' time: write window(time, …)")
     if WINDOW in names and not windows:
         raise _wrong(row, f"only a window of time is called {WINDOW}: rename the column with AS")
@@ -145,20 +149,31 @@ def _refuse_what_cannot_be_kept(
     for node in nodes:
         its = kind_of(node)
         if its not in _TAKEN and not makes_windows(node):
-            why = _INSTEAD.get(its, f"{its} cannot be kept up to date")
-            raise _wrong(row, f"{why}; a view is SELECT … FROM {row.of[0]} WHERE … GROUP BY …")
+            instead = _INSTEAD.get(its, f"{its} cannot be kept up to date")
+            its_form = f"SELECT … FROM {' JOIN '.join(row.of)} WHERE … GROUP BY …"
+            raise _wrong(row, f"{instead}; a view is {its_form}")
         if node.subqueries().size() > 0:
             raise _wrong(row, "a SELECT within an expression cannot be kept up to date")
         _refuse_what_changes(row, node)
-    if not reads_once(rows):
-        raise _wrong(row, f"it reads {row.of[0]} once, and nothing else")
+    if sorted(tables_read(rows)) != sorted(row.of):
+        raise _wrong(row, f"it reads {' and '.join(row.of)} once, and nothing else")
+    if why := join_rules.why_not(nodes):
+        raise _wrong(row, why)
     at = [number for number, node in enumerate(nodes) if kind_of(node) == "Aggregate"]
     if len(at) > 1:
         raise _wrong(row, "it groups twice: one GROUP BY is all that can be kept up to date")
     if at:
+        if len(row.of) > 1 and row.results == "update":
+            raise _wrong(
+                row,
+                "what is joined may still get more from the other side: let results be "
+                '"final", and group by the time or a window of it',
+            )
         _refuse_bad_group(row, Shown(rows, nodes[: at[0]]), key, nodes[at[0]])
-    elif "event_id" not in key or not Shown(rows, nodes).is_of_the_table("event_id"):
-        raise _wrong(row, "without GROUP BY each event is a row: its key needs event_id as it is")
+    elif not all(names.intersection(key) for names in Shown(rows, nodes).of_each_table("event_id")):
+        each = "each event is a row" if len(row.of) == 1 else "each pair of events is a row"
+        its = "event_id" if len(row.of) == 1 else "the event_id of each of them"
+        raise _wrong(row, f"without GROUP BY {each}: its key needs {its} as it is")
 
 
 def _refuse_what_changes(row: View, node: Any) -> None:
@@ -188,7 +203,9 @@ def _refuse_bad_group(row: View, shown: Shown, key: tuple[str, ...], group: Any)
             for name in shown.names(one)
         }
         if not names.intersection(key):
-            what = grouped.sql().replace(f"{row.of[0]}.", "")
+            what = grouped.sql()
+            for name in row.of:
+                what = what.replace(f"{name}.", "")
             raise _wrong(
                 row,
                 f"it groups by {what}, and its key does not have it, so one key would have several "
@@ -213,8 +230,12 @@ def _refuse_bad_group(row: View, shown: Shown, key: tuple[str, ...], group: Any)
             )
         if "session_window" in group.groupingExpressions().toString():
             raise _wrong(row, 'a session grows together with others: results are "final"')
-    elif WINDOW not in key:
-        raise _wrong(row, "results are final when a window closes: group by window(time, …)")
+    elif not any(OF_EVENT_TIME in shown.rows.schema[name].metadata for name in key):
+        raise _wrong(
+            row,
+            "results are final when a window closes, or a time is past: group by window(time, …) "
+            "or the time itself, and name it in the key",
+        )
 
 
 def _told(error: AnalysisException | ParseException) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 _TEMPORARY_VIEW = "View"  # under it is the event table's own plan
+# Spark's mark of a column that moves with the watermark
+OF_EVENT_TIME = "spark.watermarkDelayMs"
 _OF_WINDOWS = "spark.timeWindow"
 
 
@@ -15,9 +17,55 @@ def above_the_table(rows: DataFrame) -> list[Any]:
     return [*_above_the_table(_plan(rows))]
 
 
-def reads_once(rows: DataFrame) -> bool:
-    """From one stream."""
-    return bool(_plan(rows).collectLeaves().size() == 1 and rows.isStreaming)
+def tables_read(rows: DataFrame) -> list[str]:
+    """Event tables by name, "" for what is none; one that is read twice twice."""
+    return [*_tables_read(_plan(rows))]
+
+
+class Joined:
+    """What Spark makes of the joins in a query, once it has optimised it."""
+
+    def __init__(self, rows: DataFrame) -> None:
+        jvm = rows.sparkSession.sparkContext._jvm
+        assert jvm is not None
+        self._catalyst = jvm.org.apache.spark.sql.catalyst
+        # a time, as an option of a long; of a smaller number py4j makes an int
+        self._some_time = jvm.scala.Option.apply(1 << 40)
+        session = rows.sparkSession._jsparkSession.sessionState()
+        self.nodes = [
+            node for node in _nodes(session.optimizer().execute(_plan(rows))) if is_join(node)
+        ]
+
+    def lacks_equality(self) -> bool:
+        return any(self._equal(node).isEmpty() for node in self.nodes)
+
+    def lacks_bound(self) -> bool:
+        """Of time, so that what waits on one side or the other waits for ever."""
+        return any(
+            not self._is_of_one_time(node)
+            and (
+                self._is_endless(node, node.left(), node.right())
+                or self._is_endless(node, node.right(), node.left())
+            )
+            for node in self.nodes
+        )
+
+    def _equal(self, node: Any) -> Any:
+        return self._catalyst.planning.ExtractEquiJoinKeys.unapply(node)
+
+    def _is_of_one_time(self, node: Any) -> bool:
+        keys_of_the_left = items(self._equal(node).get()._2())
+        return any(
+            kind_of(key) == "AttributeReference" and has_event_time(key) for key in keys_of_the_left
+        )
+
+    def _is_endless(self, node: Any, kept: Any, other: Any) -> bool:
+        helper = self._catalyst.analysis.StreamingJoinHelper
+        return bool(
+            helper.getStateValueWatermark(
+                kept.outputSet(), other.outputSet(), node.condition(), self._some_time
+            ).isEmpty()
+        )
 
 
 def ask_spark(rows: DataFrame, mode: str) -> None:
@@ -29,6 +77,10 @@ def ask_spark(rows: DataFrame, mode: str) -> None:
     checker.checkForStreaming(_plan(rows), modes.Update() if mode == "update" else modes.Append())
 
 
+def is_join(node: Any) -> bool:
+    return kind_of(node) == "Join"
+
+
 def kind_of(node: Any) -> str:
     return str(node.getClass().getSimpleName())
 
@@ -38,6 +90,10 @@ def makes_windows(node: Any) -> bool:
     return kind_of(node) == "Expand" and any(
         one.metadata().contains(_OF_WINDOWS) for one in items(node.output())
     )
+
+
+def has_event_time(column: Any) -> bool:
+    return bool(column.metadata().contains(OF_EVENT_TIME))
 
 
 def items(those: Any) -> list[Any]:
@@ -53,6 +109,7 @@ class Shown:
 
     def __init__(self, rows: DataFrame, above: list[Any]) -> None:
         """`above`: what stands between, the uppermost first."""
+        self.rows = rows
         self.above = above
         self._names: dict[int, set[str]] = {}
         for one in items(_plan(rows).output()):
@@ -67,14 +124,33 @@ class Shown:
     def names(self, column: Any) -> set[str]:
         return self._names.get(_id(column), set())
 
-    def is_of_the_table(self, name: str) -> bool:
-        table = next(
-            child
+    def of_each_table(self, name: str) -> list[set[str]]:
+        """Under which names the rows show this column of each event table."""
+        return [
+            self.names(one)
             for node in self.above
-            for child in items(node.children())
-            if kind_of(child) == _TEMPORARY_VIEW
-        )
-        return any(one.name() == name in self.names(one) for one in items(table.output()))
+            for table in items(node.children())
+            if kind_of(table) == _TEMPORARY_VIEW
+            for one in items(table.output())
+            if one.name() == name
+        ]
+
+
+def _tables_read(node: Any) -> Iterator[str]:
+    children = items(node.children())
+    if kind_of(node) == _TEMPORARY_VIEW:
+        yield str(node.desc().identifier().table())
+    elif not children:
+        yield ""
+    else:
+        for child in children:
+            yield from _tables_read(child)
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for child in items(node.children()):
+        yield from _nodes(child)
 
 
 def _plan(rows: DataFrame) -> Any:

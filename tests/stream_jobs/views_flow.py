@@ -30,12 +30,30 @@ TOTALS = """
     FROM reading
     GROUP BY tenant, entity_id
 """
+_IN_THE_5_S_BEFORE = """
+    s.entity_id = r.entity_id AND s.time BETWEEN r.time - INTERVAL 5 SECONDS AND r.time
+"""
+CHANGED_BEFORE = f"""
+    SELECT r.event_id AS reading, s.event_id AS change, r.value, s.status
+    FROM reading r JOIN status_changed s ON {_IN_THE_5_S_BEFORE}
+    WHERE r.value > 80
+"""
+LAST_STATUS = f"""
+    SELECT r.event_id, r.time, count(s.event_id) AS changes,
+        max_by(s.status, struct(s.time, s.event_id)) AS status
+    FROM reading r LEFT JOIN status_changed s ON {_IN_THE_5_S_BEFORE}
+    WHERE r.value > 80
+    GROUP BY r.event_id, r.time
+"""
 _READING = ("reading",)
+_BOTH = ("reading", "status_changed")
 VIEWS = (
     View("by_area", _READING, BY_AREA, ("area",), late_after_s=LATE_AFTER_S),
     View("by_area_closed", _READING, BY_AREA_OVERLAPPING, ("area",), "final", LATE_AFTER_S),
     View("sessions", _READING, SESSIONS, ("device",), "final", LATE_AFTER_S),
     View("hot", _READING, HOT, ("event_id",), late_after_s=LATE_AFTER_S),
     View("totals", _READING, TOTALS, ("tenant", "entity_id"), late_after_s=LATE_AFTER_S),
+    View("changed_before", _BOTH, CHANGED_BEFORE, ("reading", "change"), late_after_s=LATE_AFTER_S),
+    View("last_status", _BOTH, LAST_STATUS, ("event_id", "time"), "final", LATE_AFTER_S),
 )
 FLOW: Flow = replace(SAMPLE, views=VIEWS)

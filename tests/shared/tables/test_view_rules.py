@@ -30,7 +30,7 @@ def test_each_view_is_a_job_with_a_compacted_topic_of_its_own() -> None:
     [
         ({"of": ("nothing",)}, "is of 'nothing', which is no event type of this flow"),
         ({"of": ("bare",)}, "'?bare'? has no contract"),
-        ({"of": ("reading", "status_changed")}, "a view reads one"),
+        ({"of": ("reading", "reading")}, "names an event type twice"),
         ({"of": "reading"}, "one name alone needs a comma"),
         ({"of": ()}, "one name alone needs a comma"),
         ({"key": "event_id"}, "one name alone needs a comma"),

@@ -8,7 +8,7 @@ import orjson
 from tests.kafka_log import Record
 from tests.stream_jobs.views_flow import LATE_AFTER_S
 
-_WINDOW_MS, _GAP_MS = 10_000, 3_000
+_WINDOW_MS, _GAP_MS, _BEFORE_MS = 10_000, 3_000, 5_000
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
@@ -19,11 +19,11 @@ class Seen(NamedTuple):
     data: dict[str, Any]
 
 
-def events_of(records: Iterable[Record]) -> list[Seen]:
+def events_of(records: Iterable[Record], kind: str = "reading") -> list[Seen]:
     """Those that count: each once, if a copy of it was not late."""
     found: dict[str, Seen] = {}
     for record in records:
-        event = _event(record)
+        event = _event(record, kind)
         if event is None or event.get("revision"):
             continue
         time_ms = min(event["time_ms"], event["arrived_ms"], record.timestamp_ms)
@@ -36,19 +36,19 @@ def events_of(records: Iterable[Record]) -> list[Seen]:
 def late_in(records: Iterable[Record]) -> int:
     late = 0
     for record in records:
-        event = _event(record)
+        event = _event(record, "reading")
         if event:
             time_ms = min(event["time_ms"], event["arrived_ms"], record.timestamp_ms)
             late += record.timestamp_ms - time_ms > LATE_AFTER_S * 1000
     return late
 
 
-def _event(record: Record) -> dict[str, Any] | None:
+def _event(record: Record, kind: str) -> dict[str, Any] | None:
     try:
         event = orjson.loads(record.value or b"")
     except ValueError:
         return None
-    if not isinstance(event, dict) or event.get("type") != "reading" or event["id"] == "odd":
+    if not isinstance(event, dict) or event.get("type") != kind or event["id"] == "odd":
         return None
     return event if event["entity_id"].encode() == record.key else None
 
@@ -115,6 +115,43 @@ def totals(events: list[Seen]) -> Rows:
     return rows
 
 
+def changed_before(readings: list[Seen], changes: list[Seen]) -> Rows:
+    return {
+        (reading.id, change.id): {
+            "value": reading.data["value"],
+            "status": change.data["status"],
+        }
+        for reading, its in _with_changes(readings, changes)
+        for change in its
+    }
+
+
+def last_status(readings: list[Seen], changes: list[Seen]) -> Rows:
+    return {
+        (reading.id, reading.time_ms): {
+            "changes": len(its),
+            "status": its[-1].data["status"] if its else None,
+        }
+        for reading, its in _with_changes(readings, changes)
+    }
+
+
+def _with_changes(readings: list[Seen], changes: list[Seen]) -> Iterator[tuple[Seen, list[Seen]]]:
+    """Those that came to its device in the time before it, the latest last."""
+    in_order = sorted(changes, key=lambda its: (its.time_ms, its.id))
+    for reading in readings:
+        if reading.data["value"] > 80:
+            yield (
+                reading,
+                [
+                    change
+                    for change in in_order
+                    if change.entity_id == reading.entity_id
+                    and 0 <= reading.time_ms - change.time_ms <= _BEFORE_MS
+                ],
+            )
+
+
 def _tenant(event: Seen) -> str | None:
     return event.entity_id.partition("/")[0] if "/" in event.entity_id else None
 
@@ -130,3 +167,4 @@ OF_VIEW = {
     "hot": hot,
     "totals": totals,
 }
+OF_JOIN = {"changed_before": changed_before, "last_status": last_status}

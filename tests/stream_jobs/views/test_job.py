@@ -22,13 +22,13 @@ from shared.settings import JobSettings
 from shared.timestamps import from_rfc3339, now_ms
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, last_values, read_topic
-from tests.stream_jobs.views.oracle import OF_VIEW, Rows, events_of, late_in
+from tests.stream_jobs.views.oracle import OF_JOIN, OF_VIEW, Rows, events_of, late_in
 from tests.stream_jobs.views_flow import VIEWS
 
 pytestmark = pytest.mark.stack
 
 FLOW = "tests.stream_jobs.views_flow:FLOW"
-READINGS = "event.reading.v1"
+READINGS, CHANGES = "event.reading.v1", "event.status_changed.v1"
 # of an event that is none: each of these is parked by persist
 ODD: tuple[dict[str, Any], ...] = (
     {"type": "other"},
@@ -69,7 +69,12 @@ class Rig(NamedTuple):
         return dict(_told(row.key, value) for value in kept.values())
 
     def holds(self, name: str) -> bool:
-        wanted = OF_VIEW[name](events_of(read_topic(self.bootstrap, READINGS)))
+        readings = events_of(read_topic(self.bootstrap, READINGS))
+        if name in OF_VIEW:
+            wanted = OF_VIEW[name](readings)
+        else:
+            changes = events_of(read_topic(self.bootstrap, CHANGES), "status_changed")
+            wanted = OF_JOIN[name](readings, changes)
         found = self.rows(name)
         return found.keys() == wanted.keys() and all(
             _is_same(found[key], wanted[key]) for key in wanted
@@ -103,7 +108,8 @@ def _told(key: tuple[str, ...], value: dict[str, Any]) -> tuple[tuple[Any, ...],
     bounds = [from_rfc3339(window[end]) for end in ("start", "end")] if window else []
     if "time" in fields:
         fields["time"] = from_rfc3339(fields["time"])
-    return (*(value[name] for name in key), *bounds), fields
+    parts = (from_rfc3339(value[name]) if name == "time" else value[name] for name in key)
+    return (*parts, *bounds), fields
 
 
 @pytest.fixture
@@ -123,6 +129,10 @@ def feed(bootstrap: str, stop: threading.Event, a_second: int = 200) -> None:
         for _ in range(a_second // 5):
             key, event = _event(dice)
             sent.append((key, event))
+            if dice.random() < 0.2:
+                device, change = _change(dice)
+                for _ in range(dice.choice((1, 1, 1, 2))):
+                    producer.produce(CHANGES, orjson.dumps(change), device)
             what = dice.random()
             if what < 0.05:  # it comes again, at once or much later
                 producer.produce(READINGS, orjson.dumps(event), key)
@@ -172,6 +182,12 @@ def _event(dice: random.Random) -> tuple[str, dict[str, Any]]:
     return key, event
 
 
+def _change(dice: random.Random) -> tuple[str, dict[str, Any]]:
+    key, event = _event(dice)
+    status = dice.choice(("on", "off", "standby"))
+    return key, {**event, "type": "status_changed", "data": {"status": status}}
+
+
 def test_views_say_what_the_log_says_whatever_ends_in_between(rig: Rig) -> None:
     fed = threading.Event()
     feeder = threading.Thread(target=feed, args=(rig.bootstrap, fed))
@@ -181,7 +197,7 @@ def test_views_say_what_the_log_says_whatever_ends_in_between(rig: Rig) -> None:
         with rig.views() as process:
             rig.goes_on()
             process.kill()
-            for name in ("by_area", "sessions"):
+            for name in ("by_area", "sessions", "last_status"):
                 shutil.rmtree(rig.settings.checkpoints / f"view_{name}")
             process.start()
             rig.goes_on()

@@ -1,40 +1,21 @@
 """Views that cannot be kept up to date are refused at once, with what to write instead."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 from shared.errors import WrongViewError
 from shared.flow import FLOW
-from shared.model import View
-from shared.settings import JobSettings
-from stream_jobs.supervision.session import open_session
-from stream_jobs.views.check import query_on_nothing
-from stream_jobs.views.query import Query
+from shared.model import EventType, View
+from tests.stream_jobs.views.conftest import query
 from tests.stream_jobs.views_flow import VIEWS
 
 pytestmark = pytest.mark.stack
 
 ROW = View("hot", ("reading",), "", ("area",))
 WINDOW = "window(time, '1 minute')"
-
-
-@pytest.fixture(scope="module")
-def spark(
-    tmp_path_factory: pytest.TempPathFactory, spark_environment: dict[str, str]
-) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in spark_environment.items():
-            patch.setenv(name, value)
-        session = open_session(JobSettings(state_dir=tmp_path_factory.mktemp("spark")), "test")
-    yield session
-    session.stop()
-
-
-def query(spark: SparkSession, row: View) -> Query:
-    return query_on_nothing(spark, FLOW, row)
 
 
 @pytest.mark.parametrize("row", VIEWS, ids=lambda row: row.name)
@@ -132,7 +113,10 @@ GROUPED = f"FROM reading GROUP BY area, {WINDOW}"
         ("SELECT DISTINCT area FROM reading", "name in GROUP BY what is to be once"),
         ("SELECT area, rank() OVER (ORDER BY value) AS r FROM reading", "group by a window"),
         ("SELECT area, explode(array(1, 2)) AS x FROM reading", "several events"),
-        ("SELECT a.area, b.value FROM reading a JOIN reading b USING (entity_id)", "joins"),
+        (
+            "SELECT a.area, b.value FROM reading a JOIN reading b USING (entity_id)",
+            "it reads reading once",
+        ),
         ("SELECT area FROM reading UNION ALL SELECT area FROM reading", "a view of each part"),
         (
             "SELECT event_id, area FROM reading WHERE value > (SELECT max(value) FROM reading)",
@@ -200,6 +184,31 @@ def test_keys_may_be_of_many_kinds(spark: SparkSession, key: tuple[str, ...], sq
 def test_without_groups_the_key_is_the_event_s_own_id(spark: SparkSession, sql: str) -> None:
     with pytest.raises(WrongViewError, match="needs event_id as it is"):
         query(spark, replace(ROW, sql=sql, key=("event_id",)))
+
+
+class Counted(BaseModel):
+    name: str
+    number: int
+    maybe: int | None = None
+    share: float
+    is_on: bool
+    parts: list[int]
+    either: int | str
+
+
+def test_columns_are_of_the_types_that_the_contract_has(spark: SparkSession) -> None:
+    flow = replace(FLOW, event_types=(*FLOW.event_types, EventType("counted", Counted)))
+    row = View("all_of_it", ("counted",), "SELECT * FROM counted", ("event_id",))
+    kinds = {
+        field.name: field.dataType.simpleString() for field in query(spark, row, flow).rows.schema
+    }
+    assert kinds == {
+        **dict.fromkeys(("event_id", "entity_id", "tenant", "name", "parts", "either"), "string"),
+        **dict.fromkeys(("time", "arrived"), "timestamp"),
+        **dict.fromkeys(("number", "maybe"), "bigint"),
+        "share": "double",
+        "is_on": "boolean",
+    }
 
 
 def test_several_rows_of_an_event_are_refused(spark: SparkSession) -> None:
