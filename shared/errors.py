@@ -120,7 +120,8 @@ class OtherLogError(StopError):
 
 
 class WrongViewError(StopError):
-    """A view's query is none that can be kept up to date, or not the one its rows were made by."""
+    """A view's query is none that can be kept up to date, or not the one its rows were made by; or
+    its contract is not that of its rows."""
 
 
 def by_name(kind: type[JobError]) -> dict[str, type[JobError]]:

@@ -144,7 +144,6 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
     _refuse_bad_tables(flow)
     refuse_bad_parquet_files(flow.parquet_files, flow.event_types)
     refuse_bad_search_indexes(flow.search_indexes, with_state)
-    refuse_bad_views(flow.views, flow.event_types)
     for endpoint in flow.endpoints:
         for version in _versions(endpoint):
             make = partial(payload_contract, endpoint, version)
@@ -153,10 +152,12 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
         ("event type", [(row.name, row.data) for row in flow.event_types]),
         ("entity or aggregate", [(row.name, row.state) for row in flow.with_state]),
         ("table", [(row.name, row.row) for row in flow.tables]),
+        ("view", [(row.name, row.row) for row in flow.views]),
     ):
         for name, shape in contracts:
             if shape is not None:
                 _refuse_bad_contract(f"{kind} {name}", partial(contract_of, shape))
+    refuse_bad_views(flow.views, flow.event_types)
     for endpoint in flow.endpoints:
         if endpoint.example:
             _refuse_bad_example(endpoint, endpoint.example)

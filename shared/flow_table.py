@@ -308,7 +308,11 @@ class Flow:
         )
         persist = Job(
             "persist",
-            ignited_by=self.event_topics + tuple(row.topic for row in self.with_state),
+            ignited_by=(
+                *self.event_topics,
+                *(row.topic for row in self.with_state),
+                *(row.topic for row in self.views if row.row is not None),
+            ),
             emits=self.completion_topics,
             parks_in=(dead_letter_topic("persist"),),
             does="writes rows and their completions in one transaction; relay publishes them",

@@ -11,7 +11,7 @@ from shared.formats import Format, Json, RegisteredAvro
 from shared.lookups import HttpLookup
 from shared.master_data import SqlSource, TopicSource
 from shared.retry_policy import RetryPolicy
-from shared.topic_names import master_topic
+from shared.topic_names import VIEW_TOPICS, master_topic
 
 Fields = dict[str, Any]
 ContractMode = Literal["enforce", "warn", "observe"]
@@ -318,6 +318,9 @@ class View:
     late_after_s: float = 3600.0
     # of the query: each has a topic of its own. No number is used again for another query
     version: int = 1
+    # the contract of its rows: with it they are also in PostgreSQL, in a table that is called as
+    # its job is
+    row: Any = None
 
     @property
     def job(self) -> str:
@@ -325,7 +328,7 @@ class View:
 
     @property
     def topic(self) -> str:
-        return f"view.{self.name}.v{self.version}"
+        return f"{VIEW_TOPICS}{self.name}.v{self.version}"
 
 
 @dataclass(frozen=True)

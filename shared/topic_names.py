@@ -8,6 +8,7 @@ LETTER_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024
 # beside it: key and headers, the request's and ours
 BODY_BYTES_MOST = LETTER_BYTES_MAX - 64 * 1024
 JOB_STATUS_TOPIC = "job.status.v1"
+VIEW_TOPICS = "view."  # they begin so
 # who may ask the gateway; key: the credential's id, null: it is revoked
 CREDENTIAL_TOPIC = "credential.v1"
 # who gets events by HTTP; key: the hook's name, null: it is deleted

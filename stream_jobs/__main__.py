@@ -14,12 +14,13 @@ from clients.kafka import create_topics
 from clients.kafka.offsets import LogOffsets
 from clients.postgres import master_data, store
 from shared.consumer_groups import of_job
-from shared.errors import AnotherCopyError, StoreAwayError
+from shared.errors import AnotherCopyError, StoreAwayError, WrongViewError
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.kafka_access import KafkaAwayError
 from shared.model import VIEW_JOB
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
+from shared.tables.view_tables import table_of
 from stream_jobs import relay
 from stream_jobs.guards import checkpoint_offsets
 from stream_jobs.guards.single_copy import OneCopy
@@ -41,8 +42,8 @@ USAGE = f"""usage: python -m stream_jobs {"|".join((*JOBS, _VIEWS, *_OTHERS))}
   relay                   PostgreSQL's outbox -> Kafka, a plain process; it keeps the ledger, and
                           reads master data from stores of yours, too
   topics                  makes the flow's topics and ends
-  migrate                 brings the schema up, seeds the sample devices for a flow that
-                          looks devices up, and ends"""
+  migrate                 brings the schema up, makes the tables of views, seeds the sample devices
+                          for a flow that looks devices up, and ends"""
 
 
 def main(names: Sequence[str]) -> int:
@@ -99,11 +100,11 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
                 print(f"created {topic}")
         else:
             url = settings.postgres_url.get_secret_value()
-            store.migrate(url)
+            store.migrate(url, [table_of(row) for row in flow.views if row.row is not None])
             if "device" in flow.master_tables:
                 with store.connect(url, "migrate") as connection:
                     master_data.seed(connection)
-    except (KafkaAwayError, StoreAwayError) as error:
+    except (KafkaAwayError, StoreAwayError, WrongViewError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -257,8 +257,10 @@ USES = (
             *parts(f"{SPARK_SQL}.catalyst.trees.TreeNode", "collectLeaves"),
             *parts(
                 f"{SPARK_SQL}.catalyst.expressions.Expression",
-                *("semanticEquals", "deterministic", "foldable", "sql"),
+                *("semanticEquals", "deterministic", "foldable", "sql", "nullable"),
             ),
+            *parts(f"{SPARK_SQL}.catalyst.plans.logical.QueryPlanConstraints", "constraints"),
+            *parts(f"{SPARK_SQL}.catalyst.expressions.IsNotNull", "child"),
             *parts(f"{SPARK_SQL}.catalyst.expressions.Alias", "exprId", "child"),
             Part(f"{SPARK_SQL}.catalyst.expressions.TimeWindow$", "spark.timeWindow"),
             Part(

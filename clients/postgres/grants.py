@@ -4,7 +4,7 @@ The roles are made by roles.sql; where there are none (one's own server, one rol
 is granted. The gateway only asks whether the server answers: it has no right to any data.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 OWNER = "headrace_owner"  # the schema and master data: `migrate`, `./headrace devices`
 JOBS = "headrace_jobs"  # the Spark jobs, the relay with the ledger's keeper, `./headrace reenrich`
@@ -62,19 +62,22 @@ _DESK = {
 _NOT_FOR_JOBS = {*_DESK, "seed", "alembic_version"} - _JOBS.keys()
 
 
-def grants(tables: list[str], roles: list[str]) -> Iterator[str]:
-    """Statements for the tables and roles that are there: all that a role may do, and no more."""
+def grants(tables: list[str], roles: list[str], views: Collection[str] = ()) -> Iterator[str]:
+    """Statements for the tables and roles that are there: all that a role may do, and no more.
+    `views`: those of the tables that rows of the flow's views are written to."""
     there = [role for role in roles if role in ROLES and role != OWNER]
     for role in there:
         if role != GATEWAY:
             yield f"GRANT USAGE ON SCHEMA headrace TO {role}"
         for table in tables:
             yield f'REVOKE ALL ON headrace."{table}" FROM {role}'
-            if may := _may(role, table):
+            if may := _may(role, table, table in views):
                 yield f'GRANT {may} ON headrace."{table}" TO {role}'
 
 
-def _may(role: str, table: str) -> str | None:
+def _may(role: str, table: str, is_view: bool) -> str | None:
+    if is_view and role in (JOBS, DESK):
+        return _CHANGE
     if role == JOBS:
         return _JOBS.get(table) or (None if table in _NOT_FOR_JOBS else _READ)
     return {DESK: _DESK.get(table), READER: _READ}.get(role)

@@ -17,6 +17,7 @@ from sqlalchemy import NullPool, create_engine
 
 from clients.postgres import sqlstates
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
+from shared.tables.view_tables import ViewTable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -119,8 +120,9 @@ def one_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def migrate(url: str, wait_s: float = 30.0) -> None:
-    """Brings the schema to the newest revision; StoreAwayError if no server answers in time."""
+def migrate(url: str, views: Iterable[ViewTable] = (), wait_s: float = 30.0) -> None:
+    """Brings the schema to the newest revision, and makes the tables of these views; StoreAwayError
+    if no server answers in time, WrongViewError where rows stand in a table that does not fit."""
     _wait_for_server(url, wait_s)
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
@@ -131,6 +133,7 @@ def migrate(url: str, wait_s: float = 30.0) -> None:
     )
     with engine.connect() as connection:
         config.attributes["connection"] = connection
+        config.attributes["views"] = [*views]
         command.upgrade(config, "head")
 
 

@@ -133,13 +133,13 @@ def _into_persist(flow: Flow, letter: Letter, _attempt: int) -> RedriveTarget:
             "another payload came under the same Idempotency-Key and is the event: send this one "
             "again under a key of its own, or discard the letter"
         )
-    topics = {*flow.event_topics, *(row.topic for row in flow.with_state)}
-    if letter.origin.topic not in topics:
+    rows = RowMaker.of(flow)
+    if not rows.reads(letter.origin.topic):
         raise ResendError(
             f"the flow has no topic {letter.origin.topic}: put it back, or discard this"
         )
     record = Record(letter.origin, letter.key, letter.value, list(letter.headers))
-    return RowToStore(RowMaker.of(flow).make(record))
+    return RowToStore(rows.make(record))
 
 
 def _into_aggregate(*_: object) -> RedriveTarget:

@@ -8,6 +8,7 @@ from typing import get_args
 from shared.model import EventType, View, ViewResults
 from shared.tables.columns import columns_of
 from shared.tables.view_rows import COLUMN, PARAMETERS, TENANT
+from shared.tables.view_tables import table_of
 
 # of a second version on the job's name ends so
 _LIKE_A_VERSION = re.compile(r".*_v\d+")
@@ -52,6 +53,11 @@ def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> 
             raise ValueError(f"{who}: late_after_s is more than 0 and at most 30 days")
         if type(row.version) is not int or row.version < 1:
             raise ValueError(f"{who}: version is a whole number from 1 on")
+        if row.row is not None:
+            try:
+                table_of(row)
+            except ValueError as error:
+                raise ValueError(f"{who}: {error}") from error
 
 
 def _refuse_bad_table(who: str, name: str, types: Mapping[str, EventType]) -> None:

@@ -9,6 +9,7 @@ from zlib import crc32
 import orjson
 
 from clients.kafka.records import Offsets, from_json
+from shared.topic_names import VIEW_TOPICS
 
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
     from shared.flow_table import Flow
@@ -26,10 +27,11 @@ class Read(NamedTuple):
 def why_not(checkpoints: Path, flow: "Flow") -> str | None:
     """Why this flow cannot go on from these checkpoints; None where it can. A flow may grow. Of a
     topic that it no longer reads Spark says that data was lost, at each restart again. Views know
-    by themselves what they were made of."""
+    by themselves what they were made of, and the topic of one may go when its version does."""
     views = {row.job for row in flow.views}
     for job in (one for one in flow.jobs() if one.name not in views):
-        gone = sorted(offsets_of(checkpoints / job.name).planned.keys() - set(job.ignited_by))
+        read = offsets_of(checkpoints / job.name).planned.keys() - set(job.ignited_by)
+        gone = sorted(topic for topic in read if not topic.startswith(VIEW_TOPICS))
         if gone:
             others = f" and {len(gone) - 1} more" if gone[1:] else ""
             return (

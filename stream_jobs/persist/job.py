@@ -1,4 +1,4 @@
-"""event and state topics -> rows in PostgreSQL, with their completions in its outbox.
+"""event, state and view topics -> rows in PostgreSQL, with their completions in its outbox.
 
 The store being away is no event's fault: the batch waits and runs again. Any batch may run again,
 in part or whole: what is stored already is passed over.
@@ -121,13 +121,12 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
             )
         say("running", "", Breaker())
 
-    topics = [*flow.event_topics] + [e.topic for e in flow.with_state]
     return (
         read_logs(
             spark,
             settings,
             STAGE,
-            topics,
+            flow.job(STAGE).ignited_by,
             task,
             _OUTCOME_DDL,
             at_most_every_ms=SELDOM_MS,

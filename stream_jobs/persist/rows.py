@@ -1,4 +1,5 @@
-"""Records of event and state topics -> rows for PostgreSQL, or the reason why they can be none."""
+"""Records of event, state and view topics -> rows for PostgreSQL, or the reason why they can be
+none."""
 
 import re
 from collections.abc import Mapping
@@ -17,9 +18,12 @@ from shared.folding import snapshot
 from shared.formats.text import holds_nul
 from shared.ids import derived_event_id, part_id
 from shared.model import Fields
+from shared.tables.view_tables import ViewTable, table_of
+from stream_jobs.persist.view_rows import ViewRow, view_row
 
 _BIGINT_END = 1 << 63
 _INDEXED_BYTES_MAX = 2_000  # PostgreSQL takes a few hundred more
+_NO_VIEW_ROW = "no_view_row"
 _SHA256 = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -87,7 +91,7 @@ class DeadLetter(NamedTuple):
         return derived_event_id("parked", "persist", *known_by)
 
 
-Row = EventRow | StateRow | GoneRow | DeadLetter
+Row = EventRow | StateRow | GoneRow | ViewRow | DeadLetter
 
 
 class _UnfitError(Exception):
@@ -101,6 +105,7 @@ class RowMaker:
     entity_by_topic: Mapping[str, str]
     ingest_topics: frozenset[str] = frozenset()
     state_completions: Mapping[str, str] = field(default_factory=dict)  # by entity
+    table_by_topic: Mapping[str, ViewTable] = field(default_factory=dict)
 
     @classmethod
     def of(cls, flow: Flow) -> "RowMaker":
@@ -112,10 +117,12 @@ class RowMaker:
             state_completions={
                 row.name: row.completion_topic for row in flow.with_state if row.completions
             },
+            table_by_topic={row.topic: table_of(row) for row in flow.views if row.row is not None},
         )
 
     def reads(self, topic: str) -> bool:
-        return topic in self.entity_by_topic or topic in self.events.types
+        known = self.entity_by_topic, self.events.types, self.table_by_topic
+        return any(topic in those for those in known)
 
     def make(self, record: Record) -> Row:
         topic = record.position.topic
@@ -123,6 +130,8 @@ class RowMaker:
             if topic in self.entity_by_topic:
                 entity = self.entity_by_topic[topic]
                 return _state_row(record, entity, self.state_completions.get(entity))
+            if topic in self.table_by_topic:
+                return _view_row(record, self.table_by_topic[topic])
             return self._event_row(record)
         except (_UnfitError, NoEvent) as unfit:
             reason, detail = unfit.args
@@ -177,14 +186,7 @@ def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLett
 
 
 def _state_row(record: Record, entity: str, completion_topic: str | None) -> StateRow | GoneRow:
-    key = _key(record)
-    try:
-        entity_id = key.decode()
-    except UnicodeDecodeError as error:
-        raise _UnfitError("no_snapshot", str(error)) from error
-    if "\0" in entity_id:
-        raise _UnfitError("nul_in_text", "the key holds a NUL character")
-    _indexable(entity_id, "the key")
+    entity_id = _text_key(record, "no_snapshot")
     if record.value is None:
         return GoneRow(record, entity, entity_id)
     value = _json_value(record)
@@ -199,10 +201,25 @@ def _state_row(record: Record, entity: str, completion_topic: str | None) -> Sta
     return StateRow(record, entity, entity_id, *known, completion_topic)
 
 
-def _key(record: Record) -> bytes:
+def _view_row(record: Record, table: ViewTable) -> ViewRow:
+    key = _text_key(record, _NO_VIEW_ROW)
+    try:
+        return view_row(record, table, key, _json_value(record))
+    except (TypeError, ValueError) as error:
+        raise _UnfitError(_NO_VIEW_ROW, str(error)) from error
+
+
+def _text_key(record: Record, unfit: str) -> str:
     if record.key is None:
-        raise _UnfitError("no_key", "the key is the entity's id, this record has none")
-    return record.key
+        raise _UnfitError("no_key", "the key says whose record it is, and this one has none")
+    try:
+        key = record.key.decode()
+    except UnicodeDecodeError as error:
+        raise _UnfitError(unfit, str(error)) from error
+    if "\0" in key:
+        raise _UnfitError("nul_in_text", "the key holds a NUL character")
+    _indexable(key, "the key")
+    return key
 
 
 def _json_value(record: Record) -> bytes:

@@ -1,8 +1,9 @@
 """Rows into their tables and the messages about them into the outbox, within a transaction."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from clients.postgres.outbox import header_rows
 from clients.postgres.store import Connection
@@ -11,10 +12,15 @@ from shared.events.envelope import ID, Position, failure_headers
 from shared.model import Fields
 from shared.published import ledger
 from shared.published.ledger import Verdict
+from shared.tables.view_tables import ViewTable
 from shared.topic_names import dead_letter_topic
 from stream_jobs.persist import statements
 from stream_jobs.persist.payload_parts import stored_in_part
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
+from stream_jobs.persist.view_rows import ViewRow, upsert_into
+
+_Key = TypeVar("_Key")
+_Versioned = TypeVar("_Versioned", StateRow, ViewRow)
 
 
 class Written(NamedTuple):
@@ -24,6 +30,7 @@ class Written(NamedTuple):
     states: int = 0
     parked: int = 0
     waiting: int = 0
+    of_views: int = 0
 
     def __add__(self, other: object) -> "Written":
         assert isinstance(other, Written)
@@ -41,6 +48,7 @@ class TableWriter:
         corrections: dict[str, EventRow] = {}
         states: dict[tuple[str, str], StateRow] = {}
         gone: dict[tuple[str, str], GoneRow] = {}
+        of_views: dict[ViewTable, dict[tuple[Any, ...], ViewRow]] = defaultdict(dict)
         letters: dict[str, DeadLetter] = {}
         for row in rows:
             match row:
@@ -50,10 +58,12 @@ class TableWriter:
                     if row.revision:
                         _keep_highest(corrections, row)
                 case StateRow():
-                    _keep_newest(states, row)
+                    _keep_newest(states, (row.entity, row.id), row)
                 case GoneRow():
                     states.pop((row.entity, row.id), None)
                     gone[row.entity, row.id] = row
+                case ViewRow():
+                    _keep_newest(of_views[row.table], row.key, row)
                 case DeadLetter():
                     letters.setdefault(row.id, row)
         inserted = self._write_events(statements.INSERT_EVENTS, events.values())
@@ -73,6 +83,9 @@ class TableWriter:
             events=inserted + corrected,
             states=self._upsert_states(states.values()),
             parked=self._park(letters.values()),
+            of_views=sum(
+                self._upsert_into(table, rows.values()) for table, rows in of_views.items()
+            ),
         )
 
     def journal(self, told: Iterable[tuple[Position, int]]) -> None:
@@ -145,6 +158,9 @@ class TableWriter:
         completed = self._execute(statements.UPSERT_AND_COMPLETE_STATES, told)
         return completed + self._execute(statements.UPSERT_STATES, silent)
 
+    def _upsert_into(self, table: ViewTable, rows: Iterable[ViewRow]) -> int:
+        return self._execute(upsert_into(table), [(*row.values, row.version) for row in rows])
+
     def _forget_states(self, rows: Iterable[GoneRow]) -> None:
         places = [(row, row.record.position) for row in rows]
         columns = [(row.entity, row.id, f"{p.topic}/{p.partition}/", p.offset) for row, p in places]
@@ -195,11 +211,11 @@ def _keep_highest(corrections: dict[str, EventRow], row: EventRow) -> None:
         corrections[row.event_id] = row
 
 
-def _keep_newest(states: dict[tuple[str, str], StateRow], row: StateRow) -> None:
+def _keep_newest(rows: dict[_Key, _Versioned], key: _Key, row: _Versioned) -> None:
     """One statement must not touch a row twice."""
-    known = states.get((row.entity, row.id))
+    known = rows.get(key)
     if known is None or row.version > known.version:
-        states[row.entity, row.id] = row
+        rows[key] = row
 
 
 def _as_parked(letter: DeadLetter) -> oversize_stub.Fields:

@@ -19,6 +19,7 @@ from shared.published.ledger import Verdict
 from shared.retry_policy import RetryPolicy
 from stream_jobs.persist.rows import DeadLetter, EventRow, Row
 from stream_jobs.persist.table_writer import TableWriter, Written
+from stream_jobs.persist.view_rows import ViewRow
 from stream_jobs.waiting.line_key import alone
 
 CHANNEL = "headrace_waiting"
@@ -95,7 +96,7 @@ class RowRules(NamedTuple):
         match row:
             case EventRow():
                 return self.of_events.get(row.type, self.default)
-            case DeadLetter():
+            case DeadLetter() | ViewRow():
                 return self.default
         return self.of_states.get(row.entity, self.default)
 
@@ -105,7 +106,8 @@ class RowRules(NamedTuple):
             return None
         entity_id = row.entity_id if isinstance(row, EventRow) else row.id
         place = row.record.position
-        in_order = self.policy_of(row).in_order
+        # of a view's rows the higher version counts, in whatever order they come
+        in_order = self.policy_of(row).in_order and not isinstance(row, ViewRow)
         return place.topic, entity_id if in_order else alone(entity_id, str(place))
 
 

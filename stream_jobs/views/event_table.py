@@ -33,6 +33,7 @@ from stream_jobs.source.log_rows import LogRows
 
 # what a batch observes of its events: those that count in no row, and why
 LATE, CORRECTIONS, STRAGGLERS = "late", "corrections", "stragglers"
+_NEVER_NULL = "event_id", "entity_id", "time", "arrived"
 _TYPES: Mapping[str, DataType] = {
     "bigint": LongType(),
     "double": DoubleType(),
@@ -113,6 +114,9 @@ def event_table(logs: DataFrame, flow: Flow, row: View, name: str) -> DataFrame:
         .withWatermark("time", f"{round(row.late_after_s * 1000)} milliseconds")
         .where(is_no_cut)
         .dropDuplicatesWithinWatermark(["event_id"])
+        # None of them is. It is said here so that Spark knows it of a view's columns, and below
+        # these conditions it goes no further down.
+        .where(" AND ".join(f"{name} IS NOT NULL" for name in _NEVER_NULL))
         .drop("is_event", "is_late", "is_correction", "is_straggler", "is_cut")
     )
 

@@ -17,6 +17,7 @@ from shared.folding.snapshot import META
 from shared.model import View
 from shared.tables.view_rows import COLUMN, WINDOW
 from stream_jobs.views import join_rules
+from stream_jobs.views.row_contract import SparkColumn, why_not
 from stream_jobs.views.spark_plan import (
     OF_EVENT_TIME,
     Shown,
@@ -25,6 +26,7 @@ from stream_jobs.views.spark_plan import (
     items,
     kind_of,
     makes_windows,
+    never_null,
     tables_read,
     unnamed,
 )
@@ -96,6 +98,7 @@ def query_of(row: View, tables: Mapping[str, DataFrame]) -> Query:
         ask_spark(rows, mode)
     except (AnalysisException, ParseException) as error:
         raise _wrong(row, _told(error)) from None
+    _refuse_other_columns(row, rows)
     others = [name for name in rows.columns if name not in key]
     return Query(rows.select(*key, *others), key, mode)
 
@@ -174,6 +177,19 @@ def _refuse_what_cannot_be_kept(
         each = "each event is a row" if len(row.of) == 1 else "each pair of events is a row"
         its = "event_id" if len(row.of) == 1 else "the event_id of each of them"
         raise _wrong(row, f"without GROUP BY {each}: its key needs {its} as it is")
+
+
+def _refuse_other_columns(row: View, rows: DataFrame) -> None:
+    """Than those of its contract, where it has one."""
+    if row.row is None:
+        return
+    certain = never_null(rows)
+    columns = [
+        SparkColumn(its.name, its.dataType.simpleString(), its.name not in certain)
+        for its in rows.schema
+    ]
+    if said := why_not(row, columns):
+        raise _wrong(row, said)
 
 
 def _refuse_what_changes(row: View, node: Any) -> None:

@@ -81,6 +81,18 @@ def is_join(node: Any) -> bool:
     return kind_of(node) == "Join"
 
 
+def never_null(rows: DataFrame) -> set[str]:
+    """Columns, by what they are and by the conditions that a row has to meet."""
+    plan = _plan(rows)
+    met = {
+        _id(one.child())
+        for one in items(plan.constraints().toSeq())
+        if kind_of(one) == "IsNotNull" and kind_of(one.child()) == "AttributeReference"
+    }
+    columns = items(plan.output())
+    return {one.name() for one in columns if not one.nullable() or _id(one) in met}
+
+
 def kind_of(node: Any) -> str:
     return str(node.getClass().getSimpleName())
 

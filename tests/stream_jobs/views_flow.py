@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+from typing_extensions import TypedDict
+
 from shared.flow import FLOW as SAMPLE
 from shared.flow_table import Flow
 from shared.model import View
+from shared.tables.column_types import Time, Window
 
 LATE_AFTER_S = 20
 BY_AREA = """
@@ -57,3 +60,36 @@ VIEWS = (
     View("last_status", _BOTH, LAST_STATUS, ("event_id", "time"), "final", LATE_AFTER_S),
 )
 FLOW: Flow = replace(SAMPLE, views=VIEWS)
+
+
+class ByArea(TypedDict):
+    area: str | None
+    window: Window
+    readings: int
+    total: float | None
+    highest: float | None
+
+
+class Hot(TypedDict):
+    event_id: str
+    entity_id: str
+    tenant: str | None
+    time: Time
+    value: float
+
+
+class Totals(TypedDict):
+    tenant: str | None
+    entity_id: str
+    readings: int
+    latest: float | None
+
+
+# the same, whose rows are in PostgreSQL, too
+_CONTRACTS = {"by_area": ByArea, "hot": Hot, "totals": Totals}
+STORED_VIEWS = tuple(
+    replace(row, name=f"stored_{row.name}", row=_CONTRACTS[row.name])
+    for row in VIEWS
+    if row.name in _CONTRACTS
+)
+STORED_FLOW: Flow = replace(SAMPLE, views=STORED_VIEWS)

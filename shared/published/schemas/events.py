@@ -20,6 +20,7 @@ from shared.published.schemas.shapes import (
     of_contract,
     row_of,
 )
+from shared.tables.view_tables import table_of
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC, REPEAT_TOPIC
 
 _BURST = row_of("moments of its type since then, digests of ids", COUNT, TEXT)
@@ -82,10 +83,16 @@ def event(event_type: EventType) -> RecordSchema:
 
 
 def view_row(row: View) -> RecordSchema:
-    """What its other columns are only Spark knows."""
+    """Without a contract only Spark knows its other columns, and what they are."""
     version = {**TIME_MS, "description": "the time up to which the log is in it"}
     columns: Fields = {name: {} for name in row.key}
-    key, value = object_of(columns), object_of({**columns, META: object_of({"version": version})})
+    its_key, definitions = row.key, {}
+    if row.row is not None:
+        contract = of_contract(row.row)
+        columns, its_key = contract["properties"], table_of(row).key_fields
+        definitions = {"$defs": contract["$defs"]} if "$defs" in contract else {}
+    key = {**object_of({name: columns[name] for name in its_key}), **definitions}
+    value = {**object_of({**columns, META: object_of({"version": version})}), **definitions}
     says = "a row of the view; of one key the higher version counts"
     return RecordSchema("row", says, {**TEXT, "contentSchema": key}, object_of({}), value)
 

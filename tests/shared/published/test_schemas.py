@@ -27,6 +27,7 @@ from stream_jobs.persist.rows import EventRow, RowMaker, StateRow
 from stream_jobs.persist.table_writer import _told_of_state
 from tests.builders import Master, enriches
 from tests.stream_jobs.views_flow import FLOW as VIEWS_FLOW
+from tests.stream_jobs.views_flow import STORED_FLOW
 
 KNOWN = messages(FLOW)
 
@@ -254,3 +255,16 @@ def test_every_topic_of_a_flow_with_views_has_a_schema() -> None:
     (row,) = known["view.by_area.v1"]
     assert row.value is not None
     assert row.value["required"] == ["area", "_meta"]
+
+
+def test_rows_of_a_view_with_a_contract_have_its_types() -> None:
+    (schema,) = messages(STORED_FLOW)["view.stored_by_area.v1"]
+    window = {"start": "2026-11-26T08:00:00.000000Z", "end": "2026-11-26T08:05:00.000000Z"}
+    key = {"area": None, "window": window}
+    row = {**key, "readings": 3, "total": 1.5, "highest": None, "_meta": {"version": 5}}
+    assert keeps(schema.value, row)
+    assert not keeps(schema.value, row | {"readings": "3"})
+    assert not keeps(schema.value, row | {"window": {"start": "today", "end": "today"}})
+    its_key = schema.key["contentSchema"]
+    assert keeps(its_key, key)
+    assert not keeps(its_key, {"area": "north"})

@@ -34,6 +34,11 @@ def test_what_the_newest_batch_has_read_must_still_be_read(tmp_path: Path) -> No
     assert "fold has read event.arrived.v1 and 1 more, which this flow" in reason
 
 
+def test_a_view_may_go_or_have_another_version(tmp_path: Path) -> None:
+    _checkpoint(tmp_path, "persist", "9", '{"event.reading.v1": {"0": 7}, "view.a.v1": {"0": 7}}')
+    assert why_not(tmp_path, FLOW) is None
+
+
 def test_a_job_that_the_flow_no_longer_has_holds_nothing_up(tmp_path: Path) -> None:
     _checkpoint(tmp_path, "aggregate", "0", '{"state.device.v1": {"0": 7}}')
     assert why_not(tmp_path, replace(FLOW, aggregates=())) is None

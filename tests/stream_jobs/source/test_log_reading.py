@@ -221,6 +221,8 @@ def test_batches_are_planned_up_to_the_end_and_no_broker_means_no_more(
     half, end = {topic: {"0": 65, "1": 35}}, {topic: {"0": 130, "1": 70}}
     assert reader.latestOffset(start, limit) == half
     assert reader.latestOffset(half, limit) == reader.latestOffset(end, limit) == end
+    with_one_that_is_read_no_more = {**half, "test.gone.v1": {"0": 7}}
+    assert reader.latestOffset(with_one_that_is_read_no_more, limit) == end
     (task,) = reader.partitions(start, half)
     assert isinstance(task, Task)
     assert sorted(task.ranges) == [LogRange(topic, 0, 0, 65), LogRange(topic, 1, 0, 35)]

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 from pyspark.sql import SparkSession
+from typing_extensions import TypedDict
 
 from shared.errors import WrongViewError
 from shared.flow import FLOW
 from shared.model import EventType, View
+from shared.tables.column_types import Date, Time, Window
 from tests.stream_jobs.views.conftest import query
-from tests.stream_jobs.views_flow import VIEWS
+from tests.stream_jobs.views_flow import STORED_VIEWS, VIEWS
 
 pytestmark = pytest.mark.stack
 
@@ -215,3 +217,51 @@ def test_several_rows_of_an_event_are_refused(spark: SparkSession) -> None:
     sql = "SELECT event_id, its, n FROM reading UNPIVOT (n FOR its IN (value))"
     with pytest.raises(WrongViewError, match="VIEW_WRONG"):
         query(spark, replace(ROW, sql=sql, key=("event_id",)))
+
+
+@pytest.mark.parametrize("row", STORED_VIEWS, ids=lambda row: row.name)
+def test_a_query_that_keeps_its_contract_is_taken(spark: SparkSession, row: View) -> None:
+    assert query(spark, row).key
+
+
+class NeverNull(TypedDict):
+    area: str
+    window: Window
+    n: int
+    mean: float
+    latest: Time
+    day: Date | None
+    models: list[str]
+
+
+_NEVER_NULL = (
+    "SELECT area, window, count(*) AS n, coalesce(avg(value), 0) AS mean, "
+    "coalesce(max(arrived), timestamp_millis(0)) AS latest, date(max(time)) AS day, "
+    "sort_array(collect_set(model)) AS models FROM reading WHERE area IS NOT NULL "
+    f"GROUP BY area, {WINDOW}"
+)
+
+
+def test_what_a_query_rules_out_need_not_be_null_in_the_contract(spark: SparkSession) -> None:
+    row = replace(ROW, sql=_NEVER_NULL, row=NeverNull)
+    assert query(spark, row).key == ("area", "window")
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (_NEVER_NULL.replace("WHERE area IS NOT NULL", ""), "write `area: str | None` there"),
+        (_NEVER_NULL.replace("count(*)", "avg(value)"), "write `n: float | None` in NeverNull"),
+        (_NEVER_NULL.replace("count(*) AS n, ", ""), "NeverNull has n, and the SELECT has not"),
+        (
+            _NEVER_NULL.replace("count(*)", "count(*) AS more, count(*)"),
+            "NeverNull has no more: write `more: int` there",
+        ),
+    ],
+)
+def test_other_columns_than_those_of_the_contract_are_refused(
+    spark: SparkSession, sql: str, said: str
+) -> None:
+    with pytest.raises(WrongViewError, match="VIEW_WRONG: view hot: ") as error:
+        query(spark, replace(ROW, sql=sql, row=NeverNull))
+    assert said in str(error.value)
