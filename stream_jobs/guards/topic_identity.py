@@ -36,8 +36,10 @@ class _Finding(NamedTuple):
 
 
 class TopicIdentityCheck:
-    def __init__(self, job: str, checkpoint: Path) -> None:
+    def __init__(self, job: str, checkpoint: Path, reads: Iterable[str]) -> None:
+        """`reads`: of topics that the job no longer reads nothing is to be known."""
         self._job = job
+        self._reads = frozenset(reads)
         self._checkpoint = checkpoint
         self._file = checkpoint / "topic_ids.json"
 
@@ -87,12 +89,15 @@ class TopicIdentityCheck:
 
     def remember(self, ids: Mapping[str, str]) -> None:
         """Of a checkpoint that the query has begun or gone on with."""
-        known = self._known()
-        if known.keys() != ids.keys():
+        told = {**ids, **self._known()}
+        if told.keys() != self._written().keys():
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            checkpoint_offsets.replace(self._file, seal(orjson.dumps({**ids, **known})))
+            checkpoint_offsets.replace(self._file, seal(orjson.dumps(told)))
 
     def _known(self) -> dict[str, str]:
+        return {topic: its for topic, its in self._written().items() if topic in self._reads}
+
+    def _written(self) -> dict[str, str]:
         """Nothing where its disk has changed it: that is no sign of another topic."""
         try:
             known = orjson.loads(unseal(self._file.read_bytes()))

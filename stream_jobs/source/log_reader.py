@@ -127,7 +127,8 @@ class LogReader(DataSourceStreamReader):
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
         ahead = ahead_at(self.source.checkpoint)
-        its = left_of(from_json(start), from_json(end), ahead)
+        left = left_of(from_json(start), from_json(end), ahead)
+        its = [one for one in left if one.topic in self.source.topics]
         if self.source.stays_s > 0 and sum(one.records for one in its) <= _FEW:
             return [Task(its, further(from_json(end), ahead))]
         return [Task(own) for own in shared_out(its, self.source.tasks_max)]

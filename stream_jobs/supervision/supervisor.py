@@ -63,7 +63,7 @@ class JobRun:
         self._spark = spark
         self._settings = settings
         self._checkpoint = settings.checkpoints / job
-        self._same_log = TopicIdentityCheck(job, self._checkpoint)
+        self._same_log = TopicIdentityCheck(job, self._checkpoint, offsets.topics)
         self._uses = {*offsets.topics, *uses}
         self._counts = PartitionCounts(job, self._checkpoint, settings.widened_topics)
         self._start_at_s = self._started_at_s = self._count_at_s = 0.0

@@ -93,3 +93,5 @@ STORED_VIEWS = tuple(
     if row.name in _CONTRACTS
 )
 STORED_FLOW: Flow = replace(SAMPLE, views=STORED_VIEWS)
+SECOND_VERSIONS = tuple(replace(row, version=2) for row in STORED_VIEWS)
+SECOND_FLOW: Flow = replace(SAMPLE, views=SECOND_VERSIONS)

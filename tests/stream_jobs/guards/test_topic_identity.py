@@ -18,12 +18,13 @@ from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
 from tests.kafka_log import eventually
 
 TOPIC = "event.reading.v1"
+READS = TOPIC, "event.new.v1"
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> TopicIdentityCheck:
     _read(tmp_path, "0", 10, committed=True)
-    log = TopicIdentityCheck("fold", tmp_path)
+    log = TopicIdentityCheck("fold", tmp_path, READS)
     log.remember({TOPIC: "A"})
     return log
 
@@ -94,6 +95,16 @@ def test_a_topic_made_anew_is_known_by_its_id_however_long_it_is(log: TopicIdent
         log.check({}, {})
 
 
+def test_a_topic_that_the_job_no_longer_reads_may_go(
+    log: TopicIdentityCheck, tmp_path: Path
+) -> None:
+    log.remember({TOPIC: "A", "event.new.v1": "N"})
+    later = TopicIdentityCheck("fold", tmp_path, [TOPIC])
+    later.check({TOPIC: "A"}, _ranges(0, 10))
+    later.remember({TOPIC: "A"})
+    log.check({TOPIC: "A", "event.new.v1": "made anew"}, _ranges(0, 10))
+
+
 def test_an_id_is_kept_as_it_was_first_seen_and_new_topics_are_added(
     log: TopicIdentityCheck,
 ) -> None:
@@ -104,7 +115,7 @@ def test_an_id_is_kept_as_it_was_first_seen_and_new_topics_are_added(
 
 def test_what_expires_before_the_first_batch_is_done_is_missed_by_name(tmp_path: Path) -> None:
     remember_begin(tmp_path, {TOPIC: {0: 500}})
-    log = TopicIdentityCheck("fold", tmp_path)
+    log = TopicIdentityCheck("fold", tmp_path, READS)
     log.check({TOPIC: "A"}, _ranges(500, 600))
     with pytest.raises(OtherLogError, match=r"RECORDS_EXPIRED: 1 records of .*from offset 500 on"):
         log.check({TOPIC: "A"}, _ranges(501, 600))
@@ -113,7 +124,7 @@ def test_what_expires_before_the_first_batch_is_done_is_missed_by_name(tmp_path:
 
 
 def test_a_job_without_a_checkpoint_takes_any_log(tmp_path: Path) -> None:
-    TopicIdentityCheck("fold", tmp_path / "none").check({TOPIC: "A"}, _ranges(500, 600))
+    TopicIdentityCheck("fold", tmp_path / "none", READS).check({TOPIC: "A"}, _ranges(500, 600))
 
 
 @pytest.mark.stack
@@ -132,7 +143,7 @@ def test_what_a_real_broker_tells_of_a_topic_that_is_deleted_and_made_anew(
         producer.flush(60)
 
     make_with(5)
-    log = TopicIdentityCheck("fold", tmp_path / "fold")
+    log = TopicIdentityCheck("fold", tmp_path / "fold", [topic])
     log.remember(topic_ids(settings, [topic]))
     group = LogOffsets(settings.kafka, of_job("test-made-anew"), [topic])
     log.check(topic_ids(settings, [topic]), group.ranges())

@@ -227,6 +227,7 @@ def test_batches_are_planned_up_to_the_end_and_no_broker_means_no_more(
     assert isinstance(task, Task)
     assert sorted(task.ranges) == [LogRange(topic, 0, 0, 65), LogRange(topic, 1, 0, 35)]
     assert reader.partitions(end, end) == []
+    assert reader.partitions(end, {**end, "test.gone.v1": {"0": 7}}) == []
     cut_off = LogReader(_source(parts, tmp_path, topic, KafkaAccess("127.0.0.1:1")))
     assert cut_off.latestOffset(half, limit) == half
 

@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
 from clients.kafka.create_topics import ensure_topics
+from clients.kafka.offsets import LogOffsets
 from clients.postgres import store
 from local_stack.run.stack import Stack
+from shared.consumer_groups import of_job
 from shared.flow import load_flow
 from shared.model import View
 from shared.settings import JobSettings
@@ -25,11 +28,12 @@ from shared.tables.view_tables import table_of
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, read_topic
 from tests.stream_jobs.views.test_job import feed
-from tests.stream_jobs.views_flow import STORED_VIEWS
+from tests.stream_jobs.views_flow import SECOND_VERSIONS, STORED_VIEWS
 
 pytestmark = pytest.mark.stack
 
 FLOW = "tests.stream_jobs.views_flow:STORED_FLOW"
+WITH_SECOND_VERSIONS = "tests.stream_jobs.views_flow:SECOND_FLOW"
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
@@ -40,6 +44,11 @@ class Rig(NamedTuple):
 
     def job(self, name: str) -> JobProcess:
         return JobProcess(name, self.settings, self.folder / f"{name}.log", self.variables)
+
+    def prepare(self) -> None:
+        flow = load_flow(self.settings.flow)
+        ensure_topics(flow, self.settings)
+        store.migrate(self.url, [table_of(row) for row in flow.views])
 
     @property
     def url(self) -> str:
@@ -115,9 +124,9 @@ def rig(
         partitions=4,
     )
     settings.make_folders()
-    ensure_topics(load_flow(FLOW), settings)
-    store.migrate(postgres_url, [table_of(row) for row in STORED_VIEWS])
-    yield Rig(settings, {**spark_environment, "HEADRACE_POSTGRES_URL": postgres_url}, tmp_path)
+    its = Rig(settings, {**spark_environment, "HEADRACE_POSTGRES_URL": postgres_url}, tmp_path)
+    its.prepare()
+    yield its
 
 
 def test_a_table_has_the_latest_rows_of_its_topic_whatever_ends_in_between(
@@ -154,3 +163,34 @@ def test_a_table_has_the_latest_rows_of_its_topic_whatever_ends_in_between(
     finally:
         fed.set()
         feeder.join()
+
+
+def _send_a_row(rig: Rig, row: View) -> None:
+    key = {"tenant": None, "entity_id": "device-0001"}
+    value = {**key, "readings": 3, "latest": 1.5, "_meta": {"version": 5}}
+    producer = Producer({"bootstrap.servers": rig.settings.kafka_bootstrap})
+    producer.produce(row.topic, orjson.dumps(value), orjson.dumps(key))
+    assert producer.flush(60) == 0
+
+
+def test_persist_goes_on_when_a_view_has_another_version_and_the_old_topic_is_gone(
+    rig: Rig,
+) -> None:
+    first, second = STORED_VIEWS[-1], SECOND_VERSIONS[-1]
+    _send_a_row(rig, first)
+    with rig.job("persist"):
+        eventually(lambda: rig.stored(first), 200, 1)
+        time.sleep(3)  # the batch is noted as done
+    admin = AdminClient({"bootstrap.servers": rig.settings.kafka_bootstrap})
+    for deleted in admin.delete_topics([row.topic for row in STORED_VIEWS]).values():
+        deleted.result(60)
+    later = rig._replace(
+        settings=rig.settings.model_copy(update={"flow": WITH_SECOND_VERSIONS}),
+    )
+    later.prepare()
+    _send_a_row(later, second)
+    with later.job("persist"):
+        eventually(lambda: later.stored(second), 200, 1)
+        with LogOffsets(later.settings.kafka, of_job("persist"), [second.topic]) as log:
+            eventually(lambda: sum(log.committed().offsets[second.topic].values()) == 1, 60, 1)
+    assert later.stored(first)
