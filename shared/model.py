@@ -349,6 +349,7 @@ class Entity:
     deleted_by: tuple[str, ...] = ()  # event types that end it; the next event starts it anew
     completions: bool = False  # one for each version that becomes a row: see `completion_topic`
     retry: RetryPolicy | None = None  # as that of an event type; always in order
+    history: bool = False  # each version that is published is kept in PostgreSQL, for ever
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -384,6 +385,7 @@ class Aggregate:
     topic_name: str | None = None
     completions: bool = False
     retry: RetryPolicy | None = None
+    history: bool = False
 
     @property
     def topic(self) -> str:

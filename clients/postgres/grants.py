@@ -1,7 +1,8 @@
 """What each part may do in PostgreSQL: its role, and what is granted to that on each table. Pure.
 
 The roles are made by roles.sql; where there are none (one's own server, one role for all), nothing
-is granted. The gateway only asks whether the server answers: it has no right to any data.
+is granted. The gateway takes payloads without it: it only reads, and only what
+`GET /state` tells of the past.
 """
 
 from collections.abc import Collection, Iterator
@@ -24,6 +25,7 @@ _ALL_ROWS = "SELECT, INSERT, UPDATE, DELETE"
 _JOBS = {
     "event": _CHANGE,
     "entity_state": _ALL_ROWS,
+    "state_version": _CHANGE,
     "parked": _ADD,
     "waiting_row": _ALL_ROWS,
     "repeat": _ALL_ROWS,
@@ -43,6 +45,7 @@ _JOBS = {
 _DESK = {
     "event": _CHANGE,
     "entity_state": _ALL_ROWS,
+    "state_version": _CHANGE,
     "parked": _ADD,
     "repeat": _ADD,
     "outbox": _ADD,
@@ -58,6 +61,7 @@ _DESK = {
     "master_refusal": _READ,
     "waiting_row": "SELECT, UPDATE",
 }
+_GATEWAY = {"event": _READ, "state_version": _READ}
 # of whatever else is there, master data among it, the jobs read what is asked for on demand
 _NOT_FOR_JOBS = {*_DESK, "seed", "alembic_version"} - _JOBS.keys()
 
@@ -67,8 +71,7 @@ def grants(tables: list[str], roles: list[str], views: Collection[str] = ()) -> 
     `views`: those of the tables that rows of the flow's views are written to."""
     there = [role for role in roles if role in ROLES and role != OWNER]
     for role in there:
-        if role != GATEWAY:
-            yield f"GRANT USAGE ON SCHEMA headrace TO {role}"
+        yield f"GRANT USAGE ON SCHEMA headrace TO {role}"
         for table in tables:
             yield f'REVOKE ALL ON headrace."{table}" FROM {role}'
             if may := _may(role, table, table in views):
@@ -80,4 +83,4 @@ def _may(role: str, table: str, is_view: bool) -> str | None:
         return _CHANGE
     if role == JOBS:
         return _JOBS.get(table) or (None if table in _NOT_FOR_JOBS else _READ)
-    return {DESK: _DESK.get(table), READER: _READ}.get(role)
+    return {DESK: _DESK.get(table), GATEWAY: _GATEWAY.get(table), READER: _READ}.get(role)

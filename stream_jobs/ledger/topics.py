@@ -19,7 +19,7 @@ from shared.published import ledger
 from shared.published.ledger import Verdict
 from shared.settings import Settings
 from shared.topic_names import REPEAT_TOPIC
-from stream_jobs.persist.rows import can_be_indexed
+from stream_jobs.persist.fitness import can_be_indexed
 
 _log = logging.getLogger(__name__)
 _RECORDS_AT_ONCE = 200  # dead letters hold whole payloads

@@ -13,8 +13,7 @@ from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from clients.kafka.messages import headers_of, position_of
-from clients.kafka.records import Record
+from clients.kafka.messages import record_of
 from clients.postgres import store
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
@@ -80,10 +79,7 @@ def _persist_lock(url: str) -> PersistLock:
 def _rows(read: Iterator[list[Message]], maker: RowMaker) -> Iterator[Row]:
     for messages in read:
         for message in messages:
-            record = Record(
-                position_of(message), message.key(), message.value(), headers_of(message) or []
-            )
-            yield maker.make(record)
+            yield maker.make(record_of(message))
 
 
 def write(frame: DataFrame) -> str | None:

@@ -66,7 +66,7 @@ _DUE = b"""
 _NEXT = b"SELECT extract(epoch FROM min(due_at) - now())::float8 FROM headrace.waiting_row"
 # time counts as long as somebody could try: an outage does not make a row old
 _ROWS = b"""
-    SELECT partition, "offset", key, value, headers, tries, given_up,
+    SELECT partition, "offset", key, value, headers, time_ms, tries, given_up,
            waited_s + coalesce(extract(epoch FROM least(
                now() - tried_at, due_at - tried_at + interval '60 s')), 0)::float8
     FROM (SELECT *, sum(octet_length(value)) OVER (ORDER BY partition, "offset")
@@ -171,11 +171,17 @@ class LineServer:
         return [
             _Waiting(
                 self._row(
-                    Record(Position(topic, partition, offset), key, value, header_pairs(headers))
+                    Record(
+                        Position(topic, partition, offset),
+                        key,
+                        value,
+                        header_pairs(headers),
+                        time_ms,
+                    )
                 ),
                 *known,
             )
-            for partition, offset, key, value, headers, *known in found
+            for partition, offset, key, value, headers, time_ms, *known in found
         ]
 
     def _row(self, record: Record) -> Row:

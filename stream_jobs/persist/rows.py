@@ -15,14 +15,12 @@ from shared.events.envelope import Header, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow
 from shared.folding import snapshot
-from shared.formats.text import holds_nul
 from shared.ids import derived_event_id, part_id
-from shared.model import Fields
 from shared.tables.view_tables import ViewTable, table_of
+from stream_jobs.persist.fitness import UnfitError, data_text, json_value, refuse_too_long, text_key
 from stream_jobs.persist.view_rows import ViewRow, view_row
 
 _BIGINT_END = 1 << 63
-_INDEXED_BYTES_MAX = 2_000  # PostgreSQL takes a few hundred more
 _NO_VIEW_ROW = "no_view_row"
 _SHA256 = re.compile(rb"[0-9a-f]{64}")
 
@@ -43,6 +41,8 @@ class EventRow(NamedTuple):
     revision: int = 0  # above 0: it corrects the row that is there
     part: int = 0  # of the events of its payload, which one it is
     parts: int = 1  # and how many these are
+    shape: int = 1
+    saw: str | None = None
 
     @property
     def payload_id(self) -> str:
@@ -59,6 +59,9 @@ class StateRow(NamedTuple):
     state: str
     deleted: bool = False
     completion_topic: str | None = None  # None: it has no completion
+    late: int = 0
+    clock_off: int = 0
+    has_history: bool = False
 
     @property
     def completion_headers(self) -> list[Header]:
@@ -74,6 +77,7 @@ class GoneRow(NamedTuple):
     record: Record
     entity: str
     id: str
+    has_history: bool = False
 
 
 class DeadLetter(NamedTuple):
@@ -94,10 +98,6 @@ class DeadLetter(NamedTuple):
 Row = EventRow | StateRow | GoneRow | ViewRow | DeadLetter
 
 
-class _UnfitError(Exception):
-    """args: reason, detail."""
-
-
 @dataclass(frozen=True)
 class RowMaker:
     events: EventReader
@@ -106,6 +106,7 @@ class RowMaker:
     ingest_topics: frozenset[str] = frozenset()
     state_completions: Mapping[str, str] = field(default_factory=dict)  # by entity
     table_by_topic: Mapping[str, ViewTable] = field(default_factory=dict)
+    with_history: frozenset[str] = frozenset()  # entities
 
     @classmethod
     def of(cls, flow: Flow) -> "RowMaker":
@@ -118,6 +119,7 @@ class RowMaker:
                 row.name: row.completion_topic for row in flow.with_state if row.completions
             },
             table_by_topic={row.topic: table_of(row) for row in flow.views if row.row is not None},
+            with_history=frozenset(row.name for row in flow.with_state if row.history),
         )
 
     def reads(self, topic: str) -> bool:
@@ -129,20 +131,21 @@ class RowMaker:
         try:
             if topic in self.entity_by_topic:
                 entity = self.entity_by_topic[topic]
-                return _state_row(record, entity, self.state_completions.get(entity))
+                completion_topic = self.state_completions.get(entity)
+                return _state_row(record, entity, completion_topic, entity in self.with_history)
             if topic in self.table_by_topic:
                 return _view_row(record, self.table_by_topic[topic])
             return self._event_row(record)
-        except (_UnfitError, NoEvent) as unfit:
+        except (UnfitError, NoEvent) as unfit:
             reason, detail = unfit.args
             return DeadLetter(record, reason, detail, ledger_place=self._payload_of(record))
 
     def _event_row(self, record: Record) -> EventRow:
-        event = self.events.read(record.position, record.key, _json_value(record))
-        _indexable(event.id, "the event's id")
-        _indexable(event.entity_id, "the entity's id")
+        event = self.events.read(record.position, record.key, json_value(record))
+        refuse_too_long(event.id, "the event's id")
+        refuse_too_long(event.entity_id, "the entity's id")
         if not 0 <= event.revision < _BIGINT_END:
-            raise _UnfitError("bad_revision", f"{event.revision} is no number of corrections")
+            raise UnfitError("bad_revision", f"{event.revision} is no number of corrections")
         return EventRow(
             record=record,
             event_id=event.id,
@@ -152,7 +155,7 @@ class RowMaker:
             arrived_ms=event.arrived_ms,
             origin=str(event.origin),
             payload_sha256=_payload_sha256(record.headers),
-            data=_data(event.data),
+            data=data_text(event.data),
             completion_topic=self.completion_by_type[event.type],
             completion_headers=_completion_headers(event, record.headers),
             ledger_place=(
@@ -161,6 +164,8 @@ class RowMaker:
             revision=event.revision,
             part=event.part,
             parts=event.parts,
+            shape=event.shape,
+            saw=_saw(event.saw),
         )
 
     def _payload_of(self, record: Record) -> Position | None:
@@ -185,75 +190,40 @@ def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLett
     return DeadLetter(row.record, "key_reuse", detail, known_by)
 
 
-def _state_row(record: Record, entity: str, completion_topic: str | None) -> StateRow | GoneRow:
-    entity_id = _text_key(record, "no_snapshot")
+def _state_row(
+    record: Record, entity: str, completion_topic: str | None, has_history: bool
+) -> StateRow | GoneRow:
+    entity_id = text_key(record, "no_snapshot")
     if record.value is None:
-        return GoneRow(record, entity, entity_id)
-    value = _json_value(record)
+        return GoneRow(record, entity, entity_id, has_history)
+    value = json_value(record)
     try:
-        facts = snapshot.read_facts(value)
+        facts, meta = snapshot.read_facts_with_meta(value)
         state = orjson.dumps(facts.state).decode()
     except (TypeError, ValueError) as error:
-        raise _UnfitError("no_snapshot", str(error)) from error
+        raise UnfitError("no_snapshot", str(error)) from error
     if abs(facts.version) >= _BIGINT_END:
-        raise _UnfitError("no_snapshot", "the version is too large a number")
+        raise UnfitError("no_snapshot", "the version is too large a number")
     known = facts.version, facts.event_time_ms, state, facts.deleted
-    return StateRow(record, entity, entity_id, *known, completion_topic)
+    late, clock_off = _count(meta.get("late")), _count(meta.get("clock_off"))
+    row = StateRow(record, entity, entity_id, *known, completion_topic)
+    return row._replace(late=late, clock_off=clock_off, has_history=has_history)
+
+
+def _count(told: object) -> int:
+    return told if type(told) is int and abs(told) < _BIGINT_END else 0
 
 
 def _view_row(record: Record, table: ViewTable) -> ViewRow:
-    key = _text_key(record, _NO_VIEW_ROW)
+    key = text_key(record, _NO_VIEW_ROW)
     try:
-        return view_row(record, table, key, _json_value(record))
+        return view_row(record, table, key, json_value(record))
     except (TypeError, ValueError) as error:
-        raise _UnfitError(_NO_VIEW_ROW, str(error)) from error
+        raise UnfitError(_NO_VIEW_ROW, str(error)) from error
 
 
-def _text_key(record: Record, unfit: str) -> str:
-    if record.key is None:
-        raise _UnfitError("no_key", "the key says whose record it is, and this one has none")
-    try:
-        key = record.key.decode()
-    except UnicodeDecodeError as error:
-        raise _UnfitError(unfit, str(error)) from error
-    if "\0" in key:
-        raise _UnfitError("nul_in_text", "the key holds a NUL character")
-    _indexable(key, "the key")
-    return key
-
-
-def _json_value(record: Record) -> bytes:
-    if record.value is None:
-        raise _UnfitError("no_value", "the value is null")
-    try:
-        orjson.loads(record.value)
-    except ValueError as error:
-        raise _UnfitError("no_json", str(error)) from error
-    if holds_nul(record.value):
-        raise _UnfitError("nul_in_text", r"the value holds \u0000, which no row can")
-    return record.value
-
-
-def _data(data: Fields) -> str:
-    """An upcaster may have put into it what the record did not hold."""
-    try:
-        text = orjson.dumps(data)
-    except (TypeError, ValueError) as error:
-        raise _UnfitError("not_writable", f"the data cannot be written as JSON: {error}") from error
-    if holds_nul(text):
-        raise _UnfitError("nul_in_text", r"the data holds \u0000, which no row can")
-    return text.decode()
-
-
-def can_be_indexed(text: str) -> bool:
-    return "\0" not in text and len(text.encode()) <= _INDEXED_BYTES_MAX
-
-
-def _indexable(text: str, what: str) -> None:
-    if (size := len(text.encode())) > _INDEXED_BYTES_MAX:
-        raise _UnfitError(
-            "id_too_long", f"{what} has {size} bytes, an index takes {_INDEXED_BYTES_MAX}"
-        )
+def _saw(saw: Mapping[str, int] | None) -> str | None:
+    return orjson.dumps(saw).decode() if saw else None
 
 
 def _payload_sha256(headers: list[Header]) -> str | None:

@@ -6,9 +6,10 @@ _GIVEN = """
     WITH given AS MATERIALIZED (
         SELECT * FROM unnest(
             %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::text[], %b::text[],
-            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[]
-        ) AS given (event_id, type, entity_id, time_ms, arrived_ms,
-                    origin, position, payload_sha256, data, topic, told, headers, revision)
+            %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[],
+            %b::int[], %b::text[]
+        ) AS given (event_id, type, entity_id, time_ms, arrived_ms, origin, position,
+                    payload_sha256, data, topic, told, headers, revision, shape, saw)
     )"""
 _COMPLETE = f"""
     stored AS MATERIALIZED (SELECT headrace.rfc3339(now()) AS at)
@@ -21,11 +22,11 @@ _COMPLETE = f"""
 INSERT_EVENTS = f"""{_GIVEN}, written AS (
         INSERT INTO headrace.event
             (event_id, type, entity_id, event_time, arrived_at, origin, position,
-             payload_sha256, data, revision)
+             payload_sha256, data, revision, shape, saw)
         SELECT event_id, type, entity_id,
                'epoch'::timestamptz + time_ms * interval '1 millisecond',
                'epoch'::timestamptz + arrived_ms * interval '1 millisecond',
-               origin, position, payload_sha256, data::jsonb, revision
+               origin, position, payload_sha256, data::jsonb, revision, shape, saw::jsonb
         FROM given
         ON CONFLICT (event_id) DO NOTHING
         RETURNING event_id, row_key
@@ -36,7 +37,8 @@ CORRECT_EVENTS = f"""{_GIVEN}, written AS (
         UPDATE headrace.event AS known SET
             type = given.type, entity_id = given.entity_id, position = given.position,
             event_time = 'epoch'::timestamptz + given.time_ms * interval '1 millisecond',
-            data = given.data::jsonb, revision = given.revision
+            data = given.data::jsonb, revision = given.revision, shape = given.shape,
+            saw = given.saw::jsonb
         FROM given WHERE known.event_id = given.event_id AND known.revision < given.revision
         RETURNING known.event_id, known.row_key
     ), {_COMPLETE}
@@ -93,6 +95,42 @@ UPSERT_AND_COMPLETE_STATES = f"""
     SELECT topic, convert_to(given.id, 'UTF8'), convert_to(told || at || '"}}', 'UTF8'),
            (left(headers, -1) || ', ["{TIME}", "' || at || '"]]')::jsonb
     FROM written JOIN given USING (entity, id) CROSS JOIN moment ORDER BY entity, id
+"""
+# Each once: what was published again, or is older than what is kept, is passed over. A life ends
+# with a null; after it the next one begins.
+KEEP_VERSIONS = """
+    INSERT INTO headrace.state_version
+        (entity, id, life, version, at, event_time, late, clock_off, deleted, state, "offset",
+         began_after)
+    SELECT entity, id, coalesce(last.life + (last.forgotten_offset IS NOT NULL)::int, 0),
+           given.version, coalesce('epoch'::timestamptz + at_ms * interval '1 ms', now()),
+           'epoch'::timestamptz + time_ms * interval '1 ms', late, clock_off, deleted, state::json,
+           given."offset", coalesce(last.forgotten_offset, last.began_after, -1)
+    FROM unnest(
+        %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
+        %b::bigint[], %b::boolean[], %b::text[], %b::bigint[]
+    ) AS given (entity, id, version, at_ms, time_ms, late, clock_off, deleted, state, "offset")
+    LEFT JOIN LATERAL (
+        SELECT life, version, forgotten_offset, began_after FROM headrace.state_version AS kept
+        WHERE (kept.entity, kept.id) = (given.entity, given.id)
+        ORDER BY life DESC, version DESC LIMIT 1
+    ) AS last ON true
+    WHERE last.version IS NULL
+       OR (given."offset" > coalesce(last.forgotten_offset, last.began_after)
+           AND (last.forgotten_offset IS NOT NULL OR given.version > last.version))
+    ON CONFLICT DO NOTHING
+"""
+END_LIVES = """
+    UPDATE headrace.state_version AS kept
+    SET forgotten_at = coalesce('epoch'::timestamptz + at_ms * interval '1 ms', now()),
+        forgotten_offset = given."offset"
+    FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
+        AS given (entity, id, at_ms, "offset")
+    WHERE (kept.entity, kept.id, kept.life, kept.version) = (
+        SELECT entity, id, life, version FROM headrace.state_version AS last
+        WHERE (last.entity, last.id) = (given.entity, given.id)
+        ORDER BY life DESC, version DESC LIMIT 1
+    ) AND kept.forgotten_offset IS NULL AND kept."offset" < given."offset"
 """
 # What stood before a null is over, whatever its version: by its place in their common partition.
 FORGET_STATES = """

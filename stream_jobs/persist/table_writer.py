@@ -17,6 +17,7 @@ from shared.topic_names import dead_letter_topic
 from stream_jobs.persist import statements
 from stream_jobs.persist.payload_parts import stored_in_part
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow, key_reuse
+from stream_jobs.persist.state_versions import Versioned, by_lives
 from stream_jobs.persist.view_rows import ViewRow, upsert_into
 
 _Key = TypeVar("_Key")
@@ -49,8 +50,11 @@ class TableWriter:
         states: dict[tuple[str, str], StateRow] = {}
         gone: dict[tuple[str, str], GoneRow] = {}
         of_views: dict[ViewTable, dict[tuple[Any, ...], ViewRow]] = defaultdict(dict)
+        versions: list[Versioned] = []
         letters: dict[str, DeadLetter] = {}
         for row in rows:
+            if isinstance(row, StateRow | GoneRow) and row.has_history:
+                versions.append(row)
             match row:
                 case EventRow():
                     given.append(row)
@@ -79,6 +83,7 @@ class TableWriter:
             self._remember_repeats(repeats)
         self._journal(given, verdicts, letters.values())
         self._forget_states(gone.values())
+        self._keep_versions(versions)
         return Written(
             events=inserted + corrected,
             states=self._upsert_states(states.values()),
@@ -107,6 +112,8 @@ class TableWriter:
                 _told(row),
                 json.dumps(header_rows(row.completion_headers)),
                 row.revision,
+                row.shape,
+                row.saw,
             )
             for row in rows
         ]
@@ -166,6 +173,17 @@ class TableWriter:
         columns = [(row.entity, row.id, f"{p.topic}/{p.partition}/", p.offset) for row, p in places]
         self._execute(statements.FORGET_STATES, columns)
 
+    def _keep_versions(self, rows: Iterable[Versioned]) -> None:
+        for versions, ends in by_lives(rows):
+            self._execute(statements.KEEP_VERSIONS, [_kept(row) for row in versions])
+            self._execute(
+                statements.END_LIVES,
+                [
+                    (row.entity, row.id, row.record.time_ms or None, row.record.position.offset)
+                    for row in ends
+                ],
+            )
+
     def _park(self, letters: Iterable[DeadLetter]) -> int:
         columns = [
             (
@@ -187,6 +205,14 @@ class TableWriter:
             return 0
         columns = [list(column) for column in zip(*rows, strict=True)]
         return self._connection.execute(statement.encode(), [*columns, *more]).rowcount
+
+
+def _kept(row: StateRow) -> tuple[object, ...]:
+    return (
+        *(row.entity, row.id, row.version),
+        *(row.record.time_ms or None, row.event_time_ms, row.late, row.clock_off, row.deleted),
+        *(row.state, row.record.position.offset),
+    )
 
 
 def _told(row: EventRow) -> str:

@@ -43,13 +43,14 @@ _THERE = b"""
 """
 _ADD = """
     INSERT INTO headrace.waiting_row (topic, partition, "offset", line, key, value, headers,
-                                      reason, detail, tries, tried_at, due_at)
-    SELECT topic, partition, "offset", line, key, value, headers::jsonb, reason, detail, tries,
+                                      time_ms, reason, detail, tries, tried_at, due_at)
+    SELECT topic, partition, "offset", line, key, value, headers::jsonb, time_ms, reason, detail,
+           tries,
            CASE WHEN tries > 0 THEN now() END, now() + pause_s * interval '1 s'
     FROM unnest(%b::text[], %b::int[], %b::bigint[], %b::text[], %b::bytea[], %b::bytea[],
-                %b::text[], %b::text[], %b::text[], %b::int[], %b::float8[])
-        AS given (topic, partition, "offset", line, key, value, headers, reason, detail, tries,
-                  pause_s)
+                %b::text[], %b::bigint[], %b::text[], %b::text[], %b::int[], %b::float8[])
+        AS given (topic, partition, "offset", line, key, value, headers, time_ms, reason, detail,
+                  tries, pause_s)
     ON CONFLICT DO NOTHING
 """
 # A later snapshot says all that earlier ones said, back to a null; a null all before it. The first
@@ -194,7 +195,7 @@ class LineRows:
             assert line is not None
             headers = json.dumps(header_rows(record.headers))
             said = reason, detail.replace("\0", "\\0"), tries, pause_s
-            columns.append((*at, line[1], record.key, record.value, headers, *said))
+            columns.append((*at, line[1], record.key, record.value, headers, record.time_ms, *said))
             if isinstance(row, EventRow):
                 waiting.append((row.ledger_place, int(Verdict.WAITING)))
             else:

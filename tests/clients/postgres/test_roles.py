@@ -21,6 +21,7 @@ TABLES = {
     "device": ("S", ""),
     "device_model": ("S", ""),
     "entity_state": ("SIUD", "SIUD"),
+    "state_version": ("SIU", "SIU"),
     "event": ("SIU", "SIU"),
     "ledger_journal": ("SID", "I"),
     "ledger_lane": ("SIU", ""),
@@ -45,6 +46,7 @@ TABLES = {
     "recount": ("SIUD", ""),
     "seed": ("", ""),
 }
+GATEWAYS = ("event", "state_version")  # which it reads
 PARTS = (JOBS, DESK, GATEWAY, READER)
 
 
@@ -97,13 +99,15 @@ def test_each_part_may_do_in_each_table_what_stands_here_and_nothing_else(
         for verb in VERBS[:4]
         if verb[0] in letters
     }
+    expected |= {(GATEWAY, table, "SELECT") for table in GATEWAYS}
     assert {*_granted(database)} == expected
 
 
 @pytest.mark.parametrize("role", PARTS)
 def test_what_it_may_not_is_refused(database: Database, role: str) -> None:
     for table, (jobs, desk) in TABLES.items():
-        may = {JOBS: jobs, DESK: desk, READER: "S"}.get(role, "")
+        of_gateway = "S" if table in GATEWAYS else ""
+        may = {JOBS: jobs, DESK: desk, GATEWAY: of_gateway, READER: "S"}[role]
         refused = [f"TRUNCATE headrace.{table}", f"DROP TABLE headrace.{table}"]
         refused += [f"ALTER TABLE headrace.{table} DISABLE TRIGGER ALL"]
         refused += [f"SELECT FROM headrace.{table} LIMIT 0"] if "S" not in may else []
@@ -119,11 +123,17 @@ def test_what_it_may_not_is_refused(database: Database, role: str) -> None:
 _REFUSED = (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction)
 
 
-def test_a_gateway_finds_out_whether_the_server_answers_and_no_more(database: Database) -> None:
+def test_a_gateway_reads_what_states_were_and_no_more(database: Database) -> None:
     with database.as_(GATEWAY) as connection:
-        assert connection.execute("SELECT 1").fetchone() == (1,)
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            connection.execute("SELECT headrace.rfc3339(now())")
+        connection.execute("SELECT FROM headrace.state_version, headrace.event")
+        for statement in (
+            "SELECT FROM headrace.outbox",
+            "SELECT FROM headrace.device",
+            "DELETE FROM headrace.state_version",
+            "UPDATE headrace.event SET data = '{}'",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
 
 
 def test_a_reader_changes_nothing_even_where_it_lifts_its_own_ban(database: Database) -> None:
