@@ -48,6 +48,7 @@ FLOW = Flow(
             derive=device.alarms,
             emits=("alarm_raised", "alarm_cleared"),
             deleted_by=("retired",),
+            history=True,
         ),
     ),
     aggregates=(

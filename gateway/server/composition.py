@@ -11,6 +11,8 @@ from starlette.routing import BaseRoute
 from gateway.auth.authenticate import Authenticator, NoAuthentication
 from gateway.auth.setup import known_callers
 from gateway.event_streams.streams import EventStreams
+from gateway.history.route import History, history_routes
+from gateway.history.store import HistoryStore
 from gateway.ingest.accept import Ingest
 from gateway.ingest.admission import Admission
 from gateway.ingest.durable_log import DurableLog
@@ -118,8 +120,11 @@ def put_together(parts: Parts) -> Gateway:
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
+    rows = HistoryStore(settings.postgres_url.get_secret_value())
+    history = History(flow, view, rows, settings.why_events_max)
     for_devices: list[BaseRoute] = [
-        *state_routes(flow, view, fresh, pipeline, settings.stale_after_s),
+        *history_routes(flow, history),
+        *state_routes(flow, view, fresh, history, pipeline, settings.stale_after_s),
         *view_routes(flow, view, health.news, pipeline, settings.stale_after_s),
         *probe_routes(log, node),
     ]

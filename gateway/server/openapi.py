@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 
 from gateway.event_streams.openapi import operation
 from gateway.event_streams.streams import PATH
+from gateway.history import openapi as history
 from gateway.http.problems import MEDIA_TYPE
 from gateway.ingest.split_batch import FRAMES, NDJSON
 from shared.flow_table import Flow
@@ -177,7 +178,7 @@ def describe(
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
-        schemas["State"] = _STATE
+        schemas |= {"State": _STATE, **history.SCHEMAS}
         for endpoint in flow.open_endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}

@@ -1,5 +1,6 @@
 """GET /state/{id}: the newest snapshot that the view has, and how far it may be behind what was
-accepted. With `fresh=true` the events after it are folded here."""
+accepted. With `fresh=true` the events after it are folded here; with `version` or `at` it is the
+state as it was."""
 
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
+from gateway.history.openapi import content
+from gateway.history.route import History
 from gateway.http.problems import Problem, retry_after
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
@@ -27,17 +30,21 @@ from shared.timestamps import to_rfc3339
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The state, and how far it may be behind what was accepted.",
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/State"}}},
+        "content": content("State", "PastState"),
     },
     304: {"description": "Nothing newer than what If-None-Match names."},
     401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
     404: {"description": "Unknown entity or id, or none that this caller may read."},
-    503: {"description": "The view has not caught up yet since its first start."},
+    503: {
+        "description": "The view has not caught up yet since its first start; or, of a version or "
+        "time, PostgreSQL does not answer, or persist has not stored it yet."
+    },
 }
 
 
 # said, not checked: what is no id is the id of nobody
 _Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
+_Version = Annotated[int | None, Query(ge=0, lt=1 << 63)]
 _Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
 
 
@@ -45,6 +52,7 @@ def state_routes(
     flow: Flow,
     view: StateView,
     fresh_states: FreshStates,
+    history: History,
     pipeline: Pipeline,
     stale_after_s: float,
 ) -> list[BaseRoute]:
@@ -57,11 +65,15 @@ def state_routes(
         meta: bool = False,
         tenant: _Tenant = None,
         fresh: bool = False,
+        version: _Version = None,
+        at: str | None = None,
     ) -> Response:
         found = flow.find_with_state(entity)
         if found is None:
             known = ", ".join(names)
             raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
+        if version is not None or at is not None:
+            return await answer_of_past(found, entity_id, request, tenant, version, at)
         return await answer(found, entity_id, request, meta, tenant, fresh)
 
     async def state(
@@ -70,8 +82,26 @@ def state_routes(
         meta: bool = False,
         tenant: _Tenant = None,
         fresh: bool = False,
+        version: _Version = None,
+        at: str | None = None,
     ) -> Response:
-        return await answer(flow.with_state[0], entity_id, request, meta, tenant, fresh)
+        first = flow.with_state[0]
+        if version is not None or at is not None:
+            return await answer_of_past(first, entity_id, request, tenant, version, at)
+        return await answer(first, entity_id, request, meta, tenant, fresh)
+
+    async def answer_of_past(
+        entity: Entity | Aggregate,
+        entity_id: str,
+        request: Request,
+        tenant: str | None,
+        version: int | None,
+        at: str | None,
+    ) -> Response:
+        caller: Caller = request.scope.get(CALLER, ANYONE)
+        key = caller.full_id_to_read(entity, entity_id, tenant)
+        body = await history.state(entity, key, version, at)
+        return Response(orjson.dumps(body), media_type="application/json")
 
     async def answer(
         entity: Entity | Aggregate,

@@ -168,6 +168,12 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         description="How many events of an entity past its snapshot `?fresh=true` folds; beyond "
         "that it returns the snapshot and says why",
     )
+    why_events_max: int = Field(
+        5_000,
+        ge=0,
+        description="How many events of an entity `/state/<id>/why` folds for one answer; of one "
+        "that has more it says so with 422",
+    )
     # the desk for dead letters, a process of its own
     desk_host: str = Field(
         "127.0.0.1",

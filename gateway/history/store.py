@@ -1,0 +1,78 @@
+"""Questions to PostgreSQL, a few at a time and in threads: whoever posts never waits for them."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import psycopg
+
+from clients.postgres import store
+from clients.postgres.store import Connection, answered_within, judged_errors
+from gateway.http.problems import Problem, retry_after
+from shared.errors import JobError, StoreAwayError
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+_THREADS = 2
+_WAITING_MAX = 16  # questions that wait for a thread, or have it
+_SLOW_AFTER_S = 2.0
+# whoever asks within it hears at once that nobody answered the one before
+_AWAY_FOR_S = 1.0
+_ENDED_BY_SERVER = "57014"
+
+
+class HistoryStore:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._threads = ThreadPoolExecutor(_THREADS, "history")
+        self._room = threading.Semaphore(_WAITING_MAX)
+        self._away_until_s = 0.0
+
+    async def ask(self, question: Callable[[Connection], T]) -> T:
+        if time.monotonic() < self._away_until_s:
+            raise _away()
+        try:
+            return await self.work(lambda: self._ask(question))
+        except (JobError, psycopg.Error) as error:
+            # a statement that the server itself ended took too long: others may not
+            if isinstance(error, StoreAwayError) and error.sqlstate != _ENDED_BY_SERVER:
+                self._away_until_s = time.monotonic() + _AWAY_FOR_S
+            log.warning("what states were cannot be read from PostgreSQL: %s", error)
+            raise _away() from None
+
+    async def work(self, task: Callable[[], T]) -> T:
+        """What takes long, in one of the threads."""
+        if not self._room.acquire(blocking=False):
+            raise Problem(
+                503,
+                "too_many_questions",
+                "too many ask for what states were at once; ask again in a second",
+                headers=retry_after(1),
+            )
+        working = self._threads.submit(task)
+        working.add_done_callback(lambda _: self._room.release())  # also of one who has gone
+        return await asyncio.wrap_future(working)
+
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        # one for each question: few ask, and nobody keeps a connection for those who do not
+        with (
+            store.connect(self._url, "history", _SLOW_AFTER_S) as connection,
+            answered_within(connection, 2 * _SLOW_AFTER_S),
+            judged_errors(),
+        ):
+            return question(connection)
+
+
+def _away() -> Problem:
+    return Problem(
+        503,
+        "store_away",
+        "PostgreSQL, which keeps what states were, does not answer now; ask again, or ask /state "
+        "for the newest state, which needs no PostgreSQL",
+        headers=retry_after(2),
+    )
