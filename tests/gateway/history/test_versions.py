@@ -130,7 +130,7 @@ def test_a_deleted_state_is_not_told() -> None:
 
 def test_a_version_says_what_it_changed_and_a_life_begins_with_all() -> None:
     newest_first = [
-        _version(1, life=1, count=1),
+        _version(1, life=1, count=0),
         _version(4, deleted=True, forgotten_ms=900, count=0),
         _version(3, count=2, on=True),
         _version(2, count=2, on=1, value=7),
@@ -140,7 +140,7 @@ def test_a_version_says_what_it_changed_and_a_life_begins_with_all() -> None:
         {k: v for k, v in e.items() if k in ("changed", "removed", "deleted")} for e in found if e
     ]
     assert said == [
-        {"changed": {"count": 1}},
+        {"changed": {"count": 0}},  # all there is begins anew
         {"deleted": True},
         {"changed": {"on": True}, "removed": ["value"]},  # true is not 1
         {"changed": {"count": 2, "on": 1, "value": 7}},
