@@ -1,5 +1,6 @@
 """Each version of a state that came to its topic is kept once, in its life."""
 
+import re
 from collections.abc import Iterator
 
 import orjson
@@ -8,6 +9,7 @@ import pytest
 
 from clients.kafka.records import Record
 from clients.postgres import store
+from local_stack.machine.paths import CHECKOUT
 from shared.events.envelope import Position
 from stream_jobs.persist.rows import GoneRow, StateRow
 from stream_jobs.persist.state_versions import Versioned, by_lives
@@ -83,6 +85,23 @@ def test_what_was_published_is_kept_also_where_it_comes_again(
         *((0, 1, 10, False, None), (0, 4, 11, False, None), (0, 5, 13, True, 14)),
         *((1, 1, 15, False, None), (1, 2, 16, False, None)),
     ]
+
+
+@pytest.mark.stack
+def test_the_documented_statement_deletes_what_is_older_than_a_year_but_for_the_last(
+    writer: EventStore, connection: psycopg.Connection
+) -> None:
+    day_ms = 24 * 3600 * 1000
+    now = connection.execute("SELECT (extract(epoch FROM now()) * 1000)::bigint").fetchone()
+    assert now is not None
+    for version, age_days in enumerate((800, 500, 400, 100), 1):
+        row = _state(version, version)
+        at_ms = now[0] - age_days * day_ms
+        writer.write([row._replace(record=row.record._replace(time_ms=at_ms))])
+    text = (CHECKOUT / "docs" / "operations.md").read_text()
+    (statement,) = re.findall(r"(DELETE FROM headrace\.state_version.+?);", text, re.S)
+    connection.execute(statement.encode())
+    assert [version for _, version, *_ in _kept(connection)] == [3, 4]
 
 
 @pytest.mark.stack
