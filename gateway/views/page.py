@@ -1,23 +1,30 @@
 """A page of a view's rows, out of this node's file."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
 
+from gateway.http.problems import Problem
 from gateway.view.reader import Keyed, StateView
-from gateway.views.selection import Selection
+from gateway.views.order import First, Order
+from gateway.views.selection import END, Selection, token_of
+from shared.folding.snapshot import META
 from shared.model import View
 
 _AT_ONCE = 500
 # a request may not hold up others: who seeks longer goes on with the next request
 _LOOKED_AT_MAX = 5_000
+# an order needs a look at all rows: so many, then others have the loop
+_SORTED_AT_ONCE = 100
 MaySee = Callable[[Mapping[str, Any]], bool]
 
 
 class Page(NamedTuple):
     rows: list[dict[str, Any]]
-    goes_on_after: bytes | None
+    next: str | None
 
 
 class CannotReadError(Exception):
@@ -33,10 +40,11 @@ def page_of(
 ) -> Page:
     rows: list[dict[str, Any]] = []
     last = selection.after
-    for looked_at, (key, value) in enumerate(_in_order(source, view, selection)):
+    found = chain.from_iterable(_in_order(source, view, selection, last, _AT_ONCE))
+    for looked_at, (key, value) in enumerate(found):
         # there is another row, so there is another page
         if len(rows) == selection.limit or looked_at == _LOOKED_AT_MAX:
-            return Page(rows, last)
+            return Page(rows, token_of(last))
         row = orjson.loads(value)
         if may_see(row) and selection.takes(row, watermark_ms):
             rows.append(row)
@@ -44,11 +52,56 @@ def page_of(
     return Page(rows, None)
 
 
-def _in_order(source: StateView, view: View, selection: Selection) -> Iterator[Keyed]:
-    for begin, end in selection.ranges(view):
-        after = max(begin, selection.after)
-        while (found := source.between(view.topic, after, end, _AT_ONCE)) != []:
+async def sorted_page_of(
+    source: StateView,
+    view: View,
+    selection: Selection,
+    order: Order,
+    watermark_ms: float | None,
+    may_see: MaySee,
+    turn: asyncio.Lock,
+) -> Page:
+    """`turn`: those who sort at the same time share the time of one."""
+    _refuse_unknown(source, view, order)
+    begin = order.read(selection.after)
+    first = First(order, selection.limit + 1)
+    for some in _in_order(source, view, selection, b"", _SORTED_AT_ONCE):
+        async with turn:
+            for key, value in some:
+                row = orjson.loads(value)
+                if may_see(row) and selection.takes(row, watermark_ms):
+                    place = order.place_of(row, key)
+                    if begin is None or order.is_before(begin, place):
+                        first.put(place, row)
+            await asyncio.sleep(0)
+    found = first.rows()
+    rows = [row for _, row in found[: selection.limit]]
+    if len(found) <= selection.limit:
+        return Page(rows, None)
+    return Page(rows, token_of(order.token_of(found[selection.limit - 1][0])))
+
+
+def _refuse_unknown(source: StateView, view: View, order: Order) -> None:
+    """Each row has all columns of its view; where there is none, there is nothing to sort."""
+    found = source.between(view.topic, b"", END, 1)
+    if found is None:
+        raise CannotReadError
+    columns = [name for one in found for name in orjson.loads(one.value) if name != META]
+    if found and order.column not in columns:
+        raise Problem(
+            400,
+            "unknown_column",
+            f"{view.name} has no column {order.column} to sort by; it has: {', '.join(columns)}",
+        )
+
+
+def _in_order(
+    source: StateView, view: View, selection: Selection, begin: bytes, at_once: int
+) -> Iterator[list[Keyed]]:
+    for start, end in selection.ranges(view):
+        after = max(start, begin)
+        while (found := source.between(view.topic, after, end, at_once)) != []:
             if found is None:
                 raise CannotReadError
-            yield from found
+            yield found
             after = found[-1].key

@@ -1,6 +1,7 @@
 """GET /views and GET /views/{name}: what the flow's views say, and how far they are behind what was
 accepted."""
 
+import asyncio
 import csv
 import io
 from collections.abc import Mapping
@@ -18,8 +19,8 @@ from gateway.http.problems import Problem, retry_after
 from gateway.monitor.job_news import JobNews
 from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.view.reader import StateView
-from gateway.views.page import CannotReadError, Page, page_of
-from gateway.views.selection import described_parameters, is_closed, selection_of, token_of
+from gateway.views.page import CannotReadError, Page, page_of, sorted_page_of
+from gateway.views.selection import described_parameters, is_closed, selection_of
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.ids import NO_TENANT
@@ -35,7 +36,10 @@ _LIST_ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 _ROWS_ANSWERS: dict[int | str, dict[str, Any]] = {
     **_LIST_ANSWERS,
-    200: {"description": "Rows, in the order of their keys, and how far the view is."},
+    200: {
+        "description": "Rows, in the order of their keys or as `sort` says, and how far the "
+        "view is."
+    },
     400: {"description": "An unknown parameter, or a value that cannot be read."},
     404: {"description": "No such view, or none that this caller may read."},
     503: {"description": "The rows have not been read from Kafka yet since the first start."},
@@ -46,6 +50,7 @@ def view_routes(
     flow: Flow, source: StateView, news: JobNews, pipeline: Pipeline, stale_after_s: float
 ) -> list[BaseRoute]:
     names = [row.name for row in flow.views]
+    turn = asyncio.Lock()
 
     async def views(request: Request) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
@@ -76,7 +81,13 @@ def view_routes(
             return is_for_all or (its.get(TENANT) or NO_TENANT) == caller.tenant
 
         try:
-            page = page_of(source, row, selection, watermark_ms, may_see)
+            if selection.order is None:
+                page = page_of(source, row, selection, watermark_ms, may_see)
+            else:
+                order = selection.order
+                page = await sorted_page_of(
+                    source, row, selection, order, watermark_ms, may_see, turn
+                )
         except CannotReadError:
             raise Problem(
                 503, "warming", f"{row.name}: {_STILL_READ}; ask again", headers=retry_after(1)
@@ -87,7 +98,7 @@ def view_routes(
         body = {
             "view": row.name,
             "rows": shown,
-            "next": None if page.goes_on_after is None else token_of(page.goes_on_after),
+            "next": page.next,
             **progress_of(row, counts),
         }
         return Response(orjson.dumps(body), media_type="application/json")
@@ -175,8 +186,8 @@ def _as_csv(row: View, shown: list[dict[str, Any]], page: Page, request: Request
     out.writeheader()
     out.writerows(rows)
     headers = {}
-    if page.goes_on_after is not None:
-        there = request.url.include_query_params(next=token_of(page.goes_on_after))
+    if page.next is not None:
+        there = request.url.include_query_params(next=page.next)
         headers["link"] = f'<{there.path}?{there.query}>; rel="next"'
     return Response(text.getvalue(), headers=headers, media_type=_CSV)
 

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.http.problems import Problem
+from gateway.views.order import ORDER_BEGINS, Order, of_another_order, order_of
 from shared.model import View
-from shared.tables.view_rows import PARAMETERS, TENANT, WINDOW
+from shared.tables.view_rows import COLUMN, PARAMETERS, TENANT, WINDOW
 from shared.timestamps import from_rfc3339
 
 LIMIT_MAX = 1000
 _LIMIT = 100
 # behind every key that begins as it does
-_END = b"\xff"
+END = b"\xff"
 
 
 class Selection(NamedTuple):
@@ -24,19 +25,20 @@ class Selection(NamedTuple):
     closed: bool | None
     after: bytes
     limit: int
+    order: Order | None  # else that of the keys
 
     def ranges(self, view: View) -> list[tuple[bytes, bytes]]:
         """Of keys, which are JSON, without what cannot be in them: where the first column of the
         key is named, its value may be text, or something else."""
         first = view.key[0]
         if first not in self.by_column:
-            return [(b"", _END)]
+            return [(b"", END)]
         value = self.by_column[first]
         as_json = [orjson.dumps(value)]
         if value and not value.startswith('"'):
             as_json.append(value.encode())
         begins = sorted(b"{%s:%s" % (orjson.dumps(first), one) for one in as_json)
-        return [(begin, begin + _END) for begin in begins]
+        return [(begin, begin + END) for begin in begins]
 
     def within(self, tenant: str) -> "Selection":
         return self._replace(by_column={**self.by_column, TENANT: tenant or "null"})
@@ -83,13 +85,18 @@ def selection_of(view: View, parameters: Mapping[str, str]) -> Selection:
             "unknown_parameter",
             f"{unknown[0]} is no parameter here: rows can be asked for by {', '.join(known)}",
         )
+    order = order_of(parameters["sort"]) if "sort" in parameters else None
+    after = _token(parameters)
+    if order is None and after.startswith(ORDER_BEGINS):
+        raise of_another_order()
     return Selection(
         {name: its for name, its in parameters.items() if name in columns},
         _time(parameters, "from"),
         _time(parameters, "until"),
         _truth(parameters, "closed"),
-        _token(parameters),
+        after,
         _limit(parameters),
+        order,
     )
 
 
@@ -102,6 +109,12 @@ def described_parameters(views: Iterable[View]) -> list[dict[str, Any]]:
         "closed": {"type": "boolean"},
         "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": _LIMIT},
         "next": {"type": "string"},
+        "sort": {"type": "string", "pattern": f"^-?{COLUMN.pattern}$"},
+    }
+    told = {
+        **dict.fromkeys(keys, "where its key has such a column"),
+        "sort": "A column, and - before it for the highest first; else rows are in the order of "
+        "their keys.",
     }
     return [
         {
@@ -109,7 +122,7 @@ def described_parameters(views: Iterable[View]) -> list[dict[str, Any]]:
             "in": "query",
             "required": False,
             "schema": kind,
-            **({"description": "where its key has such a column"} if name in keys else {}),
+            **({"description": told[name]} if name in told else {}),
         }
         for name, kind in kinds.items()
     ]

@@ -44,14 +44,17 @@ def show(
         list[str] | None, typer.Option(help="COLUMN=VALUE of the key, from=…, until=…, closed=true")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
+    sort: Annotated[
+        str, typer.Option(help="A column, or - and a column for the highest first.")
+    ] = "",
     output: OutputOption = Output.TABLE,
     state_dir: StateDir = None,
 ) -> None:
-    """A view's rows, in the order of their keys.
+    """A view's rows, in the order of their keys or as --sort says.
 
-    Example: ./headrace views show by_area --where area=north --where from=2026-11-26T08:00:00Z
+    Example: ./headrace views show by_area --where area=north --sort -highest --limit 10
     """
-    wanted = dict(_pair(one) for one in where or ())
+    wanted = dict(_pair(one) for one in where or ()) | ({"sort": sort} if sort else {})
     found = _asked(f"/views/{name}?{urlencode({**wanted, 'limit': limit})}", state_dir)
     if output is Output.JSON:
         say_found(found, "", output)

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import orjson
@@ -85,7 +86,17 @@ def test_the_views_are_listed(gateway: Gateway) -> None:
 def test_the_parameters_are_published(gateway: Gateway) -> None:
     path = asked(gateway, "/openapi.json")["paths"]["/views/{name}"]["get"]
     names = {one["name"] for one in path["parameters"]}
-    assert names >= {"name", "area", "device", "entity_id", "from", "until", "closed", "next"}
+    assert names >= {
+        "name",
+        "area",
+        "device",
+        "entity_id",
+        "from",
+        "until",
+        "closed",
+        "next",
+        "sort",
+    }
 
 
 def test_rows_come_in_the_order_of_their_keys_page_by_page(gateway: Gateway, rows: Rows) -> None:
@@ -215,6 +226,78 @@ def test_whoever_seeks_long_goes_on_with_the_next_page(
     assert ([row["window"]["start"] for row in found], pages) == ([last], 3)
 
 
+def of_hot(gateway: Gateway, query: str) -> list[str]:
+    return [row["event_id"] for row in asked(gateway, f"/views/hot?{query}")["rows"]]
+
+
+def test_rows_are_sorted_by_any_column(gateway: Gateway, rows: Rows) -> None:
+    values = {"a": 7.5, "b": None, "c": -1, "d": 80, "e": 7.5, "f": "NaN"}
+    for key, value in values.items():
+        rows.put(HOT, {"event_id": key}, value=value, its=[1], area=f"{key} area")
+    # equal ones in the order of their keys, and what is nothing last
+    assert of_hot(gateway, "sort=value") == ["c", "a", "e", "d", "f", "b"]
+    assert of_hot(gateway, "sort=-value") == ["f", "d", "a", "e", "c", "b"]
+    assert of_hot(gateway, "sort=-value&limit=2") == ["f", "d"]
+    assert of_hot(gateway, "sort=-area&limit=2") == ["f", "e"]
+    assert of_hot(gateway, "sort=-event_id&event_id=c") == ["c"]
+    for number in range(3):
+        rows.window("a", number, readings=number)
+    last = asked(gateway, "/views/by_area?sort=-window&limit=1")["rows"]
+    assert [row["readings"] for row in last] == [2]
+
+
+@pytest.mark.parametrize("sort", ["value", "-value"])
+def test_the_first_of_many_are_the_same_as_of_all_sorted_at_once(
+    gateway: Gateway, rows: Rows, sort: str
+) -> None:
+    chance = Random(7)
+    values = {f"{number:03}": chance.choice([None, *range(40)]) for number in range(250)}
+    for key, value in values.items():
+        rows.put(HOT, {"event_id": key}, value=value)
+    sign = -1 if sort == "-value" else 1
+
+    def place(key: str) -> tuple[bool, int, str]:
+        value = values[key]
+        return value is None, sign * (value or 0), key
+
+    expected = sorted(values, key=place)
+    assert of_hot(gateway, f"sort={sort}&limit=7") == expected[:7]
+    found: list[str] = []
+    after = ""
+    while after is not None:
+        told = asked(gateway, f"/views/hot?sort={sort}&limit=60&next={after}")
+        found += [row["event_id"] for row in told["rows"]]
+        after = told["next"]
+    assert found == expected
+
+
+def test_what_cannot_be_sorted_is_told(gateway: Gateway, rows: Rows) -> None:
+    def refused(path: str) -> str:
+        answer = gateway.ask("GET", path)
+        assert answer.status_code == 400
+        detail: str = answer.json()["detail"]
+        return detail
+
+    assert asked(gateway, "/views/hot?sort=celsius")["rows"] == []
+    for key in ("a", "b", "c"):
+        rows.put(HOT, {"event_id": key}, value=1, its=[1])
+    assert (
+        refused("/views/hot?sort=-celsius")
+        == "hot has no column celsius to sort by; it has: event_id, value, its"
+    )
+    assert "its has several values" in refused("/views/hot?sort=its")
+    by_key, by_value = (
+        asked(gateway, f"/views/hot?limit=1&{sort}")["next"] for sort in ("", "sort=value")
+    )
+    for query in (f"next={by_value}", f"sort=value&next={by_key}", f"sort=-value&next={by_value}"):
+        assert "next is of another order" in refused(f"/views/hot?{query}")
+
+
+def test_sorted_rows_that_cannot_be_read_are_no_empty_page(gateway: Gateway) -> None:
+    answer = gateway.ask("GET", "/views/hot?sort=value")
+    assert (answer.status_code, answer.json()["code"]) == (503, "warming")
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -226,6 +309,8 @@ def test_whoever_seeks_long_goes_on_with_the_next_page(
         ("limit=x", "limit is a whole number"),
         ("next=%20", "next is what an answer said is next"),
         ("next=a", "next is what an answer said is next"),
+        ("sort=", "sort is one column, such as"),
+        ("sort=a,-b", "sort is one column, such as"),
     ],
 )
 def test_what_a_request_cannot_mean_is_told(
@@ -268,6 +353,7 @@ def test_a_caller_sees_the_rows_of_its_tenant_and_no_others(gateway: Gateway, ro
 
     assert seen("all", "totals") == ["acme", "beta", None]
     assert (seen("none", "totals"), seen("acme", "totals")) == ([None], ["acme"])
+    assert seen("acme", "totals?sort=-entity_id") == ["acme"]
     assert (seen("gateway", "totals"), seen("device", "totals")) == (404, 404)
     # its rows are of no tenant: they tell of all at once
     every_area = ["of None", "of acme", "of beta"]

@@ -1,6 +1,7 @@
 """`./headrace views` on what a gateway answers."""
 
 import pytest
+from typer.testing import CliRunner
 
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output
@@ -51,6 +52,11 @@ def test_rows_are_shown_with_how_to_go_on(
     assert asked == ["/views/by_area?area=north&closed=true&limit=5"]
     views.show("by_area", limit=5, output=Output.JSON)
     assert '"closed": false' in capsys.readouterr().out
+
+
+def test_rows_are_shown_in_an_order(asked: list[str]) -> None:
+    done = CliRunner().invoke(views.app, ["show", "by_area", "--sort", "-highest", "--limit", "10"])
+    assert (done.exit_code, asked) == (0, ["/views/by_area?sort=-highest&limit=10"])
 
 
 @pytest.mark.usefixtures("asked")
