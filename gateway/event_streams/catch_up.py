@@ -12,12 +12,13 @@ from typing import NamedTuple, TypeVar
 from confluent_kafka import Consumer, TopicPartition
 
 from clients.kafka.connect import reader
-from gateway.event_streams import frames
-from gateway.event_streams.event_stream import BYTES_AT_ONCE, Ended, EventStream
+from gateway.event_streams.event_stream import EventStream
 from gateway.event_streams.live_reader import OPTIONS, LogChanged, batch_of
-from gateway.event_streams.log_position import Layout, LogPosition, Scope
 from gateway.event_streams.recent_events import EventEntry, RecentEvents
 from gateway.event_streams.wanted_events import Wanted
+from gateway.streams import frames
+from gateway.streams.log_position import Layout, LogPosition, Scope
+from gateway.streams.stream import BYTES_AT_ONCE, Ended
 from shared.consumer_groups import VIEW
 from shared.events.event_reader import EventReader
 from shared.kafka_access import KafkaAccess

@@ -1,65 +1,14 @@
-"""A request for events, from its head to its last word, on its connection."""
+"""A stream of events, and how far it is."""
 
-import logging
-import math
 from collections.abc import Callable
-from typing import Protocol
 
-from gateway.event_streams import frames
-from gateway.event_streams.channels import Channel
-from gateway.event_streams.frames import Reason
-from gateway.event_streams.log_position import LogPosition, Scope
 from gateway.event_streams.wanted_events import Start, Wanted
-from gateway.http import exchange
-from gateway.http.message import Request, refusal, written
-from gateway.http.problems import Problem, internal_fault, retry_after
-
-log = logging.getLogger(__name__)
-
-# then its connection is asked whether its reader takes them: an event may have a MiB
-BYTES_AT_ONCE = 256 * 1024
+from gateway.http.message import Request
+from gateway.streams.stream import Connection, Stream
 
 
-class Flow(Protocol):
-    @property
-    def write_paused(self) -> bool: ...
-
-    async def drain(self) -> None: ...
-
-
-class Connection(exchange.Connection, Protocol):
-    @property
-    def flow(self) -> Flow: ...
-
-    def set_aside(self, holder: object) -> Problem | None:
-        """It does not count among the connections any more; else why it cannot be a stream."""
-
-
-class Hub(Protocol):
-    def end(self, stream: "EventStream", reason: Reason) -> None: ...
-
-    def forget(self, stream: "EventStream") -> None: ...
-
-
-class Ended(Exception):  # noqa: N818 - it is what happens to a stream
-    """It gets its last word."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason)
-        self.reason: Reason = reason
-
-
-class EventStream:
-    """As long as `position` is there, it is behind the end of the log, and its task brings it
-    there. At the end it is a member of its channel."""
-
-    __slots__ = (
-        *("_connection", "_lines", "_open", "channel", "has_been_live", "hub", "is_over"),
-        *("number", "position", "request", "response_complete", "response_started", "scope"),
-        *("start_at", "valid_until_s", "wanted"),
-    )
-    keep_alive = False  # its answer has no end but that of the connection
-    scope: Scope
+class EventStream(Stream):
+    __slots__ = "has_been_live", "number", "start_at", "wanted"
     wanted: Wanted
     start_at: Start
 
@@ -70,93 +19,6 @@ class EventStream:
         connection: Connection,
         lines: bytes = b"",
     ) -> None:
-        """`open_` raises a Problem where the request is refused at once. `lines`: further headers
-        of the answer."""
-        self._open = open_
-        self._lines = lines
-        self._connection = connection
-        self.request = request
-        self.response_started = self.response_complete = False
-        self.is_over = False
+        super().__init__(open_, request, connection, lines)
         self.has_been_live = False
-        self.valid_until_s = math.inf  # where its credential cannot be asked again
-        self.position: LogPosition | None = None
         self.number = 0  # of the next recent event, while it is behind
-        self.hub: Hub | None = None
-        self.channel: Channel[EventStream] | None = None
-
-    # what the connection asks
-
-    def start(self) -> None:
-        try:
-            self._open(self)
-        except Problem as problem:
-            self.refuse(problem)
-        except Exception:
-            log.exception("a fault in beginning a stream")
-            self.refuse(internal_fault(self.request.method))
-
-    def take(self, chunk: bytes) -> None:
-        """Nothing that a stream looks at."""
-
-    def end(self) -> None:
-        pass
-
-    def drop(self, _: str) -> None:
-        self.is_over = True
-        if self.hub is not None:
-            self.hub.forget(self)
-
-    def be_last(self) -> None:
-        if self.hub is not None:
-            self.hub.end(self, "ending")
-
-    # what the hub asks
-
-    def set_aside(self, holder: object) -> None:
-        """Problem where there are too many, of all or of this holder."""
-        if problem := self._connection.set_aside(holder):
-            raise problem
-
-    @property
-    def is_paused(self) -> bool:
-        """Its reader takes less than there is."""
-        return self._connection.flow.write_paused
-
-    async def is_writable(self) -> None:
-        await self._connection.flow.drain()
-
-    def begin(self, id_: bytes, retry_ms: int) -> None:
-        self.response_started = True
-        default = self._connection.default_headers()
-        self.write(frames.head(default, self._lines, id_, retry_ms))
-
-    def write(self, raw: bytes) -> None:
-        self._connection.write(raw)
-
-    def refuse(self, problem: Problem) -> None:
-        if self.is_over:
-            return
-        self.is_over = self.response_started = self.response_complete = True
-        answer = refusal(problem, self.request.target)
-        answer = answer._replace(lines=answer.lines + self._lines)
-        default, method = self._connection.default_headers(), self.request.method
-        self._connection.write(written(answer, default, method, keep_alive=False)[0])
-        self._close()
-
-    def close(self) -> None:
-        self.response_complete = True
-        self._close()
-
-    def _close(self) -> None:
-        self._connection.close()
-        self._connection.on_response_complete()
-
-
-def is_ending() -> Problem:
-    return Problem(
-        503,
-        "ending",
-        "this gateway is about to end: come again, another one goes on",
-        headers=retry_after(1),
-    )

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from clients.kafka.connect import reader
 from clients.kafka.messages import ANOTHER_LOG, is_end, position_of
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
-from gateway.event_streams.log_position import Layout
 from gateway.event_streams.recent_events import EventEntry
+from gateway.streams.log_position import Layout
 from shared.consumer_groups import VIEW
 from shared.kafka_access import KafkaAccess
 

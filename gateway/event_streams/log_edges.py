@@ -11,7 +11,10 @@ from confluent_kafka import KafkaException
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
 from clients.kafka.records import Partition, Range
 from gateway.event_streams.live_reader import ANSWER_S
-from gateway.event_streams.log_position import (
+from gateway.event_streams.recent_events import RecentEvents
+from gateway.event_streams.wanted_events import Start
+from gateway.http.problems import Problem, retry_after
+from gateway.streams.log_position import (
     BadPosition,
     Layout,
     LogPosition,
@@ -19,9 +22,6 @@ from gateway.event_streams.log_position import (
     is_behind,
     read_id,
 )
-from gateway.event_streams.recent_events import RecentEvents
-from gateway.event_streams.wanted_events import Start
-from gateway.http.problems import Problem, retry_after
 from shared.consumer_groups import VIEW
 from shared.kafka_access import KafkaAccess
 

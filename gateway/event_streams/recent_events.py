@@ -3,8 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
-from gateway.event_streams.frames import Shown, shown
-from gateway.event_streams.log_position import LogPosition, is_behind
+from gateway.event_streams.shown_event import Shown, shown
+from gateway.streams.log_position import LogPosition, is_behind
 from shared.events.envelope import Position
 from shared.events.event_reader import EventReader
 

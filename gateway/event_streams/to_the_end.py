@@ -4,11 +4,12 @@ out of Kafka."""
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gateway.event_streams import frames
 from gateway.event_streams.catch_up import CatchUp
-from gateway.event_streams.event_stream import BYTES_AT_ONCE, Ended, EventStream
-from gateway.event_streams.log_position import Layout, is_behind
+from gateway.event_streams.event_stream import EventStream
 from gateway.event_streams.recent_events import EventEntry, RecentEvents
+from gateway.streams import frames
+from gateway.streams.log_position import Layout, is_behind
+from gateway.streams.stream import BYTES_AT_ONCE, Ended
 from shared.events.event_reader import EventReader
 
 _RECENT_AT_ONCE = 50  # then others have the loop
@@ -43,7 +44,7 @@ class ToTheEnd:
         """Ended where it does not come there."""
         recent, places = self._recent, stream.scope.places
         while True:
-            await self._has_room(stream)
+            await stream.has_room(self._stall_s)
             position = stream.position
             if stream.is_over or position is None:
                 return
@@ -85,13 +86,6 @@ class ToTheEnd:
         if found:
             stream.write(b"".join(found))
         return had
-
-    async def _has_room(self, stream: EventStream) -> None:
-        try:
-            async with asyncio.timeout(self._stall_s):
-                await stream.is_writable()
-        except TimeoutError:
-            raise Ended("slow") from None
 
     async def _moves(self) -> None:
         try:

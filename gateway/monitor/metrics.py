@@ -36,6 +36,7 @@ from shared import VERSION
 IN_FLIGHT_PAYLOADS = "in_flight_payloads"
 IN_FLIGHT_BYTES = "in_flight_bytes"
 EVENT_STREAMS = "event_streams"
+VIEW_STREAMS = "view_streams"
 PRODUCER_REPLACEMENTS = "producer_replacements"
 
 _PREFIX = "headrace_gateway_"
@@ -52,6 +53,7 @@ GAUGES = {
     WORKERS_READY: "Workers that take payloads now",
     IN_FLIGHT_BYTES: "Bytes of bodies in memory, half-read ones included",
     EVENT_STREAMS: "Readers of GET /v1/events that are connected",
+    VIEW_STREAMS: "Readers of changes of views that are connected",
 }
 
 

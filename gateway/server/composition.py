@@ -3,7 +3,7 @@ the reader's back."""
 
 from collections.abc import Sequence
 from socket import socket
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
@@ -24,6 +24,7 @@ from gateway.monitor.metrics import (
     IN_FLIGHT_BYTES,
     IN_FLIGHT_PAYLOADS,
     PRODUCER_REPLACEMENTS,
+    VIEW_STREAMS,
     Metrics,
     metrics_routes,
 )
@@ -39,8 +40,10 @@ from gateway.state.event_tail_reader import TailFollower
 from gateway.state.fresh import FreshStates
 from gateway.state.pipeline_lag import Pipeline
 from gateway.state.route import state_routes
+from gateway.streams.streams import Streams
 from gateway.view.process import ViewProcess
 from gateway.view.reader import StateView
+from gateway.views.change_streams import ChangeStreams
 from gateway.views.route import view_routes
 from shared.flow import load_flow
 from shared.flow_table import Flow
@@ -68,7 +71,7 @@ class Gateway(NamedTuple):
     app: FastAPI
     # to both of which connections give requests past the application
     ingest: Ingest
-    events: EventStreams
+    streams: Sequence[Streams[Any]]
 
 
 def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[socket] = ()) -> Parts:
@@ -117,6 +120,8 @@ def put_together(parts: Parts) -> Gateway:
     who_asks, traced = who or NoAuthentication(), tracing or Tracing()
     ingest = Ingest(flow, log, admission, settings, who_asks, node.counts, limits, traced)
     events = EventStreams(settings, flow, who_asks, node)
+    changes = ChangeStreams(settings, flow, who_asks, node, view)
+    streams: list[Streams[Any]] = [events, changes] if flow.views else [events]
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
@@ -133,9 +138,10 @@ def put_together(parts: Parts) -> Gateway:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
         metrics.add_gauge(EVENT_STREAMS, lambda: events.count)
+        metrics.add_gauge(VIEW_STREAMS, lambda: changes.count)
         for_operators += metrics_routes(metrics)
     every_route = [*for_devices, *for_operators]
-    background = [*background, tail, events]
+    background = [*background, tail, events, changes]
     if sockets:
         described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
         background.append(AdminPort(described, settings, sockets, node))
@@ -155,4 +161,4 @@ def put_together(parts: Parts) -> Gateway:
             page_origins=settings.page_origins,
         )
     describe(described, every_route, flow, settings)
-    return Gateway(app, ingest, events)
+    return Gateway(app, ingest, streams)

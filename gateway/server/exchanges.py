@@ -1,11 +1,10 @@
-"""What the requests of a port become: payloads and event streams go past the application."""
+"""What the requests of a port become: payloads and streams go past the application."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from starlette.types import ASGIApp
 
-from gateway.event_streams import event_stream
-from gateway.event_streams.streams import EventStreams
 from gateway.http.exchange import Exchange
 from gateway.http.message import Request
 from gateway.http.page_origins import PageOrigins
@@ -14,18 +13,20 @@ from gateway.ingest.post_request import Post
 from gateway.server import asgi_request
 from gateway.server.asgi_request import AsgiRequest, scope_of
 from gateway.server.request_reader import Head
+from gateway.streams import stream
+from gateway.streams.streams import Streams
 
 
-class Connection(asgi_request.Connection, event_stream.Connection, Protocol):
+class Connection(asgi_request.Connection, stream.Connection, Protocol):
     pass
 
 
 class Exchanges:
     def __init__(
-        self, ingest: Ingest | None, events: EventStreams | None, pages: PageOrigins
+        self, ingest: Ingest | None, streams: Sequence[Streams[Any]], pages: PageOrigins
     ) -> None:
         self._ingest = ingest
-        self._events = events
+        self._streams = streams
         self._pages = pages
 
     def begin(
@@ -37,8 +38,10 @@ class Exchanges:
         app_state: dict[str, Any],
     ) -> Exchange:
         ingest, keep_alive, waits = self._ingest, head.keep_alive, head.expects_continue
-        if self._events is not None and self._events.is_for(request):
-            return self._events.stream(request, connection)
+        for streams in self._streams:
+            if streams.is_for(request):
+                found: Exchange = streams.stream(request, connection)
+                return found
         if (
             ingest is not None
             and ingest.is_for(request)

@@ -5,6 +5,7 @@ import math
 import socket
 import time
 from asyncio import Protocol
+from collections.abc import Sequence
 from functools import partial
 from types import FrameType
 from typing import Any, cast
@@ -13,7 +14,6 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from gateway.event_streams.streams import EventStreams
 from gateway.http.page_origins import PageOrigins
 from gateway.http.tls import ServerTls
 from gateway.ingest.accept import Ingest
@@ -24,6 +24,7 @@ from gateway.server.connection_limits import Connections
 from gateway.server.deadlines import Limits
 from gateway.server.exchanges import Exchanges
 from gateway.server.head_cache import KnownHeads
+from gateway.streams.streams import Streams
 from shared.settings import GatewaySettings
 
 _HANDSHAKE_S = 5.0
@@ -40,14 +41,14 @@ def server_config(
     settings: GatewaySettings,
     node: Node | None = None,
     ingest: Ingest | None = None,
-    events: EventStreams | None = None,
+    streams: Sequence[Streams[Any]] = (),
 ) -> uvicorn.Config:
-    """Without `ingest` and `events` the application answers all requests."""
+    """Without `ingest` and `streams` the application answers all requests."""
     tls = ServerTls(settings) if settings.tls_cert_file else None
     connections = Connections(
         settings.connections_max,
         settings.connections_per_address_max,
-        settings.event_streams_max if events else 0,
+        settings.event_streams_max if streams else 0,
         settings.event_streams_share_max,
         (node or Node()).counts.request_refused,
     )
@@ -55,7 +56,7 @@ def server_config(
         HttpConnection,
         Limits.of(settings),
         connections,
-        Exchanges(ingest, events, PageOrigins(settings.page_origins)),
+        Exchanges(ingest, streams, PageOrigins(settings.page_origins)),
         KnownHeads(),
         browser_origin(settings),
     )

@@ -24,8 +24,8 @@ def serve(settings: GatewaySettings, node: Node) -> int:
         )
         # during an outage it writes several lines a second; what matters is said by raw_log
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-        app, ingest, events = put_together(parts_of(settings, node, admin_sockets))
-        config = server_config(app, settings, node, ingest, events)
+        app, ingest, streams = put_together(parts_of(settings, node, admin_sockets))
+        config = server_config(app, settings, node, ingest, streams)
         GatewayServer(config, node, settings.shutdown_drain_s).run(sockets)
     except CannotListenError as error:
         print(error, file=sys.stderr)

@@ -38,6 +38,16 @@ WHERE t.name = ? AND t.warm ORDER BY r.key
 """
 
 
+# what has become of a partition in between, as far as it was read: of each key the last
+_CHANGED = """
+SELECT r.key, r.value, r.version, r.timestamp_ms, r.partition, r.offset, r.checksum
+FROM topic t JOIN position p ON p.topic = t.name LEFT JOIN (
+  SELECT * FROM record WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ?
+  AND topic GLOB 'view.*' ORDER BY offset LIMIT ?) r
+WHERE t.name = ? AND t.topic_id = ? AND p.partition = ? AND p.next_offset >= ? ORDER BY r.offset
+"""
+
+
 class Found(NamedTuple):
     value: bytes
     timestamp_ms: int
@@ -48,6 +58,12 @@ class Found(NamedTuple):
 class Keyed(NamedTuple):
     key: bytes
     value: bytes
+
+
+class Changed(NamedTuple):
+    key: bytes
+    value: bytes
+    offset: int
 
 
 class Progress(NamedTuple):
@@ -106,6 +122,17 @@ class StateView:
         if not rows or not self._are_sound(there):
             return None
         return [Keyed(key, value) for key, value, *_ in there]
+
+    def changed(
+        self, topic: str, topic_id: str, partition: int, begin: int, end: int, at_most: int
+    ) -> list[Changed] | None:
+        """Rows of a view by the offset of their last change; None where they cannot be told now."""
+        at = topic, partition, begin, end, at_most, topic, topic_id, partition, end
+        rows = self._query(_CHANGED, at)
+        there = [row for row in rows if row[0] is not None]
+        if not rows or not self._are_sound(there):
+            return None
+        return [Changed(key, value, offset) for key, value, _, _, _, offset, _ in there]
 
     def close(self) -> None:
         if self._db is not None:

@@ -9,12 +9,13 @@ from zlib import crc32
 
 from clients.kafka.records import Partition
 
-_FORMAT = 2
+_FORMAT = 3
 _SCHEMA = """
 CREATE TABLE record (
   topic TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, version INTEGER,
   timestamp_ms INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL,
   checksum INTEGER NOT NULL, PRIMARY KEY (topic, key));
+CREATE INDEX changed ON record (topic, partition, offset) WHERE topic GLOB 'view.*';
 CREATE TABLE topic (
   name TEXT PRIMARY KEY, topic_id TEXT NOT NULL, warm INTEGER NOT NULL DEFAULT 0,
   caught_up_ms INTEGER, skipped INTEGER NOT NULL DEFAULT 0);

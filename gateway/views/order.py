@@ -70,7 +70,7 @@ class Order(NamedTuple):
 
 
 class First:
-    """So many rows at most, the first ones of all that were put."""
+    """So many rows at most, the first ones of all that were put, in the order of their keys."""
 
     def __init__(self, order: Order, count: int) -> None:
         self._order = order
@@ -90,7 +90,6 @@ class First:
         return self._kept
 
     def _cut(self) -> None:
-        self._kept.sort(key=lambda one: one[0].key)
         self._kept.sort(key=lambda one: one[0].rank, reverse=self._order.descends)
         del self._kept[self._count :]
         if len(self._kept) == self._count:

@@ -1,7 +1,7 @@
 """A page of a view's rows, out of this node's file."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ _AT_ONCE = 500
 _LOOKED_AT_MAX = 5_000
 # an order needs a look at all rows: so many, then others have the loop
 _SORTED_AT_ONCE = 100
-MaySee = Callable[[Mapping[str, Any]], bool]
 
 
 class Page(NamedTuple):
@@ -36,7 +35,6 @@ def page_of(
     view: View,
     selection: Selection,
     watermark_ms: float | None,
-    may_see: MaySee,
 ) -> Page:
     rows: list[dict[str, Any]] = []
     last = selection.after
@@ -46,7 +44,7 @@ def page_of(
         if len(rows) == selection.limit or looked_at == _LOOKED_AT_MAX:
             return Page(rows, token_of(last))
         row = orjson.loads(value)
-        if may_see(row) and selection.takes(row, watermark_ms):
+        if selection.takes(row, watermark_ms):
             rows.append(row)
         last = key
     return Page(rows, None)
@@ -58,7 +56,6 @@ async def sorted_page_of(
     selection: Selection,
     order: Order,
     watermark_ms: float | None,
-    may_see: MaySee,
     turn: asyncio.Lock,
 ) -> Page:
     """`turn`: those who sort at the same time share the time of one."""
@@ -69,7 +66,7 @@ async def sorted_page_of(
         async with turn:
             for key, value in some:
                 row = orjson.loads(value)
-                if may_see(row) and selection.takes(row, watermark_ms):
+                if selection.takes(row, watermark_ms):
                     place = order.place_of(row, key)
                     if begin is None or order.is_before(begin, place):
                         first.put(place, row)

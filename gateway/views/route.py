@@ -15,17 +15,18 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
-from gateway.http.problems import Problem, retry_after
 from gateway.monitor.job_news import JobNews
 from gateway.state.pipeline_lag import Freshness, Pipeline
+from gateway.streams.frames import EVENT_STREAM
 from gateway.view.reader import StateView
+from gateway.views.asked import asked_by, may_read
+from gateway.views.copied_topic import warming
 from gateway.views.page import CannotReadError, Page, page_of, sorted_page_of
-from gateway.views.selection import described_parameters, is_closed, selection_of
+from gateway.views.selection import described_parameters, is_closed, only_of_changes
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
-from shared.ids import NO_TENANT
 from shared.model import View
-from shared.tables.view_rows import TENANT, WINDOW
+from shared.tables.view_rows import WINDOW
 from shared.timestamps import now_ms, to_rfc3339
 
 _CSV = "text/csv"
@@ -38,11 +39,18 @@ _ROWS_ANSWERS: dict[int | str, dict[str, Any]] = {
     **_LIST_ANSWERS,
     200: {
         "description": "Rows, in the order of their keys or as `sort` says, and how far the "
-        "view is."
+        "view is. As text/event-stream without an end: rows, then each change, with an `id` from "
+        "which any gateway goes on.",
+        "content": {kind: {"schema": {"type": "string"}} for kind in (_CSV, EVENT_STREAM)},
     },
     400: {"description": "An unknown parameter, or a value that cannot be read."},
     404: {"description": "No such view, or none that this caller may read."},
-    503: {"description": "The rows have not been read from Kafka yet since the first start."},
+    410: {"description": "Of a stream: the view's topic is another one now. Begin without the id."},
+    429: {"description": "This caller has so many streams that the room left is for others."},
+    503: {
+        "description": "The rows have not been read from Kafka yet since the first start; of a "
+        "stream also: the gateway ends, or has as many streams as it may."
+    },
 }
 
 
@@ -57,7 +65,7 @@ def view_routes(
         listed = [
             _described(row) | progress_of(row, counts_of(row))
             for row in flow.views
-            if _may_read(caller, row)
+            if may_read(caller, row)
         ]
         return Response(orjson.dumps({"views": listed}), media_type="application/json")
 
@@ -65,33 +73,19 @@ def view_routes(
         name: Annotated[str, Path(json_schema_extra={"enum": names})], request: Request
     ) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
-        row = flow.view(name)
-        if row is None or not _may_read(caller, row):
-            known = [one.name for one in flow.views if _may_read(caller, one)]
-            there_are = ", ".join(known) or "none for this caller"
-            raise Problem(404, "unknown_view", f"no such view; there are: {there_are}")
-        selection = selection_of(row, request.query_params)
-        is_for_all = caller.all_tenants or TENANT not in row.key
-        if not is_for_all:
-            selection = selection.within(caller.tenant)
+        row, selection = asked_by(caller, flow, name, request.query_params)
+        if selection.from_now:
+            raise only_of_changes()
         counts = counts_of(row)
         watermark_ms = watermark_of(row)
-
-        def may_see(its: Mapping[str, Any]) -> bool:
-            return is_for_all or (its.get(TENANT) or NO_TENANT) == caller.tenant
-
         try:
             if selection.order is None:
-                page = page_of(source, row, selection, watermark_ms, may_see)
+                page = page_of(source, row, selection, watermark_ms)
             else:
                 order = selection.order
-                page = await sorted_page_of(
-                    source, row, selection, order, watermark_ms, may_see, turn
-                )
+                page = await sorted_page_of(source, row, selection, order, watermark_ms, turn)
         except CannotReadError:
-            raise Problem(
-                503, "warming", f"{row.name}: {_STILL_READ}; ask again", headers=retry_after(1)
-            ) from None
+            raise warming(row) from None
         shown = [_with_closed(one, watermark_ms) for one in page.rows]
         if _CSV in request.headers.get("accept", ""):
             return _as_csv(row, shown, page, request)
@@ -152,14 +146,6 @@ def view_routes(
             openapi_extra={"parameters": described_parameters(flow.views)},
         ),
     ]
-
-
-def _may_read(caller: Caller, row: View) -> bool:
-    """As of aggregates: no device, and no gateway. A view whose rows are of no tenant tells of all
-    of them at once."""
-    if caller.role in ("device", "gateway"):
-        return False
-    return caller.all_tenants or TENANT in row.key or caller.tenant == NO_TENANT
 
 
 def _described(row: View) -> dict[str, Any]:

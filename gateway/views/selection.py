@@ -7,33 +7,38 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.http.problems import Problem
+from gateway.streams.frames import EVENT_STREAM
 from gateway.views.order import ORDER_BEGINS, Order, of_another_order, order_of
+from shared.ids import NO_TENANT
 from shared.model import View
 from shared.tables.view_rows import COLUMN, PARAMETERS, TENANT, WINDOW
 from shared.timestamps import from_rfc3339
 
 LIMIT_MAX = 1000
 _LIMIT = 100
+_OF_PAGES = "closed", "limit", "next", "sort"
 # behind every key that begins as it does
 END = b"\xff"
 
 
 class Selection(NamedTuple):
-    by_column: Mapping[str, str]  # of its key
+    by_column: tuple[tuple[str, str], ...]  # of its key
     from_ms: int | None
     until_ms: int | None
     closed: bool | None
     after: bytes
     limit: int
     order: Order | None  # else that of the keys
+    from_now: bool = False  # changes without what there is
+    tenant: str | None = None  # None: rows of all
 
     def ranges(self, view: View) -> list[tuple[bytes, bytes]]:
         """Of keys, which are JSON, without what cannot be in them: where the first column of the
         key is named, its value may be text, or something else."""
         first = view.key[0]
-        if first not in self.by_column:
+        value = dict(self.by_column).get(first)
+        if value is None:
             return [(b"", END)]
-        value = self.by_column[first]
         as_json = [orjson.dumps(value)]
         if value and not value.startswith('"'):
             as_json.append(value.encode())
@@ -41,10 +46,14 @@ class Selection(NamedTuple):
         return [(begin, begin + END) for begin in begins]
 
     def within(self, tenant: str) -> "Selection":
-        return self._replace(by_column={**self.by_column, TENANT: tenant or "null"})
+        columns = {**dict(self.by_column), TENANT: tenant or "null"}
+        return self._replace(by_column=(*columns.items(),), tenant=tenant)
 
     def takes(self, row: Mapping[str, Any], watermark_ms: float | None) -> bool:
-        if any(as_text(row.get(name)) != its for name, its in self.by_column.items()):
+        # another look than at the text of the key: nothing else keeps tenants apart
+        if self.tenant is not None and (row.get(TENANT) or NO_TENANT) != self.tenant:
+            return False
+        if any(as_text(row.get(name)) != its for name, its in self.by_column):
             return False
         window = row.get(WINDOW)
         if window is None:
@@ -90,13 +99,27 @@ def selection_of(view: View, parameters: Mapping[str, str]) -> Selection:
     if order is None and after.startswith(ORDER_BEGINS):
         raise of_another_order()
     return Selection(
-        {name: its for name, its in parameters.items() if name in columns},
+        tuple((name, its) for name, its in parameters.items() if name in columns),
         _time(parameters, "from"),
         _time(parameters, "until"),
         _truth(parameters, "closed"),
         after,
         _limit(parameters),
         order,
+        parameters.get("from_now") == "" or bool(_truth(parameters, "from_now")),
+    )
+
+
+def refuse_what_is_of_pages(parameters: Mapping[str, str]) -> None:
+    for name in _OF_PAGES:
+        if name in parameters:
+            why = "a row closes without a change" if name == "closed" else "all changes come"
+            raise Problem(400, "bad_parameter", f"{name} is of pages, not of streams: {why}")
+
+
+def only_of_changes() -> Problem:
+    return Problem(
+        400, "bad_parameter", f"from_now is of streams: ask with `Accept: {EVENT_STREAM}`, too"
     )
 
 
@@ -109,14 +132,16 @@ def described_parameters(views: Iterable[View]) -> list[dict[str, Any]]:
         "closed": {"type": "boolean"},
         "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": _LIMIT},
         "next": {"type": "string"},
+        "from_now": {"type": "boolean"},
         "sort": {"type": "string", "pattern": f"^-?{COLUMN.pattern}$"},
     }
     told = {
         **dict.fromkeys(keys, "where its key has such a column"),
+        "from_now": "Of a stream: only changes, without the rows that there are.",
         "sort": "A column, and - before it for the highest first; else rows are in the order of "
         "their keys.",
     }
-    return [
+    asked = [
         {
             "name": name,
             "in": "query",
@@ -126,6 +151,8 @@ def described_parameters(views: Iterable[View]) -> list[dict[str, Any]]:
         }
         for name, kind in kinds.items()
     ]
+    last = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
+    return [*asked, {**last, "description": "Of a stream: the last `id` that was seen."}]
 
 
 def _time(parameters: Mapping[str, str], name: str) -> int | None:

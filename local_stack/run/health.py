@@ -2,6 +2,8 @@
 
 import json
 import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
@@ -81,12 +83,20 @@ def ask(url: str, token: str | None = None) -> tuple[int, Any]:
             return answer.status, json.load(answer)
     except HTTPError as refusal:
         with refusal:
-            return refusal.code, _json_or_none(refusal.read())
+            return refusal.code, json_or_none(refusal.read())
     except (OSError, HTTPException, ValueError):
         return 0, None
 
 
-def _json_or_none(body: bytes) -> Any:
+@contextmanager
+def open_stream(url: str, headers: Mapping[str, str], quiet_s: float) -> Iterator[Iterator[str]]:
+    """Lines as they come, as long as something comes within `quiet_s`. HTTPError where the gateway
+    refuses, another OSError where it is away."""
+    with _opener.open(Request(url, headers={**headers}), timeout=quiet_s) as answer:
+        yield (line.decode().rstrip("\r\n") for line in answer)
+
+
+def json_or_none(body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError:

@@ -2,12 +2,18 @@
 
 import os
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from http import HTTPStatus
+from http.client import HTTPException
 from typing import Annotated, Any
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 
 import typer
 
-from local_stack.run.health import ask
+from local_stack.run.health import ask, json_or_none, open_stream
 from local_stack.run.operator_token import operator_token
 from local_stack.run.options import StateDir, folder_of
 from local_stack.run.server_addresses import running_stack
@@ -17,12 +23,15 @@ from local_stack.terminal.progress import say
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="""Views in SQL: list, show, check.
+    help="""Views in SQL: list, show, tail, check.
 
     Example: ./headrace views show by_area --where area=north
     """,
 )
 
+# a stream that shows nothing says every 15 s that it is there (HEADRACE_EVENT_HEARTBEAT_S)
+_QUIET_S = 60.0
+_COME_AGAIN_S = 1.0
 _SHOWN = "name", "of", "key", "results", "watermark", "late", "pipeline_lag_s", "stale"
 
 
@@ -54,7 +63,7 @@ def show(
 
     Example: ./headrace views show by_area --where area=north --sort -highest --limit 10
     """
-    wanted = dict(_pair(one) for one in where or ()) | ({"sort": sort} if sort else {})
+    wanted = dict(_pair("where", one) for one in where or ()) | ({"sort": sort} if sort else {})
     found = _asked(f"/views/{name}?{urlencode({**wanted, 'limit': limit})}", state_dir)
     if output is Output.JSON:
         say_found(found, "", output)
@@ -65,6 +74,56 @@ def show(
         say(f"\nThere are more: --where next={found['next']}")
     if found["stale"]:
         say(f"\nThe view is behind: {found['stale_because']}")
+
+
+@app.command()
+def tail(
+    name: str,
+    key: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=VALUE of the key, from=… or until=…")
+    ] = None,
+    from_now: Annotated[
+        bool, typer.Option("--from-now", help="Only changes, without the rows that there are.")
+    ] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """A view's rows and then each change as it comes, a line of JSON each, until Ctrl-C.
+
+    Example: ./headrace views tail by_area --key area=north
+    """
+    wanted = dict(_pair("key", one) for one in key or ()) | ({"from_now": ""} if from_now else {})
+    folder = folder_of(state_dir)
+    url = f"{running_stack(folder)['gateway_url']}/views/{name}?{urlencode(wanted)}"
+    token = operator_token(folder)
+    headers = {"accept": "text/event-stream"}
+    if token:
+        headers["authorization"] = f"Bearer {token}"
+    with suppress(KeyboardInterrupt):
+        for row in rows_as_they_come(url, headers):
+            say(row)
+
+
+def rows_as_they_come(url: str, headers: dict[str, str]) -> Iterator[str]:
+    """Whenever the stream ends, it is asked for again from where it was."""
+    while True:
+        try:
+            with open_stream(url, headers, _QUIET_S) as lines:
+                message: dict[str, str] = {}
+                for line in lines:
+                    if line:
+                        field, _, value = line.partition(": ")
+                        message[field] = value
+                        continue
+                    if "data" in message and "event" not in message:  # it is no last word
+                        yield message["data"]
+                    headers["last-event-id"] = message.get("id", headers.get("last-event-id", ""))
+                    message = {}
+        except HTTPError as refusal:
+            if refusal.code != HTTPStatus.SERVICE_UNAVAILABLE:
+                raise _refused(json_or_none(refusal.read()), refusal.code) from None
+        except (OSError, HTTPException):
+            pass  # it comes again
+        time.sleep(_COME_AGAIN_S)
 
 
 @app.command()
@@ -95,10 +154,10 @@ def check() -> None:
     raise typer.Exit(done.returncode)
 
 
-def _pair(told: str) -> tuple[str, str]:
+def _pair(option: str, told: str) -> tuple[str, str]:
     name, is_there, value = told.partition("=")
     if not is_there:
-        raise StackError(f"--where {told} has no =", "write it as --where COLUMN=VALUE")
+        raise StackError(f"--{option} {told} has no =", f"write it as --{option} COLUMN=VALUE")
     return name, value
 
 
@@ -108,8 +167,11 @@ def _asked(path: str, state_dir: StateDir) -> Any:
     status, answer = ask(f"{url}{path}", operator_token(folder))
     if status == 200:
         return answer
+    raise _refused(answer, status)
+
+
+def _refused(answer: Any, status: int) -> StackError:
     if isinstance(answer, dict) and "detail" in answer:
-        if answer.get("code") == "unauthenticated":
-            raise StackError(answer["detail"], LOOK)
-        raise StackError(answer["detail"], "see: ./headrace views list")
-    raise StackError(f"the gateway has no answer ({status or 'none'})", LOOK)
+        is_unknown = answer.get("code") == "unauthenticated"
+        return StackError(answer["detail"], LOOK if is_unknown else "see: ./headrace views list")
+    return StackError(f"the gateway has no answer ({status or 'none'})", LOOK)

@@ -123,8 +123,9 @@ class GatewaySettings(AccessSettings, IntakeSettings):
     event_streams_max: int = Field(
         10_000,
         ge=0,
-        description="Readers of `GET /v1/events` of one process, besides its other connections; "
-        "more get 503. Where descriptors are short, at most three quarters of them",
+        description="Readers of `GET /v1/events` and of changes of views of one process, besides "
+        "its other connections; more get 503. Where descriptors are short, at most three quarters "
+        "of them",
     )
     event_streams_share_max: float = Field(
         0.25,

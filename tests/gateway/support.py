@@ -18,7 +18,6 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from gateway.event_streams.streams import EventStreams
 from gateway.ingest.accept import Ingest
 from gateway.kafka_writer import outcome
 from gateway.kafka_writer.outcome import OnWritten, Outcome, Receipt
@@ -26,6 +25,7 @@ from gateway.monitor.routes import Health
 from gateway.node.node import Node
 from gateway.server.composition import Parts, put_together
 from gateway.server.server import server_config
+from gateway.streams.streams import Streams
 from gateway.view.reader import StateView
 from shared.flow import FLOW
 from shared.flow_table import Flow
@@ -70,7 +70,7 @@ class FakeLog:
 class Gateway(NamedTuple):
     app: FastAPI
     ingest: Ingest
-    events: EventStreams
+    streams: Sequence[Streams[Any]]
     log: FakeLog
     health: Health
     settings: GatewaySettings
@@ -80,7 +80,7 @@ class Gateway(NamedTuple):
         return built(settings or self.settings, self.log, self.health, **parts)
 
     def config(self, settings: GatewaySettings, node: Node | None = None) -> uvicorn.Config:
-        return server_config(self.app, settings, node, self.ingest, self.events)
+        return server_config(self.app, settings, node, self.ingest, self.streams)
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self.ask_all([(method, path, options)])[0]

@@ -11,10 +11,10 @@ from gateway.event_streams import hub
 from gateway.event_streams.event_stream import EventStream
 from gateway.event_streams.hub import Hub
 from gateway.event_streams.live_reader import Batch, Begun
-from gateway.event_streams.log_position import Layout
 from gateway.event_streams.recent_events import EventEntry
 from gateway.event_streams.wanted_events import Start, Wanted
 from gateway.http.message import Headers, Request
+from gateway.streams.log_position import Layout
 from shared.events.envelope import Position, event_value
 from shared.flow import FLOW
 from shared.settings import GatewaySettings

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.event_streams import catch_up
 from gateway.event_streams.catch_up import CatchUp, OldReader
-from gateway.event_streams.event_stream import BYTES_AT_ONCE
-from gateway.event_streams.log_position import LogPosition, Scope
 from gateway.event_streams.recent_events import RecentEvents
+from gateway.streams.log_position import LogPosition, Scope
+from gateway.streams.stream import BYTES_AT_ONCE
 from shared.events.event_reader import EventReader
 from shared.flow import FLOW
 from shared.settings import GatewaySettings

@@ -1,7 +1,7 @@
 import json
 
-from gateway.event_streams import frames
-from gateway.event_streams.frames import shown
+from gateway.event_streams.shown_event import shown
+from gateway.streams import frames
 from shared.events.envelope import EventRecord, event_value
 from shared.events.event_reader import EventReader
 from shared.flow import FLOW

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.event_streams.event_stream import BYTES_AT_ONCE
 from gateway.event_streams.live_reader import LogChanged
-from gateway.event_streams.log_position import LogPosition, Scope
 from gateway.event_streams.wanted_events import Start
+from gateway.streams.log_position import LogPosition, Scope
+from gateway.streams.stream import BYTES_AT_ONCE
 from shared.settings import GatewaySettings
 from tests.gateway.event_streams.played import LAYOUT, PlayedHub
 

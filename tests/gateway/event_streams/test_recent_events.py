@@ -2,8 +2,8 @@ from random import Random
 
 import pytest
 
-from gateway.event_streams.log_position import LogPosition
 from gateway.event_streams.recent_events import EventEntry, RecentEvents
+from gateway.streams.log_position import LogPosition
 from shared.events.envelope import Position
 
 PLACES = (0, 1, 2)

@@ -6,63 +6,26 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-import orjson
 import pytest
 
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
-from gateway.view.store import Changes, Row, ViewStore, view_path
+from gateway.view.store import ViewStore, view_path
 from gateway.views import page
 from gateway.views.selection import LIMIT_MAX
 from shared.settings import GatewaySettings
-from shared.timestamps import now_ms, to_rfc3339
-from shared.topic_names import JOB_STATUS_TOPIC
+from shared.timestamps import to_rfc3339
 from tests.gateway.auth.support import given, table
 from tests.gateway.support import Gateway, gateway_of
+from tests.gateway.views.support import BEGIN_MS, BY_AREA, HOT, MINUTE_MS, TOTALS, Rows
 from tests.kafka_log import eventually
 from tests.stream_jobs.views_flow import FLOW
-
-BY_AREA, HOT, TOTALS = "view.by_area.v1", "view.hot.v1", "view.totals.v1"
-MINUTE_MS = 60_000
-BEGIN_MS = 1_800_000_000_000
 
 
 @pytest.fixture
 def gateway(settings: GatewaySettings) -> Iterator[Gateway]:
     with gateway_of(settings, flow=FLOW) as gateway:
         yield gateway
-
-
-class Rows:
-    def __init__(self, store: ViewStore) -> None:
-        self._store = store
-        self._offset = 0
-        for topic in (BY_AREA, HOT, TOTALS, JOB_STATUS_TOPIC):
-            store.begin_topic(topic, "an id")
-            store.caught_up([topic], now_ms())
-
-    def put(self, topic: str, key: dict[str, Any], version: int = 1, **fields: Any) -> None:
-        value = orjson.dumps({**key, **fields, "_meta": {"version": version}})
-        self._apply(Row(topic, orjson.dumps(key), value, version, 0, 0, self._offset))
-
-    def window(self, area: str, number: int, **fields: Any) -> None:
-        start_ms = BEGIN_MS + number * MINUTE_MS
-        window = {"start": to_rfc3339(start_ms), "end": to_rfc3339(start_ms + MINUTE_MS)}
-        self.put(BY_AREA, {"area": area, "window": window}, **fields)
-
-    def said(self, view: str, **numbers: int) -> None:
-        value = {"job": f"view_{view}", "state": "running", "at_ms": now_ms(), "view": numbers}
-        key = f"view_{view}".encode()
-        self._apply(Row(JOB_STATUS_TOPIC, key, orjson.dumps(value), None, 0, 0, self._offset))
-
-    def caught_up(self, topic: str) -> None:
-        self._store.caught_up([topic], now_ms() + 1)
-
-    def _apply(self, row: Row) -> None:
-        self._offset += 1
-        changes = Changes()
-        changes.put(row)
-        self._store.apply(changes)
 
 
 @pytest.fixture
@@ -97,6 +60,8 @@ def test_the_parameters_are_published(gateway: Gateway) -> None:
         "next",
         "sort",
     }
+    assert names >= {"sort", "from_now", "Last-Event-ID"}
+    assert "text/event-stream" in path["responses"]["200"]["content"]
 
 
 def test_rows_come_in_the_order_of_their_keys_page_by_page(gateway: Gateway, rows: Rows) -> None:

@@ -1,5 +1,11 @@
 """`./headrace views` on what a gateway answers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import Message
+from io import BytesIO
+from urllib.error import HTTPError
+
 import pytest
 from typer.testing import CliRunner
 
@@ -57,6 +63,35 @@ def test_rows_are_shown_with_how_to_go_on(
 def test_rows_are_shown_in_an_order(asked: list[str]) -> None:
     done = CliRunner().invoke(views.app, ["show", "by_area", "--sort", "-highest", "--limit", "10"])
     assert (done.exit_code, asked) == (0, ["/views/by_area?sort=-highest&limit=10"])
+
+
+def test_a_stream_that_ends_is_asked_for_again_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams = [
+        ["retry: 1", "id: 0", "", "id: 1", 'data: {"a":1}', "", ": still here", "id: 2", ""],
+        OSError("it is away"),
+        ['data: {"b":1}', "id: 3", "", "event: end", "id: 4", "data: {}", ""],
+        HTTPError("", 503, "", Message(), BytesIO()),
+        HTTPError("", 404, "", Message(), BytesIO(b'{"detail": "no such view"}')),
+    ]
+    last_ids: list[str | None] = []
+
+    @contextmanager
+    def open_stream(_url: str, headers: dict[str, str], _quiet_s: float) -> Iterator[list[str]]:
+        last_ids.append(headers.get("last-event-id"))
+        found = streams.pop(0)
+        if isinstance(found, OSError):
+            raise found
+        yield found
+
+    monkeypatch.setattr(views, "open_stream", open_stream)
+    monkeypatch.setattr(views, "_COME_AGAIN_S", 0)
+    rows = views.rows_as_they_come("", {})
+    assert [next(rows), next(rows)] == ['{"a":1}', '{"b":1}']
+    with pytest.raises(StackError, match="no such view"):
+        next(rows)
+    assert last_ids == [None, "2", "2", "4", "4"]
 
 
 @pytest.mark.usefixtures("asked")

@@ -6,11 +6,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from gateway.auth.authenticate import Authenticator
-from gateway.event_streams.event_stream import EventStream
-from gateway.event_streams.loop_share import LoopShare
 from gateway.http.problems import Problem
+from gateway.streams.loop_share import LoopShare
+from gateway.streams.stream import Stream
 
 _LOOK_EVERY_S = 0.25
 
@@ -20,16 +21,16 @@ class Heartbeats:
         self,
         every_s: float,
         who: Authenticator,
-        beat: Callable[[EventStream], None],
-        forbid: Callable[[EventStream], None],
+        beat: Callable[[Any], None],
+        forbid: Callable[[Any], None],
     ) -> None:
         self._every_s = every_s
         self._who = who
         self._beat = beat
         self._forbid = forbid
-        self._due: deque[tuple[float, EventStream]] = deque()  # the same pause for all keeps order
+        self._due: deque[tuple[float, Stream]] = deque()  # the same pause for all keeps order
 
-    def add(self, stream: EventStream) -> None:
+    def add(self, stream: Stream) -> None:
         self._due.append((time.monotonic() + self._every_s, stream))
 
     def forget(self) -> None:
@@ -52,7 +53,7 @@ class Heartbeats:
                 if share.is_used_up():
                     await share.give_back()
 
-    def _still_holds(self, stream: EventStream) -> bool:
+    def _still_holds(self, stream: Stream) -> bool:
         """A stream may be open for days: whose credential is revoked or expired reads no further.
         A signature is good once, so such a stream has its time instead."""
         if stream.valid_until_s < math.inf:

@@ -1,13 +1,10 @@
-"""What goes over the wire: events, heartbeats and last words as server-sent events. Pure."""
+"""What goes over the wire: data, heartbeats and last words as server-sent events. Pure."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import orjson
 
 from gateway.http.message import STATUS_LINE, Headers
-from shared.events.envelope import Position, event_value
-from shared.events.event_reader import EventReader, NoEvent
-from shared.ids import full_id, tenant_of
 
 # why a stream ends that its reader did not end
 Reason = Literal["slow", "ending", "unauthenticated", "position_gone", "log_changed", "fault"]
@@ -16,34 +13,14 @@ _WHY: dict[Reason, str] = {
     "ending": "this gateway is about to end; come again, another one goes on",
     "unauthenticated": "the credential does not hold any more; come again with one that does",
     "position_gone": "events that were still to come are deleted by the topic's retention",
-    "log_changed": "the event topics are other ones now; come again",
+    "log_changed": "what it reads is another log now; come again",
     "fault": "a fault of the gateway; the operator finds it in the gateway's log; come again",
 }
+EVENT_STREAM = "text/event-stream"
 _HEADERS = (
-    b"content-type: text/event-stream\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
-)
+    f"content-type: {EVENT_STREAM}\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
+).encode()
 _CLOSES = (b"connection", b"close")
-
-
-class Shown(NamedTuple):
-    """An event as it is sent, but for the id, which depends on what else its reader reads."""
-
-    type: str
-    data: bytes
-
-
-def shown(reader: EventReader, position: Position, key: bytes, value: bytes) -> Shown | None:
-    """In today's shape, under the id by which its tenant knows it. None: it is no event, and fold
-    or persist parks it."""
-    try:
-        event = reader.read(position, key, value)
-    except NoEvent:
-        return None
-    if tenant := tenant_of(event.entity_id):
-        own_id = event.entity_id.removeprefix(full_id(tenant, ""))
-        event = event._replace(entity_id=own_id)
-    # orjson's bytes keep the kilobytes of the buffer that they were made in
-    return Shown(event.type, b"%b" % event_value(event))
 
 
 def event(id_: bytes, data: bytes) -> bytes:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.event_streams.log_position import (
+from gateway.streams.log_position import (
     BadPosition,
     Layout,
     LogPosition,

@@ -1,16 +1,16 @@
-from gateway.event_streams.channels import Channels
-from gateway.event_streams.log_position import Layout, Scope
+from gateway.event_streams.event_channels import EventChannels
 from gateway.event_streams.wanted_events import Wanted
+from gateway.streams.log_position import Layout, Scope
 
 SCOPE = Scope(Layout({"event.reading.v1": 1}), None)
 
 
-def wanting(channels: Channels[str], key: bytes) -> set[str]:
+def wanting(channels: EventChannels[str], key: bytes) -> set[str]:
     return {member for channel in channels.of(key) for member in channel.members}
 
 
 def test_an_event_is_offered_to_those_of_its_tenant_that_want_its_entity() -> None:
-    channels: Channels[str] = Channels()
+    channels: EventChannels[str] = EventChannels()
     for name, wanted in {
         "one of acme": Wanted(b"acme", keys=frozenset({b"acme/one"})),
         "two of acme": Wanted(b"acme", keys=frozenset({b"acme/one", b"acme/two"})),
@@ -28,7 +28,7 @@ def test_an_event_is_offered_to_those_of_its_tenant_that_want_its_entity() -> No
 
 
 def test_those_who_want_the_same_share_a_channel_and_leave_nothing_behind() -> None:
-    channels: Channels[str] = Channels()
+    channels: EventChannels[str] = EventChannels()
     wanted = Wanted(b"", keys=frozenset({b"one", b"two"}))
     channel = channels.join("a", wanted, SCOPE)
     assert channels.join("b", wanted, SCOPE) is channel
@@ -40,7 +40,7 @@ def test_those_who_want_the_same_share_a_channel_and_leave_nothing_behind() -> N
 
 
 def test_what_a_round_has_is_owed_once_and_not_to_who_joins_then() -> None:
-    channels: Channels[str] = Channels()
+    channels: EventChannels[str] = EventChannels()
     channel = channels.join("early", Wanted(b""), SCOPE)
     channel.add(b"1")
     channel.add(b"2")
