@@ -29,6 +29,7 @@ from gateway.monitor.metrics import (
     metrics_routes,
 )
 from gateway.monitor.routes import Health, health_routes, probe_routes
+from gateway.monitor.view_metrics import view_metrics
 from gateway.node.node import WORKERS_READY, Node
 from gateway.node.rate_limits import rate_limits
 from gateway.server.admin_port import AdminPort
@@ -98,6 +99,7 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
     metrics.add_gauge(WORKERS_READY, lambda: log.is_healthy() and not node.is_ending)
     metrics.add_families(health.ledger)
     metrics.add_families(health.jobs_metrics)
+    metrics.add_families(lambda: view_metrics(flow.views, health.news, view))
     # in the order in which they start; they stop the other way round
     starting: list[Background | None] = [credentials, writer, kafka, drain, health, traces, metrics]
     background = [part for part in starting if part is not None]

@@ -14,6 +14,7 @@ from gateway.monitor import ledger_check
 from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_status import JobStatus
 from gateway.monitor.metrics import PRODUCER_REPLACEMENTS, Metrics
+from gateway.monitor.view_metrics import view_metrics
 from gateway.node.node import Node, SharedMemory
 from gateway.node.payload_counts import Counts
 from gateway.spool.frame import Frame
@@ -39,10 +40,12 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 @pytest.fixture
-def metrics(node: Node, spool: Spool) -> Metrics:
+def metrics(node: Node, spool: Spool, gateway: Gateway) -> Metrics:
     metrics = Metrics(node, spool)
     metrics.add_families(lambda: ledger_check.metrics(said(), NOW_MS))
     metrics.add_families(lambda: job_metrics({}))
+    health = gateway.health
+    metrics.add_families(lambda: view_metrics((), health.news, health.view))
     return metrics
 
 
