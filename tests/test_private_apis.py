@@ -254,7 +254,6 @@ USES = (
                 f"{SPARK_SQL}.catalyst.analysis.UnsupportedOperationChecker", "checkForStreaming"
             ),
             Part("pyspark:SparkContext", "_jvm"),
-            *parts(f"{SPARK_SQL}.catalyst.trees.TreeNode", "collectLeaves"),
             *parts(
                 f"{SPARK_SQL}.catalyst.expressions.Expression",
                 *("semanticEquals", "deterministic", "foldable", "sql", "nullable"),
@@ -266,6 +265,25 @@ USES = (
             Part(
                 f"{SPARK_SQL}.catalyst.plans.logical.EventTimeWatermark$", "spark.watermarkDelayMs"
             ),
+            *parts(f"{SPARK_SQL}.catalyst.plans.logical.View", "desc"),
+            *parts(
+                f"{SPARK_SQL}.catalyst.plans.logical.Join",
+                *("left", "right", "joinType", "condition"),
+            ),
+        ),
+    ),
+    Use(
+        "Spark's judgement of joins",
+        ("stream_jobs.views.spark_plan",),
+        "refusing joins that would keep all events for ever",
+        "ask for a bound of time in the text of the ON; without it, state grows without end",
+        (
+            Part("pyspark.sql.classic.dataframe:DataFrame", "_jdf"),
+            Part("pyspark.sql.session:SparkSession", "_jsparkSession"),
+            Part("pyspark:SparkContext", "_jvm"),
+            *parts(f"{SPARK_SQL}.internal.SessionState", "optimizer"),
+            *parts(f"{SPARK_SQL}.catalyst.analysis.StreamingJoinHelper", "getStateValueWatermark"),
+            *parts(f"{SPARK_SQL}.catalyst.planning.ExtractEquiJoinKeys", "unapply"),
         ),
     ),
     Use(

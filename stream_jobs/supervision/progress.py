@@ -2,6 +2,7 @@
 
 import logging
 import time
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def records_of(progress: Any) -> int:
 
 
 def _offsets(progress: Any, which: str) -> Offsets:
-    (source,) = progress["sources"]
-    told = source[which]
-    return from_json((orjson.loads(told) if isinstance(told, str) else told) or {})
+    """Of all that the query reads."""
+    told = (source[which] for source in progress["sources"])
+    each = (orjson.loads(one) if isinstance(one, str) else one for one in told)
+    return reduce(further, (from_json(one or {}) for one in each), {})

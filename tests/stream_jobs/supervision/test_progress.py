@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from clients.kafka.records import Offsets
 from stream_jobs.guards.checkpoint_offsets import remember_ahead
 from stream_jobs.supervision.driver_task import DriverTask
-from stream_jobs.supervision.progress import Progress
+from stream_jobs.supervision.progress import Progress, records_of
 
 
 class Hearing(DriverTask):
@@ -85,6 +85,15 @@ class Told(Progress):
     @property
     def rows_per_s(self) -> float:
         return round(self.numbers["rows_per_s"])
+
+
+def test_a_query_that_reads_several_logs_is_as_far_as_it_is_in_each(tmp_path: Path) -> None:
+    begins = [{topic: {"0": 1}} for topic in "ab"]
+    ends = [{topic: {"0": end}} for topic, end in (("a", 4), ("b", 3))]
+    sources = [
+        {"startOffset": begin, "endOffset": end} for begin, end in zip(begins, ends, strict=True)
+    ]
+    assert records_of({"sources": sources}) == 5
 
 
 def test_what_is_done_ahead_of_batches_is_told_once_and_not_taken_back(tmp_path: Path) -> None:
