@@ -53,7 +53,7 @@ class Hub(StreamHub[EventStream]):
         self._layout: Layout
         self._recent: RecentEvents
         self._to_the_end: ToTheEnd
-        self._run_always(self._pump())
+        self.run_always(self._pump())
         self._reader.start()
 
     async def stop(self) -> None:
@@ -68,8 +68,8 @@ class Hub(StreamHub[EventStream]):
 
     def _hear(self, told: Begun | Batch | Exception) -> None:
         """In the reader's thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._told.put_nowait, told)
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._told.put_nowait, told)
 
     async def _pump(self) -> None:
         while True:
@@ -79,7 +79,7 @@ class Hub(StreamHub[EventStream]):
                 self._recent = RecentEvents(told.begins, self._recent_bytes_max)
                 self._to_the_end = ToTheEnd(
                     *(self._layout, self._recent, self._events, self._catch_up),
-                    *(self._stall_s, self._arrive),
+                    *(self.stall_s, self._arrive),
                 )
                 self._begun.set()
             elif isinstance(told, Batch):
@@ -92,7 +92,7 @@ class Hub(StreamHub[EventStream]):
         said = why.args[0].str() if isinstance(why, KafkaException) else "it has changed"
         reason: frames.Reason = "log_changed" if isinstance(why, LogChanged) else "fault"
         self.end_all(reason, self.streams, unavailable(said))
-        self._is_over(self)
+        self.is_over(self)
 
     async def _give_all(self, batch: Batch) -> None:
         left = deque(batch.entries)
@@ -121,7 +121,7 @@ class Hub(StreamHub[EventStream]):
         for channel in wanting:
             channel.begin_round()
         self._to_the_end.moved()
-        await self._give_round(wanting, share)
+        await self.give_round(wanting, share)
 
     # streams that are behind
 
@@ -141,7 +141,7 @@ class Hub(StreamHub[EventStream]):
         if stream.is_over:
             return
         stream.number = self._recent.number_for(position.offsets, scope.places)
-        self._begin(stream, position)
+        self.begin(stream, position)
         await self._to_the_end.bring(stream)
 
     async def _bring(self, stream: EventStream) -> None:
@@ -150,7 +150,7 @@ class Hub(StreamHub[EventStream]):
             await self._to_the_end.bring(stream)
 
     def _arrive(self, stream: EventStream) -> None:
-        self._join(stream, stream.wanted)
+        self.join(stream, stream.wanted)
         stream.has_been_live = True
 
     def _now(self, _: EventStream) -> LogPosition:

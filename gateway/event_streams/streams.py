@@ -27,10 +27,10 @@ class EventStreams(Streams[EventStream]):
         return request.method == "GET" and request.path() == PATH
 
     def stream(self, request: Request, connection: Connection) -> EventStream:
-        return EventStream(self._open, request, connection, self._pages.lines(request))
+        return EventStream(self.open, request, connection, self.pages.lines(request))
 
     def _note_what_is_wanted(self, stream: EventStream, caller: Caller) -> None:
         stream.wanted, stream.start_at = asked_by(stream.request, caller, self._flow)
 
     def _new_hub(self) -> Hub:
-        return Hub(self._settings, self._flow, self._who, self._end)
+        return Hub(self.settings, self._flow, self.who, self.end)

@@ -42,11 +42,11 @@ class StreamHub(ABC, Generic[One]):
         is_over: Callable[[Any], None],
     ) -> None:
         self.streams: set[One] = set()
-        self._is_over = is_over
-        self._channels = channels
+        self.is_over = is_over
+        self.channels = channels
         # a connection that takes nothing for twice as long is cut
-        self._stall_s = settings.body_pause_max_s / 2
-        self._loop = asyncio.get_running_loop()
+        self.stall_s = settings.body_pause_max_s / 2
+        self.loop = asyncio.get_running_loop()
         self._heartbeats = Heartbeats(
             settings.event_heartbeat_s,
             who,
@@ -72,9 +72,9 @@ class StreamHub(ABC, Generic[One]):
     def _fail(self, why: Exception) -> None:
         """All streams end."""
 
-    def _run_always(self, *works: Coroutine[None, None, None]) -> None:
+    def run_always(self, *works: Coroutine[None, None, None]) -> None:
         for work in (*works, self._heartbeats.run(), self._notice_that_nobody_is_there()):
-            self._tasks.add(self._loop.create_task(self._keep(work)))
+            self._tasks.add(self.loop.create_task(self._keep(work)))
 
     def add(self, stream: One) -> None:
         self.streams.add(stream)
@@ -122,11 +122,11 @@ class StreamHub(ABC, Generic[One]):
             log.exception("a fault in the streams: all of them end")
             self._fail(error)
 
-    def _begin(self, stream: One, position: LogPosition) -> None:
+    def begin(self, stream: One, position: LogPosition) -> None:
         stream.position = position
         stream.begin(stream.scope.id_of(position), random.randint(*_RETRY_MS))
 
-    async def _give_round(self, wanting: Iterable[Channel[One, Any]], share: LoopShare) -> None:
+    async def give_round(self, wanting: Iterable[Channel[One, Any]], share: LoopShare) -> None:
         """What was added to these channels, to each of their members."""
         for channel in wanting:
             for stream in [*channel.members]:
@@ -147,13 +147,13 @@ class StreamHub(ABC, Generic[One]):
                 stream.position = self._now(stream).copy()
                 self._start(stream, self._bring(stream))
 
-    def _join(self, stream: One, wanted: Any) -> None:
-        stream.channel = self._channels.join(stream, wanted, stream.scope)
+    def join(self, stream: One, wanted: Any) -> None:
+        stream.channel = self.channels.join(stream, wanted, stream.scope)
         stream.position = None
 
     def _leave_channel(self, stream: One) -> None:
         if stream.channel is not None:
-            self._channels.leave(stream, stream.channel)
+            self.channels.leave(stream, stream.channel)
             stream.channel = None
 
     async def _close_when_taken(self, stream: One) -> None:
@@ -175,7 +175,7 @@ class StreamHub(ABC, Generic[One]):
             await asyncio.sleep(1)
             if self.streams:
                 alone_since_s = time.monotonic()
-        self._is_over(self)
+        self.is_over(self)
 
     def _start(
         self,
@@ -184,7 +184,7 @@ class StreamHub(ABC, Generic[One]):
         tasks: set[asyncio.Task[None]] | None = None,
     ) -> None:
         tasks = self._tasks if tasks is None else tasks
-        tasks.add(task := self._loop.create_task(self._run(stream, work)))
+        tasks.add(task := self.loop.create_task(self._run(stream, work)))
         task.add_done_callback(tasks.discard)
 
     async def _run(self, stream: One, work: Coroutine[None, None, None]) -> None:

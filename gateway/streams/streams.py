@@ -23,11 +23,11 @@ class Streams(ABC, Generic[One]):
     """Nothing is read before the first stream: nobody pays for what nobody asks."""
 
     def __init__(self, settings: GatewaySettings, who: Authenticator, node: Node) -> None:
-        self._settings = settings
-        self._who = who
+        self.settings = settings
+        self.who = who
         self._node = node
         self._holders = Holders(settings.trusted_proxies)
-        self._pages = PageOrigins(settings.page_origins)
+        self.pages = PageOrigins(settings.page_origins)
         self._hub: StreamHub[One] | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -54,12 +54,12 @@ class Streams(ABC, Generic[One]):
 
     async def stop(self) -> None:
         if self._hub is not None:
-            self._end(self._hub)
+            self.end(self._hub)
         await asyncio.gather(*self._ending)
 
-    def _open(self, stream: One) -> None:
+    def open(self, stream: One) -> None:
         request = stream.request
-        caller = self._who.is_asking(
+        caller = self.who.is_asking(
             request.method, request.target, request.by_name, request.certified
         )
         self._note_what_is_wanted(stream, caller)
@@ -72,7 +72,7 @@ class Streams(ABC, Generic[One]):
             self._hub = self._new_hub()
         self._hub.add(stream)
 
-    def _end(self, hub: StreamHub[One]) -> None:
+    def end(self, hub: StreamHub[One]) -> None:
         if hub is self._hub:
             self._hub = None
             ending = asyncio.get_running_loop().create_task(hub.stop())

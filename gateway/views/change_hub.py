@@ -41,13 +41,13 @@ class ChangeHub(StreamHub[ChangeStream]):
         self._source = source
         self._topics: dict[str, CopiedTopic] = {}  # by the view's name
         self._turn = asyncio.Lock()  # those who are behind share the time of one
-        self._run_always(self._follow())
+        self.run_always(self._follow())
 
     def _fail(self, why: Exception) -> None:
         del why  # the log has it
         for stream in [*self.streams]:
             self.end_all("fault", [stream], warming(stream.wanted.view))
-        self._is_over(self)
+        self.is_over(self)
 
     # those at the end
 
@@ -85,7 +85,7 @@ class ChangeHub(StreamHub[ChangeStream]):
     async def _give(self, topic: CopiedTopic, place: int, left: deque[Changed]) -> None:
         """As many as there is time for, each to all streams."""
         share = LoopShare()
-        channels = [one for one in self._channels.all() if one.wanted.view is topic.view]
+        channels = [one for one in self.channels.all() if one.wanted.view is topic.view]
         wanting: dict[Channel[ChangeStream, WantedRows], None] = {}
         while left and not share.is_used_up():
             _, value, offset = left.popleft()
@@ -99,7 +99,7 @@ class ChangeHub(StreamHub[ChangeStream]):
                 wanting[channel] = None
         for channel in wanting:
             channel.begin_round()
-        await self._give_round(wanting, share)
+        await self.give_round(wanting, share)
 
     def _now(self, stream: ChangeStream) -> LogPosition:
         return stream.topic.now
@@ -110,7 +110,7 @@ class ChangeHub(StreamHub[ChangeStream]):
         stream.topic = await self._topic_of(stream.wanted.view)
         stream.scope = stream.topic.scope
         if not stream.is_over:
-            self._begin(stream, stream.begins_at())
+            self.begin(stream, stream.begins_at())
             await self._bring(stream)
 
     async def _topic_of(self, view: View) -> CopiedTopic:
@@ -126,7 +126,7 @@ class ChangeHub(StreamHub[ChangeStream]):
     async def _bring(self, stream: ChangeStream) -> None:
         topic = stream.topic
         while True:
-            await stream.has_room(self._stall_s)
+            await stream.has_room(self.stall_s)
             position = stream.position
             if stream.is_over or position is None:
                 return
@@ -143,7 +143,7 @@ class ChangeHub(StreamHub[ChangeStream]):
             elif is_behind(topic.now.offsets, position.offsets, topic.scope.places):
                 await asyncio.sleep(_LOOK_EVERY_S)  # another node was quicker
             else:
-                self._join(stream, stream.wanted)
+                self.join(stream, stream.wanted)
                 return
 
     def _catch_up(self, stream: ChangeStream, position: LogPosition, place: int) -> bool:

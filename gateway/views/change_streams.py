@@ -42,7 +42,7 @@ class ChangeStreams(Streams[ChangeStream]):
         )
 
     def stream(self, request: Request, connection: Connection) -> ChangeStream:
-        return ChangeStream(self._open, request, connection, self._pages.lines(request))
+        return ChangeStream(self.open, request, connection, self.pages.lines(request))
 
     def _note_what_is_wanted(self, stream: ChangeStream, caller: Caller) -> None:
         request = stream.request
@@ -54,4 +54,4 @@ class ChangeStreams(Streams[ChangeStream]):
         stream.after = request.by_name.get(b"last-event-id", b"").decode("latin-1")
 
     def _new_hub(self) -> ChangeHub:
-        return ChangeHub(self._settings, self._who, self._source, self._end)
+        return ChangeHub(self.settings, self.who, self._source, self.end)

@@ -87,7 +87,7 @@ class Told(Progress):
         return round(self.numbers["rows_per_s"])
 
 
-def test_a_query_that_reads_several_logs_is_as_far_as_it_is_in_each(tmp_path: Path) -> None:
+def test_a_query_that_reads_several_logs_is_as_far_as_it_is_in_each() -> None:
     begins = [{topic: {"0": 1}} for topic in "ab"]
     ends = [{topic: {"0": end}} for topic, end in (("a", 4), ("b", 3))]
     sources = [
