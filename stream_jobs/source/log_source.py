@@ -71,6 +71,7 @@ def read_logs_by_time(
     `called`: apart from what else the job reads."""
     source = replace(
         _source(settings, job, topics, work),
+        checkpoint=settings.checkpoints / job / "logs" / called,
         looks_every_s=settings.trigger_ms / 1000,
         at_most_every_s=at_most_every_ms / 1000,
     )
