@@ -56,10 +56,13 @@ VIEWS = (
     View("sessions", _READING, SESSIONS, ("device",), "final", LATE_AFTER_S),
     View("hot", _READING, HOT, ("event_id",), late_after_s=LATE_AFTER_S),
     View("totals", _READING, TOTALS, ("tenant", "entity_id"), late_after_s=LATE_AFTER_S),
+)
+JOINS = (
     View("changed_before", _BOTH, CHANGED_BEFORE, ("reading", "change"), late_after_s=LATE_AFTER_S),
     View("last_status", _BOTH, LAST_STATUS, ("event_id", "time"), "final", LATE_AFTER_S),
 )
 FLOW: Flow = replace(SAMPLE, views=VIEWS)
+FLOW_OF_JOINS: Flow = replace(SAMPLE, views=JOINS)
 
 
 class ByArea(TypedDict):

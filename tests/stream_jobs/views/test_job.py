@@ -5,7 +5,8 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -18,16 +19,16 @@ from clients.kafka.create_topics import ensure_topics
 from gateway.views.selection import as_text, selection_of
 from local_stack.run.stack import Stack
 from shared.flow import load_flow
+from shared.model import View
 from shared.settings import JobSettings
 from shared.timestamps import from_rfc3339, now_ms
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually, last_values, read_topic
 from tests.stream_jobs.views.oracle import OF_JOIN, OF_VIEW, Rows, events_of, late_in
-from tests.stream_jobs.views_flow import VIEWS
 
 pytestmark = pytest.mark.stack
 
-FLOW = "tests.stream_jobs.views_flow:FLOW"
+FLOWS = "tests.stream_jobs.views_flow"
 READINGS, CHANGES = "event.reading.v1", "event.status_changed.v1"
 # of an event that is none: each of these is parked by persist
 ODD: tuple[dict[str, Any], ...] = (
@@ -45,13 +46,14 @@ class Rig(NamedTuple):
     settings: JobSettings
     variables: dict[str, str]
     folder: Path
+    rows_of_flow: tuple[View, ...]
 
     def views(self, **more: str) -> JobProcess:
         return JobProcess("views", self.settings, self.folder / "log", {**self.variables, **more})
 
     def rows(self, name: str) -> Rows:
         """As whoever keeps the higher version has them; of each the key is in the value, too."""
-        (row,) = (one for one in VIEWS if one.name == name)
+        (row,) = (one for one in self.rows_of_flow if one.name == name)
         kept: dict[bytes, dict[str, Any]] = {}
         by_version: dict[tuple[bytes, int], dict[str, Any]] = {}
         for record in read_topic(self.bootstrap, row.topic):
@@ -83,7 +85,8 @@ class Rig(NamedTuple):
     def goes_on(self) -> None:
         """Every view, with what came after this moment."""
         since_ms = now_ms()
-        eventually(lambda: all(self.read_to(row.topic) > since_ms for row in VIEWS), 600, 1)
+        topics = [row.topic for row in self.rows_of_flow]
+        eventually(lambda: all(self.read_to(topic) > since_ms for topic in topics), 600, 1)
 
     def read_to(self, topic: str) -> int:
         values = (record.value or b"" for record in read_topic(self.bootstrap, topic))
@@ -113,15 +116,38 @@ def _told(key: tuple[str, ...], value: dict[str, Any]) -> tuple[tuple[Any, ...],
 
 
 @pytest.fixture
-def rig(empty_kafka: Stack, spark_environment: dict[str, str], tmp_path: Path) -> Iterator[Rig]:
+def rig(
+    request: pytest.FixtureRequest,
+    empty_kafka: Stack,
+    spark_environment: dict[str, str],
+    tmp_path: Path,
+) -> Rig:
+    name = f"{FLOWS}:{request.param}"
     bootstrap = empty_kafka.kafka_bootstrap
-    settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "job", flow=FLOW)
+    settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "job", flow=name)
     settings.make_folders()
-    ensure_topics(load_flow(FLOW), settings)
-    yield Rig(bootstrap, settings, spark_environment, tmp_path)
+    ensure_topics(flow := load_flow(name), settings)
+    return Rig(bootstrap, settings, spark_environment, tmp_path, flow.views)
 
 
-def feed(bootstrap: str, stop: threading.Event, a_second: int = 200) -> None:
+@contextmanager
+def fed(rig: Rig, a_second: int) -> Iterator[Callable[[], None]]:
+    """Until it is over, or what is yielded is called."""
+    stop = threading.Event()
+    feeder = threading.Thread(target=feed, args=(rig.bootstrap, stop, a_second))
+    feeder.start()
+
+    def end() -> None:
+        stop.set()
+        feeder.join()
+
+    try:
+        yield end
+    finally:
+        end()
+
+
+def feed(bootstrap: str, stop: threading.Event, a_second: int) -> None:
     dice = random.Random(7)
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
     sent: list[tuple[str, dict[str, Any]]] = []
@@ -188,32 +214,39 @@ def _change(dice: random.Random) -> tuple[str, dict[str, Any]]:
     return key, {**event, "type": "status_changed", "data": {"status": status}}
 
 
+@pytest.mark.parametrize("rig", ["FLOW"], indirect=True)
 def test_views_say_what_the_log_says_whatever_ends_in_between(rig: Rig) -> None:
-    fed = threading.Event()
-    feeder = threading.Thread(target=feed, args=(rig.bootstrap, fed))
-    feeder.start()
-    names = [row.name for row in VIEWS]
-    try:
+    with fed(rig, a_second=200) as end:
         with rig.views() as process:
             rig.goes_on()
             process.kill()
-            for name in ("by_area", "sessions", "last_status"):
+            for name in ("by_area", "sessions"):
                 shutil.rmtree(rig.settings.checkpoints / f"view_{name}")
             process.start()
             rig.goes_on()
             time.sleep(3)
         with rig.views(HEADRACE_STATE_PARTITIONS="3"):
             rig.goes_on()
-            fed.set()
-            feeder.join()
-            for name in names:
-                eventually(lambda name=name: rig.holds(name), 600, 3)
+            end()
+            for row in rig.rows_of_flow:
+                eventually(lambda name=row.name: rig.holds(name), 600, 3)
             late = late_in(read_topic(rig.bootstrap, READINGS))
             assert late > 100
             # the counts are those since its process began, which has read all of it anew
             eventually(lambda: rig.said("totals").get("late") == late, 60)
             said = rig.said("totals")
             assert (said["corrections"] > 10, said["stragglers"]) == (True, 0)
-    finally:
-        fed.set()
-        feeder.join()
+
+
+@pytest.mark.parametrize("rig", ["FLOW_OF_JOINS"], indirect=True)
+def test_joins_say_what_both_logs_say_whatever_ends_in_between(rig: Rig) -> None:
+    with fed(rig, a_second=100) as end, rig.views() as process:
+        rig.goes_on()
+        process.kill()
+        shutil.rmtree(rig.settings.checkpoints / "view_last_status")
+        process.start()
+        rig.goes_on()
+        end()
+        for row in rig.rows_of_flow:
+            eventually(lambda name=row.name: rig.holds(name), 600, 3)
+            assert len(rig.rows(row.name)) > 100

@@ -12,7 +12,7 @@ from shared.flow import FLOW
 from shared.model import EventType, View
 from shared.tables.column_types import Date, Time, Window
 from tests.stream_jobs.views.conftest import query
-from tests.stream_jobs.views_flow import STORED_VIEWS, VIEWS
+from tests.stream_jobs.views_flow import JOINS, STORED_VIEWS, VIEWS
 
 pytestmark = pytest.mark.stack
 
@@ -20,7 +20,7 @@ ROW = View("hot", ("reading",), "", ("area",))
 WINDOW = "window(time, '1 minute')"
 
 
-@pytest.mark.parametrize("row", VIEWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", (*VIEWS, *JOINS), ids=lambda row: row.name)
 def test_what_can_be_kept_up_to_date_is_taken(spark: SparkSession, row: View) -> None:
     its = query(spark, row)
     assert its.rows.columns[: len(its.key)] == [*its.key]
