@@ -1,4 +1,4 @@
-"""`python -m tests.side_by_side`: all tests, in three runs of pytest at the same time."""
+"""`python -m tests.side_by_side`: all tests, in two runs of pytest at the same time."""
 
 import re
 import subprocess
@@ -6,70 +6,58 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.processes import tied_to_this_process
 from local_stack.terminal.progress import say
 
-# what starts much, and so waits for much of its time
-WHOLE = (
+# so much that both runs take about as long
+PATIENT = (
     "tests/doors",
     "tests/faults",
     "tests/fleet",
     "tests/flights",
     "tests/kiosk",
+    "tests/local_stack/run/test_real_up.py",
     "tests/orders",
     "tests/shop",
+    "tests/stream_jobs/fold/test_race.py",
+    "tests/stream_jobs/views",
     # last, for its stack runs to the end
     "tests/end_to_end",
 )
-ON_SPARK = ("tests/stream_jobs",)
-# so much of each that all runs take about as long
-BESIDE = (WHOLE, ON_SPARK)
+OTHERS = ("tests", *(f"--ignore={path}" for path in PATIENT))
 _LAST_LINE = re.compile(r"^(?:=+ )?(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", re.MULTILINE)
 
 
 def run_side_by_side(pytest: Sequence[str]) -> int:
-    """Zero only if every test of all runs passed. While one waits for its servers, the others go
-    on. Those beside are the patient ones: where all want a core, they wait.
+    """Zero only if every test of both runs passed. What starts much waits for much of its time, in
+    which the others go on. And it is the patient one: where both want a core, it waits.
 
-    The run of all other tests shows itself as it goes, the others when they are over; the last line
-    adds them up.
+    One run shows itself as it goes, the other when it is over; the last line adds up both.
     """
     began_s = time.monotonic()
-    others = ("tests", *(f"--ignore={path}" for paths in BESIDE for path in paths))
-    with ExitStack() as at_the_end:
-        runs = [at_the_end.enter_context(_run_beside([*pytest, *paths])) for paths in BESIDE]
-        code, output = _run_and_show([*pytest, *others])
-        outputs = [output]
-        for paths, (run, file) in zip(BESIDE, runs, strict=True):
-            say(f"\nBeside these ran {', '.join(paths)}:\n")
-            code = run.wait() or code
-            file.seek(0)
-            outputs.append(file.read().decode(errors="replace"))
-            say(outputs[-1])
-    say(f"All runs together:\n{total(outputs, time.monotonic() - began_s)}")
-    return code
-
-
-@contextmanager
-def _run_beside(command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     with tempfile.TemporaryFile() as file:
-        run = subprocess.Popen(
-            tied_to_this_process(command, wrapper=["nice", "-n", "4"]),
+        beside = subprocess.Popen(
+            tied_to_this_process([*pytest, *PATIENT], wrapper=["nice", "-n", "4"]),
             cwd=CHECKOUT,
             stdout=file,
             stderr=subprocess.STDOUT,
         )
         try:
-            yield run, file
+            code, output = _run_and_show([*pytest, *OTHERS])
+            say(f"\nBeside these ran {', '.join(PATIENT)}:\n")
+            code = beside.wait() or code
         finally:
-            run.kill()
-            run.wait()
+            beside.kill()
+            beside.wait()
+        file.seek(0)
+        output_beside = file.read().decode(errors="replace")
+    say(output_beside)
+    say(f"Both runs together:\n{total([output, output_beside], time.monotonic() - began_s)}")
+    return code
 
 
 def total(outputs: Sequence[str], took_s: float) -> str:
