@@ -30,6 +30,7 @@ from shared.retry_policy import RetryPolicy
 from shared.search.rules import refuse_bad_search_indexes
 from shared.tables.parquet_rules import refuse_bad_parquet_files
 from shared.tables.view_rules import refuse_bad_views
+from shared.topic_names import VIEW_TOPICS
 
 _NAME = re.compile("[a-z0-9_]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -360,4 +361,8 @@ def _refuse_bad_topics(names: list[str]) -> None:
         if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
             raise ValueError(
                 f"topic {name!r}: use 1 to 249 letters, digits, dots, underscores and dashes"
+            )
+        if name.startswith(VIEW_TOPICS):
+            raise ValueError(
+                f"topic {name!r}: only views have topics that begin with {VIEW_TOPICS}"
             )

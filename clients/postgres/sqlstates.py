@@ -26,8 +26,8 @@ _LATER_CLASSES = {
     "39",  # call of an external routine
     "44",  # WITH CHECK OPTION
 }
-# an object of Headrace's own that is missing, or not granted
-_SCHEMA_MISSING = {"3F000", "42P01", "42703", "42883"}
+# an object of Headrace's own that is missing, not granted, or of another kind than it should be
+_SCHEMA_MISSING = {"3F000", "42P01", "42703", "42883", "42804", "42P10"}
 _NOT_GRANTED = "42501"
 _REPLICA = "25006"
 _CANCELED = "57014"  # by statement_timeout, or by an operator

@@ -12,7 +12,8 @@ _COLUMNS = """
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
 _KEY = """
-    SELECT array_agg(attname::text ORDER BY place), bool_or(indnullsnotdistinct)
+    SELECT array_agg(attname::text ORDER BY place),
+        coalesce(bool_or((to_jsonb(pg_index) ->> 'indnullsnotdistinct')::boolean), false)
     FROM pg_index, unnest(indkey) WITH ORDINALITY AS of (number, place)
     JOIN pg_attribute ON attnum = number
     WHERE attrelid = indrelid AND indexrelid = to_regclass(%s)

@@ -13,8 +13,9 @@ from shared.model import Fields
 
 LIMIT_MAX = 1000
 _LOOKED_AT_MAX = 2_000  # versions of one request; who seeks longer goes on with the next one
-_BYTES_MAX = 8 * 1024 * 1024
-_AT_ONCE = 50
+_BYTES_MAX = 2 * 1024 * 1024
+_AT_ONCE = 10  # a state may be large
+_EVENTS_AT_ONCE = 20
 _EVENT_BYTES_MAX = 32 * 1024 * 1024
 _MS = "(extract(epoch FROM {}) * 1000)::bigint"
 _SELECT = f"""
@@ -44,6 +45,7 @@ _EVENTS = f"""
 class Page(NamedTuple):
     entries: list[Fields]
     goes_on_after: str | None
+    has_none: bool = False  # no version at all is kept
 
 
 class TooManyEvents(Exception):  # noqa: N818 - it is an answer
@@ -77,18 +79,18 @@ class Kept:
         entries: list[Fields] = []
         at = after or _AFTER_ALL
         looked_at = size_bytes = 0
-        while looked_at < _LOOKED_AT_MAX and size_bytes < _BYTES_MAX:
+        while looked_at < _LOOKED_AT_MAX:
             rows = self._all(_BEFORE, life=at[0], version=at[1], limit=_AT_ONCE + 1)
             is_all = len(rows) <= _AT_ONCE
             for version, entry in changes(rows, is_all, field):
-                if len(entries) == limit:
+                if len(entries) == limit or size_bytes >= _BYTES_MAX:
                     return Page(entries, place(*at))
                 looked_at, size_bytes = looked_at + 1, size_bytes + len(version.state)
                 at = version.life, version.version
                 if entry is not None:
                     entries.append(entry)
             if is_all:
-                return Page(entries, None)
+                return Page(entries, None, has_none=after is None and not looked_at)
             time.sleep(0)  # whoever waits for the interpreter has it now
         return Page(entries, place(*at))
 
@@ -98,7 +100,7 @@ class Kept:
         found: list[EventRecord] = []
         size_bytes = 0
         with self._connection.transaction(), self._connection.cursor("events") as cursor:
-            cursor.itersize = 200
+            cursor.itersize = _EVENTS_AT_ONCE
             for row in cursor.execute(_EVENTS.encode(), asked):
                 size_bytes += len(row[7])
                 if len(found) == at_most or size_bytes > _EVENT_BYTES_MAX:

@@ -103,7 +103,7 @@ class History:
         page = await self._store.ask(
             lambda on: Kept(on, of.name, full_id).page(place, limit, field)
         )
-        if not page.entries and place is None and field is None:
+        if page.has_none:
             raise _unknown(of)
         return {"versions": page.entries, "next": page.goes_on_after}
 
@@ -123,8 +123,9 @@ class History:
             raise Problem(404, "deleted", f"this {of.name} was deleted")
         full_id = _readable(of, key)
         try:
-            events = await self._store.ask(
-                lambda on: Kept(on, of.name, full_id).events(of.reads, self._why_events_max)
+            fields = await self._store.ask_and(
+                lambda on: Kept(on, of.name, full_id).events(of.reads, self._why_events_max),
+                lambda events: self._causes(of, full_id, now, events),
             )
         except TooManyEvents:
             raise Problem(
@@ -134,7 +135,6 @@ class History:
                 f"{self._why_events_max}, allows to fold for one answer; its /history?field=NAME "
                 "says when a field changed, where a history is kept",
             ) from None
-        fields = await self._store.work(lambda: self._causes(of, full_id, now, events))
         return {"version": now.version, "fields": fields}
 
     def _causes(

@@ -16,6 +16,7 @@ from gateway.http.problems import Problem, retry_after
 from shared.errors import JobError, StoreAwayError
 
 T = TypeVar("T")
+Found = TypeVar("Found")
 log = logging.getLogger(__name__)
 
 _THREADS = 2
@@ -34,19 +35,20 @@ class HistoryStore:
         self._away_until_s = 0.0
 
     async def ask(self, question: Callable[[Connection], T]) -> T:
-        if time.monotonic() < self._away_until_s:
-            raise _away()
+        return await self.ask_and(question, lambda found: found)
+
+    async def ask_and(
+        self, question: Callable[[Connection], Found], then: Callable[[Found], T]
+    ) -> T:
+        """In one turn of a thread, so that no more is found than threads can work on."""
         try:
-            return await self.work(lambda: self._ask(question))
+            return await self.work(lambda: then(self._ask(question)))
         except (JobError, psycopg.Error) as error:
-            # a statement that the server itself ended took too long: others may not
-            if isinstance(error, StoreAwayError) and error.sqlstate != _ENDED_BY_SERVER:
-                self._away_until_s = time.monotonic() + _AWAY_FOR_S
             log.warning("what states were cannot be read from PostgreSQL: %s", error)
             raise _away() from None
 
     async def work(self, task: Callable[[], T]) -> T:
-        """What takes long, in one of the threads."""
+        """In one of the threads."""
         if not self._room.acquire(blocking=False):
             raise Problem(
                 503,
@@ -59,13 +61,21 @@ class HistoryStore:
         return await asyncio.wrap_future(working)
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
+        if time.monotonic() < self._away_until_s:
+            raise StoreAwayError("it did not answer the one before")
         # one for each question: few ask, and nobody keeps a connection for those who do not
-        with (
-            store.connect(self._url, "history", _SLOW_AFTER_S) as connection,
-            answered_within(connection, 2 * _SLOW_AFTER_S),
-            judged_errors(),
-        ):
-            return question(connection)
+        try:
+            with (
+                store.connect(self._url, "history", _SLOW_AFTER_S) as connection,
+                answered_within(connection, 2 * _SLOW_AFTER_S),
+                judged_errors(),
+            ):
+                return question(connection)
+        except StoreAwayError as away:
+            # a statement that the server itself ended took too long: others may not
+            if away.sqlstate != _ENDED_BY_SERVER:
+                self._away_until_s = time.monotonic() + _AWAY_FOR_S
+            raise
 
 
 def _away() -> Problem:

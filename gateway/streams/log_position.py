@@ -1,4 +1,4 @@
-"""How far a reader has come in each partition of the event topics, and the id that says so. Pure.
+"""How far a reader has come in each partition of some topics, and the id that says so. Pure.
 
 The id holds places of the log and nothing of a node, so every gateway can go on from it. It is
 opaque to readers: base64url of a format byte, whether it is of all topics, their names' checksums
@@ -15,7 +15,7 @@ from clients.kafka.records import Partition
 
 ID_CHARS_MAX = 16_384
 _FORMAT = 1
-_OFFSET_END = 1 << 63
+_OFFSET_END, _SHIFT_MAX = 1 << 63, 63
 
 
 class BadPosition(Exception):  # noqa: N818 - it is what was sent
@@ -141,6 +141,8 @@ def _number(raw: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             break
         shift += 7
+        if shift > _SHIFT_MAX:
+            raise ValueError(shift)
     if number >= _OFFSET_END:
         raise ValueError(number)
     return number, at

@@ -12,13 +12,15 @@ from collections.abc import Callable
 import orjson
 
 from gateway.auth.authenticate import Authenticator
+from gateway.http.problems import Problem, retry_after
 from gateway.streams import frames
-from gateway.streams.channels import Channel, Channels
+from gateway.streams.channels import Channel
 from gateway.streams.log_position import LogPosition, is_behind
 from gateway.streams.loop_share import LoopShare
 from gateway.streams.stream import BYTES_AT_ONCE
 from gateway.streams.stream_hub import StreamHub
 from gateway.view.reader import Changed, StateView
+from gateway.views.change_channels import ChangeChannels
 from gateway.views.change_stream import ChangeStream, WantedRows
 from gateway.views.copied_topic import CopiedTopic, look_at, warming
 from shared.model import View
@@ -26,6 +28,7 @@ from shared.settings import GatewaySettings
 
 _LOOK_EVERY_S = 0.1
 _BEGINS_WITHIN_S = 5.0
+_SELECTIONS_MAX = 200  # of a view, that name no value of its key's first column
 _ROWS_AT_ONCE = 100  # then others have the loop
 
 
@@ -37,7 +40,8 @@ class ChangeHub(StreamHub[ChangeStream]):
         source: StateView,
         is_over: Callable[["ChangeHub"], None],
     ) -> None:
-        super().__init__(settings, who, Channels[ChangeStream, WantedRows](), is_over)
+        self._of_rows = ChangeChannels[ChangeStream]()
+        super().__init__(settings, who, self._of_rows, is_over)
         self._source = source
         self._topics: dict[str, CopiedTopic] = {}  # by the view's name
         self._turn = asyncio.Lock()  # those who are behind share the time of one
@@ -85,13 +89,13 @@ class ChangeHub(StreamHub[ChangeStream]):
     async def _give(self, topic: CopiedTopic, place: int, left: deque[Changed]) -> None:
         """As many as there is time for, each to all streams."""
         share = LoopShare()
-        channels = [one for one in self.channels.all() if one.wanted.view is topic.view]
         wanting: dict[Channel[ChangeStream, WantedRows], None] = {}
         while left and not share.is_used_up():
             _, value, offset = left.popleft()
             topic.now.advance(place, offset + 1)
             row = orjson.loads(value)
-            taking = [one for one in channels if one.wanted.selection.takes(row, None)]
+            asking = self._of_rows.of(topic.view, row)
+            taking = [one for one in asking if one.wanted.selection.takes(row, None)]
             if taking:
                 frame = frames.event(topic.scope.id_of(topic.now), orjson.dumps(row))
             for channel in taking:
@@ -109,6 +113,14 @@ class ChangeHub(StreamHub[ChangeStream]):
     async def _open(self, stream: ChangeStream) -> None:
         stream.topic = await self._topic_of(stream.wanted.view)
         stream.scope = stream.topic.scope
+        if not self._of_rows.takes_another(stream.wanted, _SELECTIONS_MAX):
+            raise Problem(
+                503,
+                "too_many_selections",
+                f"{_SELECTIONS_MAX} streams ask for other rows of {stream.wanted.view.name} "
+                f"already: name a value of {stream.wanted.view.key[0]}, or ask again",
+                headers=retry_after(5),
+            )
         if not stream.is_over:
             self.begin(stream, stream.begins_at())
             await self._bring(stream)

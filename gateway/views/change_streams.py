@@ -1,5 +1,6 @@
 """Which requests become streams of a view's changes."""
 
+import re
 from urllib.parse import parse_qsl
 
 from gateway.auth.authenticate import Authenticator
@@ -18,6 +19,15 @@ from shared.flow_table import Flow
 from shared.settings import GatewaySettings
 
 _VIEWS = "/views/"
+_NOT_AT_ALL = re.compile(rb"q\s*=\s*0(\.0*)?")
+
+
+def _takes_streams(accept: bytes) -> bool:
+    for one in accept.lower().split(b","):
+        kind, *parameters = (part.strip() for part in one.split(b";"))
+        if kind == EVENT_STREAM.encode():
+            return not any(_NOT_AT_ALL.fullmatch(told) for told in parameters)
+    return False
 
 
 class ChangeStreams(Streams[ChangeStream]):
@@ -34,10 +44,9 @@ class ChangeStreams(Streams[ChangeStream]):
         self._source = source
 
     def is_for(self, request: Request) -> bool:
-        accepted = request.by_name.get(b"accept", b"")
         return (
             request.method == "GET"
-            and EVENT_STREAM.encode() in accepted
+            and _takes_streams(request.by_name.get(b"accept", b""))
             and request.path().startswith(_VIEWS)
         )
 

@@ -2,23 +2,23 @@
 
 import asyncio
 from collections.abc import Iterator
-from itertools import chain
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.http.problems import Problem
+from gateway.http.problems import Problem, retry_after
 from gateway.view.reader import Keyed, StateView
 from gateway.views.order import First, Order
 from gateway.views.selection import END, Selection, token_of
 from shared.folding.snapshot import META
 from shared.model import View
 
-_AT_ONCE = 500
-# a request may not hold up others: who seeks longer goes on with the next request
+# a request may not hold up others: so many rows, then they have the loop
+_AT_ONCE = 100
+# who seeks longer goes on with the next request
 _LOOKED_AT_MAX = 5_000
-# an order needs a look at all rows: so many, then others have the loop
-_SORTED_AT_ONCE = 100
+_SORTS_MAX = 16  # that wait for their turn, or have it
 
 
 class Page(NamedTuple):
@@ -30,7 +30,7 @@ class CannotReadError(Exception):
     """The file is not there yet, is not all that it will be, or is damaged."""
 
 
-def page_of(
+async def page_of(
     source: StateView,
     view: View,
     selection: Selection,
@@ -38,16 +38,42 @@ def page_of(
 ) -> Page:
     rows: list[dict[str, Any]] = []
     last = selection.after
-    found = chain.from_iterable(_in_order(source, view, selection, last, _AT_ONCE))
-    for looked_at, (key, value) in enumerate(found):
-        # there is another row, so there is another page
-        if len(rows) == selection.limit or looked_at == _LOOKED_AT_MAX:
-            return Page(rows, token_of(last))
-        row = orjson.loads(value)
-        if selection.takes(row, watermark_ms):
-            rows.append(row)
-        last = key
+    looked_at = 0
+    for some in _in_order(source, view, selection, last):
+        for key, value in some:
+            # there is another row, so there is another page
+            if len(rows) == selection.limit or looked_at == _LOOKED_AT_MAX:
+                return Page(rows, token_of(last))
+            row = orjson.loads(value)
+            if selection.takes(row, watermark_ms):
+                rows.append(row)
+            last = key
+            looked_at += 1
+        await asyncio.sleep(0)
     return Page(rows, None)
+
+
+class Turns:
+    """Those who sort at the same time share the time of one."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._count = 0
+
+    @contextmanager
+    def one(self) -> Iterator[asyncio.Lock]:
+        if self._count == _SORTS_MAX:
+            raise Problem(
+                503,
+                "too_many_sorts",
+                "too many ask for rows in an order of their own at once; ask again in a second",
+                headers=retry_after(1),
+            )
+        self._count += 1
+        try:
+            yield self._lock
+        finally:
+            self._count -= 1
 
 
 async def sorted_page_of(
@@ -56,21 +82,21 @@ async def sorted_page_of(
     selection: Selection,
     order: Order,
     watermark_ms: float | None,
-    turn: asyncio.Lock,
+    turns: Turns,
 ) -> Page:
-    """`turn`: those who sort at the same time share the time of one."""
     _refuse_unknown(source, view, order)
     begin = order.read(selection.after)
     first = First(order, selection.limit + 1)
-    for some in _in_order(source, view, selection, b"", _SORTED_AT_ONCE):
-        async with turn:
-            for key, value in some:
-                row = orjson.loads(value)
-                if selection.takes(row, watermark_ms):
-                    place = order.place_of(row, key)
-                    if begin is None or order.is_before(begin, place):
-                        first.put(place, row)
-            await asyncio.sleep(0)
+    with turns.one() as turn:
+        for some in _in_order(source, view, selection, b""):
+            async with turn:
+                for key, value in some:
+                    row = orjson.loads(value)
+                    if selection.takes(row, watermark_ms):
+                        place = order.place_of(row, key)
+                        if begin is None or order.is_before(begin, place):
+                            first.put(place, row)
+                await asyncio.sleep(0)
     found = first.rows()
     rows = [row for _, row in found[: selection.limit]]
     if len(found) <= selection.limit:
@@ -93,11 +119,11 @@ def _refuse_unknown(source: StateView, view: View, order: Order) -> None:
 
 
 def _in_order(
-    source: StateView, view: View, selection: Selection, begin: bytes, at_once: int
+    source: StateView, view: View, selection: Selection, begin: bytes
 ) -> Iterator[list[Keyed]]:
     for start, end in selection.ranges(view):
         after = max(start, begin)
-        while (found := source.between(view.topic, after, end, at_once)) != []:
+        while (found := source.between(view.topic, after, end, _AT_ONCE)) != []:
             if found is None:
                 raise CannotReadError
             yield found

@@ -1,7 +1,6 @@
 """GET /views and GET /views/{name}: what the flow's views say, and how far they are behind what was
 accepted."""
 
-import asyncio
 import csv
 import io
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from gateway.streams.frames import EVENT_STREAM
 from gateway.view.reader import StateView
 from gateway.views.asked import asked_by, may_read
 from gateway.views.copied_topic import warming
-from gateway.views.page import CannotReadError, Page, page_of, sorted_page_of
+from gateway.views.page import CannotReadError, Page, Turns, page_of, sorted_page_of
 from gateway.views.selection import described_parameters, is_closed, only_of_changes
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
@@ -58,7 +57,7 @@ def view_routes(
     flow: Flow, source: StateView, news: JobNews, pipeline: Pipeline, stale_after_s: float
 ) -> list[BaseRoute]:
     names = [row.name for row in flow.views]
-    turn = asyncio.Lock()
+    turns = Turns()
 
     async def views(request: Request) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
@@ -80,10 +79,10 @@ def view_routes(
         watermark_ms = watermark_of(row)
         try:
             if selection.order is None:
-                page = page_of(source, row, selection, watermark_ms)
+                page = await page_of(source, row, selection, watermark_ms)
             else:
                 order = selection.order
-                page = await sorted_page_of(source, row, selection, order, watermark_ms, turn)
+                page = await sorted_page_of(source, row, selection, order, watermark_ms, turns)
         except CannotReadError:
             raise warming(row) from None
         shown = [_with_closed(one, watermark_ms) for one in page.rows]

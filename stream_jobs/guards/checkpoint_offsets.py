@@ -31,7 +31,10 @@ def why_not(checkpoints: Path, flow: "Flow") -> str | None:
     views = {row.job for row in flow.views}
     for job in (one for one in flow.jobs() if one.name not in views):
         read = offsets_of(checkpoints / job.name).planned.keys() - set(job.ignited_by)
-        gone = sorted(topic for topic in read if not topic.startswith(VIEW_TOPICS))
+        may_go = {
+            topic for topic in read if job.name == "persist" and topic.startswith(VIEW_TOPICS)
+        }
+        gone = sorted(read - may_go)
         if gone:
             others = f" and {len(gone) - 1} more" if gone[1:] else ""
             return (
@@ -123,6 +126,15 @@ def told_of_batch(checkpoint: Path, batch: int) -> list[Any]:
     return [orjson.loads(told) for told in sources if told != _NONE]
 
 
+def nearest(one: Offsets, other: Offsets) -> Offsets:
+    """Where two read a partition, up to where both have come."""
+    found = further(one, other)
+    for topic in one.keys() & other.keys():
+        for partition in one[topic].keys() & other[topic].keys():
+            found[topic][partition] = min(one[topic][partition], other[topic][partition])
+    return found
+
+
 def _batches(log: Path) -> list[int]:
     return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]
 
@@ -132,7 +144,7 @@ def _offsets(checkpoint: Path, batch: int) -> Offsets:
         sources = [from_json(told) for told in told_of_batch(checkpoint, batch)]
     except (OSError, ValueError, AttributeError):
         return {}
-    return reduce(further, sources, {})
+    return reduce(nearest, sources, {})
 
 
 def _told(offsets: Offsets) -> bytes:

@@ -15,7 +15,7 @@ from shared.errors import RowRefusedError, StoreAwayError
 from shared.events.envelope import Position
 from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, RowMaker, StateRow
 from stream_jobs.persist.table_writer import TableWriter
-from stream_jobs.persist.waiting_rows import LOCKED_FOR, Line, RowRules
+from stream_jobs.persist.waiting_rows import LOCKED_FOR, Line, RowRules, is_kept
 from stream_jobs.persist.writer import CHUNK_BYTES_MAX
 
 GIVEN_UP = "given_up"
@@ -261,7 +261,8 @@ def uncovered(rows: Sequence[Row]) -> list[Row]:
     """All but the snapshots that a later one or a null says anew."""
     left: list[Row] = []
     for row in rows:
-        if isinstance(row, StateRow | GoneRow) and left and isinstance(left[-1], StateRow):
+        is_snapshot = isinstance(row, StateRow | GoneRow) and not is_kept(row)
+        if is_snapshot and left and isinstance(left[-1], StateRow):
             left.pop()
         left.append(row)
     return left

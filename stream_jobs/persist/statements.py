@@ -126,11 +126,14 @@ END_LIVES = """
         forgotten_offset = given."offset"
     FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
         AS given (entity, id, at_ms, "offset")
-    WHERE (kept.entity, kept.id, kept.life, kept.version) = (
-        SELECT entity, id, life, version FROM headrace.state_version AS last
-        WHERE (last.entity, last.id) = (given.entity, given.id)
+    CROSS JOIN LATERAL (
+        SELECT life, version FROM headrace.state_version AS one
+        WHERE (one.entity, one.id) = (given.entity, given.id)
         ORDER BY life DESC, version DESC LIMIT 1
-    ) AND kept.forgotten_offset IS NULL AND kept."offset" < given."offset"
+    ) AS last
+    WHERE (kept.entity, kept.id, kept.life, kept.version)
+        = (given.entity, given.id, last.life, last.version)
+      AND kept.forgotten_offset IS NULL AND kept."offset" < given."offset"
 """
 # What stood before a null is over, whatever its version: by its place in their common partition.
 FORGET_STATES = """

@@ -17,7 +17,7 @@ from shared.events.envelope import Position
 from shared.flow_table import Flow
 from shared.published.ledger import Verdict
 from shared.retry_policy import RetryPolicy
-from stream_jobs.persist.rows import DeadLetter, EventRow, Row
+from stream_jobs.persist.rows import DeadLetter, EventRow, GoneRow, Row, StateRow
 from stream_jobs.persist.table_writer import TableWriter, Written
 from stream_jobs.persist.view_rows import ViewRow
 from stream_jobs.waiting.line_key import alone
@@ -71,6 +71,11 @@ _COVERED = """
 """
 
 Line = tuple[str, str]  # topic, and the entity
+
+
+def is_kept(row: Row) -> bool:
+    """Each for itself, as a version of a state: no later one says it anew."""
+    return isinstance(row, StateRow | GoneRow) and row.has_history
 
 
 class RowRules(NamedTuple):
@@ -198,7 +203,7 @@ class LineRows:
             columns.append((*at, line[1], record.key, record.value, headers, record.time_ms, *said))
             if isinstance(row, EventRow):
                 waiting.append((row.ledger_place, int(Verdict.WAITING)))
-            else:
+            elif not is_kept(row):
                 last[(*line, at.partition)] = at.offset, record.value is None
         save(self._connection, _ADD, columns)
         save(self._connection, _COVERED, [(*line, *known) for line, known in last.items()])

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from clients.kafka.records import Offsets, from_json
-from stream_jobs.guards.checkpoint_offsets import ahead_at, further, offsets_of
+from stream_jobs.guards.checkpoint_offsets import ahead_at, further, nearest, offsets_of
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.source.log_ranges import left_of, ranges
 from stream_jobs.supervision.driver_task import DriverTask
@@ -117,12 +117,18 @@ class Progress:
 
 def records_of(progress: Any) -> int:
     """Of the batch: Spark counts rows, and sees none of most."""
-    its = ranges(_offsets(progress, "startOffset"), _offsets(progress, "endOffset"))
-    return sum(one.records for one in its)
+    return sum(
+        one.records
+        for source in progress["sources"]
+        for one in ranges(_of_source(source, "startOffset"), _of_source(source, "endOffset"))
+    )
 
 
 def _offsets(progress: Any, which: str) -> Offsets:
     """Of all that the query reads."""
-    told = (source[which] for source in progress["sources"])
-    each = (orjson.loads(one) if isinstance(one, str) else one for one in told)
-    return reduce(further, (from_json(one or {}) for one in each), {})
+    return reduce(nearest, (_of_source(one, which) for one in progress["sources"]), {})
+
+
+def _of_source(source: Any, which: str) -> Offsets:
+    told = source[which]
+    return from_json((orjson.loads(told) if isinstance(told, str) else told) or {})

@@ -7,6 +7,7 @@ whoever keeps the higher version of each key has the view.
 
 from collections.abc import Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,7 @@ from shared.flow_table import Flow
 from shared.model import View
 from shared.settings import JobSettings
 from stream_jobs.guards import checkpoint_identity
-from stream_jobs.guards.checkpoint_offsets import last_done
+from stream_jobs.guards.checkpoint_offsets import last_done, replace
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.cut_reader import cut_of_batch
 from stream_jobs.source.log_source import SELDOM_MS, read_logs_by_time
@@ -29,6 +30,8 @@ from stream_jobs.views.event_table import CORRECTIONS, LATE, STRAGGLERS, EventsO
 from stream_jobs.views.query import own_session, query_of
 from stream_jobs.views.rows import RowWriter, as_json, write
 
+_WAITS = "waits_ms"
+
 
 def build(
     row: View, spark: SparkSession, settings: JobSettings, flow: Flow, say: Report
@@ -37,6 +40,7 @@ def build(
     own = own_session(spark)
     query = query_of(row, {name: _table(own, settings, flow, row, name) for name in row.of})
     begin_where_it_fits(row, query.rows.schema.simpleString(), settings, say)
+    remember_what_it_waits(checkpoint, query.waits_ms)
     writer = WriterOf.job_of(row.job, settings)
 
     def write_batch(frame: DataFrame, batch: int) -> None:
@@ -92,6 +96,16 @@ def _fingerprint(row: View, columns: str) -> str:
     return sha256(repr(told).encode()).hexdigest()
 
 
+def remember_what_it_waits(checkpoint: Path, waits_ms: int) -> None:
+    """For who tells how far the view is, without a look at its query."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    replace(checkpoint / _WAITS, str(waits_ms).encode())
+
+
+def what_it_waits(checkpoint: Path) -> int:
+    return int((checkpoint / _WAITS).read_text())
+
+
 class ViewCounts(DriverTask):
     """What the job says of its view."""
 
@@ -108,7 +122,9 @@ class ViewCounts(DriverTask):
         batch = last_done(self._checkpoint)
         try:
             cut_ms = cut_of_batch(self._checkpoint, -1 if batch is None else batch)
+            waits_ms = what_it_waits(self._checkpoint)
         except (OSError, ValueError, IndexError):  # there is none yet, or Spark has just removed it
             return {}
-        closed_ms = cut_ms - round(self._row.late_after_s * 1000)
+        late_ms = round(self._row.late_after_s * 1000)
+        closed_ms = cut_ms - late_ms - waits_ms
         return {"view": {"read_to_ms": cut_ms, "watermark_ms": closed_ms, **self._counts}}

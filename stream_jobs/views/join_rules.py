@@ -6,9 +6,16 @@ so both need a bound of time.
 
 from typing import Any
 
-from pyspark.sql import DataFrame
-
-from stream_jobs.views.spark_plan import Joined, has_event_time, is_join, items, kind_of
+from shared.tables.view_rows import WINDOW
+from stream_jobs.views.spark_plan import (
+    Joined,
+    has_event_time,
+    is_join,
+    items,
+    kind_of,
+    shows,
+    times_made_of,
+)
 
 _TAKEN = {"INNER", "LEFT OUTER"}
 
@@ -25,12 +32,22 @@ def why_not(nodes: list[Any]) -> str | None:
         for one in items(node.right().output())
         if has_event_time(one)
     ]
-    groups = [node for node in nodes if kind_of(node) == "Aggregate"]
+    if shows(nodes[0], WINDOW, times_made_of(nodes, times)):
+        return (
+            "its window is one of what a LEFT JOIN may not find, so it may be null: take that of "
+            "the left side"
+        )
+    groups = [number for number, node in enumerate(nodes) if kind_of(node) == "Aggregate"]
+    if any(is_join(node) for number in groups for node in nodes[:number]):
+        return (
+            "it joins what is grouped, so one key could have several rows: join first, and group "
+            "what is joined"
+        )
     if any(
         grouped.semanticEquals(time)
-        for group in groups
-        for grouped in items(group.groupingExpressions())
-        for time in times
+        for number in groups
+        for grouped in items(nodes[number].groupingExpressions())
+        for time in times_made_of(nodes[number + 1 :], times)
     ):
         return (
             "it groups by the time of what a LEFT JOIN may not find, so what has found nothing "
@@ -39,11 +56,20 @@ def why_not(nodes: list[Any]) -> str | None:
     return None
 
 
-def why_endless(rows: DataFrame) -> str | None:
-    joined = Joined(rows)
+def why_endless(joined: Joined) -> str | None:
     if joined.lacks_equality():
         return "its JOIN has no equality, so each is compared to all: ON a.entity_id = b.entity_id"
-    if joined.lacks_bound():
+    if joined.equals_other_times():
+        return (
+            "its JOIN equals the time of an event with what is no time of one, so one side would "
+            "be forgotten before the other comes: bound both times instead"
+        )
+    if joined.has_two_times():
+        return (
+            "one side of its JOIN has two times of events, as a table that is joined already, or "
+            "a window beside its time: leave one of them out, or join by that one alone"
+        )
+    if joined.kept_for_ms() is None:
         return (
             "its JOIN has no bound of time on both sides, so it would keep all events for ever: "
             "AND b.time BETWEEN a.time - INTERVAL 1 HOUR AND a.time"

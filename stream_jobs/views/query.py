@@ -20,9 +20,11 @@ from stream_jobs.views import join_rules
 from stream_jobs.views.row_contract import SparkColumn, why_not
 from stream_jobs.views.spark_plan import (
     OF_EVENT_TIME,
+    Joined,
     Shown,
     above_the_table,
     ask_spark,
+    has_event_time,
     items,
     kind_of,
     makes_windows,
@@ -67,6 +69,7 @@ class Query(NamedTuple):
     rows: DataFrame  # with the columns of their key first
     key: tuple[str, ...]
     mode: str  # of Spark's output
+    waits_ms: int  # for what it joins, beyond what is late
 
 
 def own_session(spark: SparkSession) -> SparkSession:
@@ -93,14 +96,15 @@ def query_of(row: View, tables: Mapping[str, DataFrame]) -> Query:
         _refuse_what_cannot_be_kept(row, rows, nodes, key)
         groups = any(kind_of(node) == "Aggregate" for node in nodes)
         mode = "update" if groups and row.results == "update" else "append"
-        if why := join_rules.why_endless(rows):
+        joined = Joined(rows)
+        if why := join_rules.why_endless(joined):
             raise _wrong(row, why)
         ask_spark(rows, mode)
     except (AnalysisException, ParseException) as error:
         raise _wrong(row, _told(error)) from None
     _refuse_other_columns(row, rows)
     others = [name for name in rows.columns if name not in key]
-    return Query(rows.select(*key, *others), key, mode)
+    return Query(rows.select(*key, *others), key, mode, joined.kept_for_ms() or 0)
 
 
 def _key(row: View, schema: StructType) -> tuple[str, ...]:
@@ -211,6 +215,8 @@ def _refuse_what_changes(row: View, node: Any) -> None:
 
 def _refuse_bad_group(row: View, shown: Shown, key: tuple[str, ...], group: Any) -> None:
     of_groups, constants = set[str](), set[str]()
+    if sum(map(has_event_time, items(group.groupingExpressions()))) > 1:
+        raise _wrong(row, "it groups by two times of events: group by one of them, or its window")
     for grouped in items(group.groupingExpressions()):
         names = {
             name

@@ -10,6 +10,8 @@ _TEMPORARY_VIEW = "View"  # under it is the event table's own plan
 # Spark's mark of a column that moves with the watermark
 OF_EVENT_TIME = "spark.watermarkDelayMs"
 _OF_WINDOWS = "spark.timeWindow"
+# of a smaller number py4j makes an int, where Spark wants a long
+_SOME_TIME_MS = 1 << 40
 
 
 def above_the_table(rows: DataFrame) -> list[Any]:
@@ -29,8 +31,7 @@ class Joined:
         jvm = rows.sparkSession.sparkContext._jvm
         assert jvm is not None
         self._catalyst = jvm.org.apache.spark.sql.catalyst
-        # a time, as an option of a long; of a smaller number py4j makes an int
-        self._some_time = jvm.scala.Option.apply(1 << 40)
+        self._some_time = jvm.scala.Option.apply(_SOME_TIME_MS)
         session = rows.sparkSession._jsparkSession.sessionState()
         self.nodes = [
             node for node in _nodes(session.optimizer().execute(_plan(rows))) if is_join(node)
@@ -39,33 +40,56 @@ class Joined:
     def lacks_equality(self) -> bool:
         return any(self._equal(node).isEmpty() for node in self.nodes)
 
-    def lacks_bound(self) -> bool:
-        """Of time, so that what waits on one side or the other waits for ever."""
+    def has_two_times(self) -> bool:
+        """On one side, where Spark knows of one alone."""
         return any(
-            not self._is_of_one_time(node)
-            and (
-                self._is_endless(node, node.left(), node.right())
-                or self._is_endless(node, node.right(), node.left())
-            )
+            len({_id(one) for one in items(side.output()) if has_event_time(one)}) > 1
             for node in self.nodes
+            for side in (node.left(), node.right())
         )
+
+    def equals_other_times(self) -> bool:
+        """A time of events is to be equal to what is none: Spark would forget both by that time."""
+        return any(one != other for node in self.nodes for one, other in self._equal_times(node))
+
+    def kept_for_ms(self) -> int | None:
+        """How much longer than to its time an event may wait for those that it is joined to; None
+        where it waits for ever."""
+        each = [self._kept_for_ms(node) for node in self.nodes]
+        known = [one for one in each if one is not None]
+        return sum(known) if len(known) == len(each) else None
+
+    def _kept_for_ms(self, node: Any) -> int | None:
+        if any(both == (True, True) for both in self._equal_times(node)):
+            return 0
+        kept_to = [
+            self._kept_to(node, node.left(), node.right()),
+            self._kept_to(node, node.right(), node.left()),
+        ]
+        if any(one.isEmpty() for one in kept_to):
+            return None
+        return max(0, *(_SOME_TIME_MS - int(one.get()) for one in kept_to))
+
+    def _kept_to(self, node: Any, kept: Any, other: Any) -> Any:
+        times = kept.outputSet()
+        for one in items(kept.output()):
+            if not has_event_time(one):  # Spark forgets by the event's time, whatever is compared
+                times = getattr(times, "$minus")(one)
+        helper = self._catalyst.analysis.StreamingJoinHelper
+        asked = other.outputSet(), node.condition(), self._some_time
+        return helper.getStateValueWatermark(times, *asked)
 
     def _equal(self, node: Any) -> Any:
         return self._catalyst.planning.ExtractEquiJoinKeys.unapply(node)
 
-    def _is_of_one_time(self, node: Any) -> bool:
-        keys_of_the_left = items(self._equal(node).get()._2())
-        return any(
-            kind_of(key) == "AttributeReference" and has_event_time(key) for key in keys_of_the_left
-        )
-
-    def _is_endless(self, node: Any, kept: Any, other: Any) -> bool:
-        helper = self._catalyst.analysis.StreamingJoinHelper
-        return bool(
-            helper.getStateValueWatermark(
-                kept.outputSet(), other.outputSet(), node.condition(), self._some_time
-            ).isEmpty()
-        )
+    def _equal_times(self, node: Any) -> Iterator[tuple[bool, bool]]:
+        """Of each pair of keys, which of them is an event's time."""
+        keys = self._equal(node).get()
+        for pair in zip(items(keys._2()), items(keys._3()), strict=True):
+            left, right = (
+                kind_of(key) == "AttributeReference" and has_event_time(key) for key in pair
+            )
+            yield left, right
 
 
 def ask_spark(rows: DataFrame, mode: str) -> None:
@@ -75,6 +99,31 @@ def ask_spark(rows: DataFrame, mode: str) -> None:
     modes = jvm.org.apache.spark.sql.streaming.OutputMode
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     checker.checkForStreaming(_plan(rows), modes.Update() if mode == "update" else modes.Append())
+
+
+def times_made_of(nodes: list[Any], times: list[Any]) -> list[Any]:
+    """Those, and what the nodes make of them on the way up, as windows and under other names."""
+    found = [*times]
+    for node in reversed(nodes):
+        if kind_of(node) in ("Project", "Expand"):
+            below = {_id(one) for child in items(node.children()) for one in items(child.output())}
+            for one in items(node.output()):
+                if _id(one) not in below and has_event_time(one) and _is_made_of(node, one, found):
+                    found.append(one)
+    return found
+
+
+def shows(node: Any, name: str, columns: list[Any]) -> bool:
+    """Whether its column of that name is one of these."""
+    ids = {_id(one) for one in columns}
+    return any(one.name() == name and _id(one) in ids for one in items(node.output()))
+
+
+def _is_made_of(node: Any, column: Any, times: list[Any]) -> bool:
+    at = [_id(one) for one in items(node.output())].index(_id(column))
+    columns = node.projectList() if kind_of(node) == "Project" else node.projections().apply(0)
+    made_by = columns.apply(at)
+    return any(made_by.references().contains(time) for time in times)
 
 
 def is_join(node: Any) -> bool:
@@ -105,7 +154,8 @@ def makes_windows(node: Any) -> bool:
 
 
 def has_event_time(column: Any) -> bool:
-    return bool(column.metadata().contains(OF_EVENT_TIME))
+    is_named = kind_of(column) in ("AttributeReference", "Alias")
+    return is_named and bool(column.metadata().contains(OF_EVENT_TIME))
 
 
 def items(those: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
 from gateway.view.store import ViewStore, remove, view_path
 from gateway.views import change_hub
+from gateway.views.change_streams import _takes_streams
 from shared.settings import GatewaySettings
 from shared.timestamps import to_rfc3339
 from tests.gateway.auth.support import given, table
@@ -282,3 +283,20 @@ def test_curl_shows_rows_as_they_come(served: Served, rows: Rows) -> None:
         rows.put(HOT, {"event_id": "b"}, value=1)
         assert keys(stream.take(1)) == ["b"]
         curl.kill()
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_one"),
+    [
+        (b"text/event-stream", True),
+        (b"Text/Event-Stream;q=0.5", True),
+        (b"application/json, text/event-stream", True),
+        (b"application/json, text/event-stream;q=0", False),
+        (b"text/event-stream; Q=0.000", False),
+        (b"text/event-streams", False),
+        (b"*/*", False),
+        (b"", False),
+    ],
+)
+def test_a_stream_is_for_who_accepts_one(accept: bytes, is_one: bool) -> None:
+    assert _takes_streams(accept) is is_one

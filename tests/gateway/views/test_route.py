@@ -272,6 +272,8 @@ def test_sorted_rows_that_cannot_be_read_are_no_empty_page(gateway: Gateway) -> 
         ("closed=perhaps", "closed is true or false"),
         ("limit=0", f"limit is a whole number from 1 to {LIMIT_MAX}"),
         ("limit=x", "limit is a whole number"),
+        ("limit=0000010009999999", "limit is a whole number"),
+        (f"limit=000001000{'9' * 4_400}", "limit is a whole number"),
         ("next=%20", "next is what an answer said is next"),
         ("next=a", "next is what an answer said is next"),
         ("sort=", "sort is one column, such as"),

@@ -11,6 +11,7 @@ from clients.kafka.records import Record
 from clients.postgres import store
 from local_stack.machine.paths import CHECKOUT
 from shared.events.envelope import Position
+from stream_jobs.persist.line_server import uncovered
 from stream_jobs.persist.rows import GoneRow, StateRow
 from stream_jobs.persist.state_versions import Versioned, by_lives
 from stream_jobs.persist.writer import EventStore
@@ -47,6 +48,13 @@ def test_versions_come_in_the_order_of_the_log_each_once() -> None:
 def test_a_null_ends_a_life_of_its_entity_alone() -> None:
     rows = [_state(7, 1), _gone(2), _state(1, 3), _state(4, 4, "other"), _gone(5), _state(1, 6)]
     assert _parts([*rows]) == [([7, 4], [2]), ([1], [5]), ([1], [])]
+
+
+def test_versions_that_are_kept_do_not_cover_each_other() -> None:
+    waiting = [_state(1, 1), _state(2, 2), _gone(3)]
+    assert uncovered(waiting) == waiting
+    covered = [row._replace(has_history=False) for row in waiting]
+    assert uncovered(covered) == covered[2:]
 
 
 @pytest.fixture

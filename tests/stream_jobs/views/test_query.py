@@ -87,6 +87,10 @@ GROUPED = f"FROM reading GROUP BY area, {WINDOW}"
             "window of time",
         ),
         (f"SELECT area, count(*) AS n {GROUPED}", "groups by window"),
+        (
+            f"SELECT area, time, window, count(*) AS n FROM reading GROUP BY area, time, {WINDOW}",
+            "two times of events",
+        ),
         ("SELECT area, max(value) AS x FROM reading WHERE time > 'today' GROUP BY 1", "'today'"),
         (
             "SELECT area, x FROM (SELECT area, max(value) AS x FROM reading GROUP BY area) "
