@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -29,7 +30,8 @@ from stream_jobs.persist.writer import EventStore
 from tests.builders import event_record
 
 pytestmark = pytest.mark.stack
-MAKER = RowMaker.of(FLOW)
+# so that a later state covers others
+MAKER = replace(RowMaker.of(FLOW), with_history=frozenset())
 PATIENT = RetryPolicy(first_pause_s=300, jitter=0)
 RULES = RowRules(PATIENT, {}, {}, rows_of_line_max=1_000, rows_max=1_000)
 
