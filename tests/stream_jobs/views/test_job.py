@@ -147,7 +147,7 @@ def fed(rig: Rig, a_second: int) -> Iterator[Callable[[], None]]:
         end()
 
 
-def feed(bootstrap: str, stop: threading.Event, a_second: int) -> None:
+def feed(bootstrap: str, stop: threading.Event, a_second: int = 200) -> None:
     dice = random.Random(7)
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
     sent: list[tuple[str, dict[str, Any]]] = []
