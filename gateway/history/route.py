@@ -17,8 +17,9 @@ from gateway.history.kept import LIMIT_MAX, Kept, TooManyEvents
 from gateway.history.openapi import content
 from gateway.history.store import HistoryStore
 from gateway.history.versions import Known
-from gateway.http.problems import Problem, retry_after
-from gateway.view.reader import Progress, StateView
+from gateway.http.problems import Problem
+from gateway.state.warming import refuse_while_warming
+from gateway.view.reader import StateView
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader
 from shared.flow_table import Flow
@@ -115,7 +116,7 @@ class History:
                 f"{of.name} is added up from the states of {of.members}: ask for the /why of one",
             )
         progress, shown = self._view.find(of.topic, (key or "").encode())
-        _refuse_while_warming(of, progress)
+        refuse_while_warming(of, progress)
         if key is None or shown is None:
             raise _unknown(of)
         now = snapshot.decode(shown.value)
@@ -146,7 +147,7 @@ class History:
 
     def _known(self, of: Entity | Aggregate, full_id: str) -> Known:
         progress, found = self._view.find(of.topic, full_id.encode())
-        caught_up_ms = _refuse_while_warming(of, progress)
+        caught_up_ms = refuse_while_warming(of, progress)
         if found is None:
             return Known(None, caught_up_ms)
         return Known(snapshot.read_facts(found.value).version, caught_up_ms)
@@ -285,14 +286,3 @@ def _time(text: str) -> int:
     if not is_time_ms(at_ms) or at_ms > now_ms():
         raise Problem(400, "bad_parameter", "at lies in the future")
     return at_ms
-
-
-def _refuse_while_warming(of: Entity | Aggregate, progress: Progress) -> int:
-    if not progress.warm or progress.caught_up_ms is None:
-        raise Problem(
-            503,
-            "warming",
-            f"the view of {of.name} is still being read from Kafka; ask again",
-            headers=retry_after(1),
-        )
-    return progress.caught_up_ms

@@ -16,10 +16,11 @@ from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
 from gateway.history.openapi import content
 from gateway.history.route import History
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import Problem
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
 from gateway.state.pipeline_lag import Freshness, Pipeline
+from gateway.state.warming import refuse_while_warming
 from gateway.view.reader import Found, Progress, StateView
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
@@ -126,7 +127,7 @@ def state_routes(
                 progress, found = view.find(entity.topic, key.encode())
                 shown = await fresh_states.state(entity, key, found, tail)
         now_ms = time.time_ns() // 1_000_000
-        _refuse_while_warming(entity, progress)
+        refuse_while_warming(entity, progress)
         is_ahead = shown.events is not None  # of fold and of the view
         behind = pipeline.of(entity, is_fresh=is_ahead)
         view_lag_s = 0.0 if is_ahead else _view_lag_ms(progress, now_ms) / 1000
@@ -225,16 +226,6 @@ def _body(
 
 def _view_lag_ms(progress: Progress, now_ms: int) -> int:
     return max(0, now_ms - (progress.caught_up_ms or 0))
-
-
-def _refuse_while_warming(entity: Entity | Aggregate, progress: Progress) -> None:
-    if not progress.warm or progress.caught_up_ms is None:
-        raise Problem(
-            503,
-            "warming",
-            f"the view of {entity.name} is still being read from Kafka; ask again",
-            headers=retry_after(1),
-        )
 
 
 def _has(if_none_match: str | None, tag: str) -> bool:

@@ -116,6 +116,19 @@ def _working(worker: Worker) -> Iterator[Worker]:
             worker.process.wait()
 
 
+def _two(kafka: str, folder: Path, deliver: str) -> tuple[Worker, Worker]:
+    """With something to do, each with a memory of its own."""
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+    _write(kafka, _events())
+    one, two = (Worker(kafka, folder / name, deliver, "-") for name in ("one", "two"))
+    return one, two
+
+
+def _handled_by(*workers: Worker) -> Counter[str]:
+    return Counter(id_ for worker in workers for _, _, id_, _ in worker.handled())
+
+
 @contextmanager
 def _frozen(worker: Worker) -> Iterator[None]:
     assert worker.process is not None
@@ -218,14 +231,10 @@ def test_two_that_join_and_leave_handle_each_event_once(
     kafka: str, tmp_path: Path, deliver: str
 ) -> None:
     """Each with a memory of its own: what one has done the other is not given."""
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    _write(kafka, _events())
-    one = Worker(kafka, tmp_path / "one", deliver, "-")
-    two = Worker(kafka, tmp_path / "two", deliver, "-")
+    one, two = _two(kafka, tmp_path, deliver)
 
     def found() -> Counter[str]:
-        return Counter(id_ for worker in (one, two) for _, _, id_, _ in worker.handled())
+        return _handled_by(one, two)
 
     with _working(one), _working(two):
         eventually(lambda: bool(one.handled() and two.handled()), within_s=60, every_s=0.02)
@@ -241,16 +250,12 @@ def test_two_that_join_and_leave_handle_each_event_once(
 def test_one_that_was_frozen_goes_on_with_what_it_is_given_then(
     kafka: str, tmp_path: Path, deliver: str
 ) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    _write(kafka, _events())
-    one = Worker(kafka, tmp_path / "one", deliver, "-")
-    two = Worker(kafka, tmp_path / "two", deliver, "-")
+    one, two = _two(kafka, tmp_path, deliver)
     last = [(f"key-{n}", COUNT // KEYS, "do") for n in range(KEYS)]
     expected = {f"{key}#{n}" for key, n, _ in last}
 
     def found() -> Counter[str]:
-        return Counter(id_ for worker in (one, two) for _, _, id_, _ in worker.handled())
+        return _handled_by(one, two)
 
     with _working(one), _working(two):
         eventually(lambda: bool(one.handled() and two.handled()), within_s=60, every_s=0.02)
