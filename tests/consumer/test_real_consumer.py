@@ -89,7 +89,9 @@ class Worker:
         if self.process is not None and self.process.poll() == 1:
             raise RuntimeError(self._log.read_text()[-3000:])
         text = self.out.read_text() if self.out.exists() else ""
-        return [tuple(json.loads(line)) for line in text.splitlines()]
+        # of the last one a part may be there alone
+        whole, _, _ = text.rpartition("\n")
+        return [tuple(json.loads(line)) for line in whole.splitlines()]
 
     def end(self, number: signal.Signals) -> int:
         assert self.process is not None
