@@ -90,7 +90,8 @@ class Kept:
                 if entry is not None:
                     entries.append(entry)
             if is_all:
-                return Page(entries, None, has_none=after is None and not looked_at)
+                has_none = not looked_at and self._one(_NEWEST) is None
+                return Page(entries, None, has_none)
             time.sleep(0)  # whoever waits for the interpreter has it now
         return Page(entries, place(*at))
 

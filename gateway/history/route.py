@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Path, Query, Request
 from fastapi.routing import APIRoute
+from pydantic import WithJsonSchema
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
@@ -16,7 +17,7 @@ from gateway.history import causes, versions
 from gateway.history.kept import LIMIT_MAX, Kept, TooManyEvents
 from gateway.history.openapi import content
 from gateway.history.store import HistoryStore
-from gateway.history.versions import Known
+from gateway.history.versions import PLACE, Known
 from gateway.http.problems import Problem
 from gateway.state.warming import refuse_while_warming
 from gateway.view.reader import StateView
@@ -54,6 +55,11 @@ _WHY_ANSWERS: dict[int | str, dict[str, Any]] = {
 _Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
 _Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
 _Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+# said, not checked: a control character is refused in any URL
+_Field = Annotated[
+    str | None, WithJsonSchema({"type": "string", "pattern": r"^[^\x00-\x1f\x7f]*$"})
+]
+_Place = Annotated[str | None, WithJsonSchema({"type": "string", "pattern": f"^{PLACE}$"})]
 
 
 class History:
@@ -193,8 +199,8 @@ def history_routes(flow: Flow, history: History) -> list[BaseRoute]:
         entity_id: _Id,
         request: Request,
         limit: _Limit = 100,
-        next: str | None = None,  # noqa: A002 - the parameter's name
-        field: str | None = None,
+        next: _Place = None,  # noqa: A002 - the parameter's name
+        field: _Field = None,
         tenant: _Tenant = None,
     ) -> Response:
         of = flow.with_state[0]
@@ -205,8 +211,8 @@ def history_routes(flow: Flow, history: History) -> list[BaseRoute]:
         entity_id: _Id,
         request: Request,
         limit: _Limit = 100,
-        next: str | None = None,  # noqa: A002
-        field: str | None = None,
+        next: _Place = None,  # noqa: A002
+        field: _Field = None,
         tenant: _Tenant = None,
     ) -> Response:
         of = find(entity)

@@ -1,5 +1,6 @@
 """Versions of a state as they were published: which was it when, what did each change. Pure."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from shared.folding.snapshot import Facts
 from shared.folding.told_state import told_state
 from shared.model import Aggregate, Entity, Fields
 from shared.timestamps import to_rfc3339
+
+PLACE = r"[0-9]{1,18}\.[0-9]{1,18}"  # of a version, as `next` has it
 
 
 class Version(NamedTuple):
@@ -171,11 +174,7 @@ def read_place(text: str | None) -> tuple[int, int] | None:
     """Problem where it is none that an answer gave."""
     if text is None:
         return None
-    life, _, version = text.partition(".")
-    if not (_is_number(life) and _is_number(version)):
+    if not re.fullmatch(PLACE, text):
         raise Problem(400, "bad_parameter", "next is what the page before gave as `next`")
+    life, _, version = text.partition(".")
     return int(life), int(version)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 18

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Path, Query, Request
 from fastapi.routing import APIRoute
+from pydantic import WithJsonSchema
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
@@ -46,6 +47,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 # said, not checked: what is no id is the id of nobody
 _Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
 _Version = Annotated[int | None, Query(ge=0, lt=1 << 63)]
+_Time = Annotated[str | None, WithJsonSchema({"type": "string", "format": "date-time"})]
 _Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
 
 
@@ -67,7 +69,7 @@ def state_routes(
         tenant: _Tenant = None,
         fresh: bool = False,
         version: _Version = None,
-        at: str | None = None,
+        at: _Time = None,
     ) -> Response:
         found = flow.find_with_state(entity)
         if found is None:
@@ -84,7 +86,7 @@ def state_routes(
         tenant: _Tenant = None,
         fresh: bool = False,
         version: _Version = None,
-        at: str | None = None,
+        at: _Time = None,
     ) -> Response:
         first = flow.with_state[0]
         if version is not None or at is not None:
