@@ -235,8 +235,10 @@ class Flow:
         further = (self.topics_by_type[row.name][1:] for row in own)
         return _once((*(row.topic for row in own), *chain.from_iterable(further)))
 
-    def view(self, name: str) -> View | None:
-        return next((row for row in self.views if row.name == name), None)
+    def view(self, name: str, version: int | None = None) -> View | None:
+        """That version, or the one that is shown: the lowest. A higher one is made beside it."""
+        known = [row for row in self.views if row.name == name and version in (None, row.version)]
+        return min(known, key=lambda row: row.version, default=None)
 
     def topics_of(self, row: ParquetFiles | View) -> tuple[str, ...]:
         return _once(self.event_type(name).topic for name in row.of)
@@ -349,7 +351,7 @@ class Flow:
                 row.job,
                 ignited_by=self.topics_of(row),
                 emits=(row.topic,),
-                does=f"keeps the view {row.name} up to date",
+                does=f"keeps version {row.version} of the view {row.name} up to date",
             )
             for row in self.views
         )

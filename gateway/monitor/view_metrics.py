@@ -11,24 +11,27 @@ from shared.model import View
 from shared.timestamps import now_ms
 
 _PREFIX = "headrace_view_"
+_LABELS = "view", "version"
 _OUTCOMES = "late", "corrections", "stragglers"
 
 
 def view_metrics(views: Sequence[View], news: JobNews, source: StateView) -> Iterator[Metric]:
-    rows = [((row.name,), float(source.count_of_view(row.topic))) for row in views]
-    yield metric(
-        GaugeMetricFamily, f"{_PREFIX}rows", "Rows in this gateway's copy", ("view",), rows
-    )
+    rows = [((row.name, str(row.version)), float(source.count_of_view(row.topic))) for row in views]
+    yield metric(GaugeMetricFamily, f"{_PREFIX}rows", "Rows in this gateway's copy", _LABELS, rows)
     statuses = news.statuses(row.job for row in views)
-    said = {row.name: one.of_view for row in views if (one := statuses[row.job]) and one.of_view}
+    said = {
+        (row.name, str(row.version)): one.of_view
+        for row in views
+        if (one := statuses[row.job]) and one.of_view
+    }
     yield metric(
         GaugeMetricFamily,
         f"{_PREFIX}watermark_delay_seconds",
         "How long ago the windows ended that are closed; it grows while the job is silent",
-        ("view",),
+        _LABELS,
         [
-            ((name,), max(0.0, (now_ms() - its["watermark_ms"]) / 1000))
-            for name, its in said.items()
+            (which, max(0.0, (now_ms() - its["watermark_ms"]) / 1000))
+            for which, its in said.items()
             if its.get("watermark_ms")
         ],
     )
@@ -36,6 +39,6 @@ def view_metrics(views: Sequence[View], news: JobNews, source: StateView) -> Ite
         CounterMetricFamily,
         f"{_PREFIX}events",
         "Events that came late, as corrections or as stragglers, by the job's process",
-        ("view", "reason"),
-        [((name, why), its.get(why, 0)) for name, its in said.items() for why in _OUTCOMES],
+        (*_LABELS, "reason"),
+        [((*which, why), its.get(why, 0)) for which, its in said.items() for why in _OUTCOMES],
     )

@@ -56,13 +56,13 @@ _ROWS_ANSWERS: dict[int | str, dict[str, Any]] = {
 def view_routes(
     flow: Flow, source: StateView, news: JobNews, pipeline: Pipeline, stale_after_s: float
 ) -> list[BaseRoute]:
-    names = [row.name for row in flow.views]
+    names = [*dict.fromkeys(row.name for row in flow.views)]
     turns = Turns()
 
     async def views(request: Request) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
         listed = [
-            _described(row) | progress_of(row, counts_of(row))
+            _described(row, flow.view(row.name) is row) | progress_of(row, counts_of(row))
             for row in flow.views
             if may_read(caller, row)
         ]
@@ -75,7 +75,7 @@ def view_routes(
         row, selection = asked_by(caller, flow, name, request.query_params)
         if selection.from_now:
             raise only_of_changes()
-        counts = counts_of(row)
+        counts, read_to_ms = counts_of(row), times_of(row).get("read_to_ms")
         watermark_ms = watermark_of(row)
         try:
             if selection.order is None:
@@ -90,22 +90,28 @@ def view_routes(
             return _as_csv(row, shown, page, request)
         body = {
             "view": row.name,
+            "version": row.version,
             "rows": shown,
             "next": page.next,
+            # as of before the rows, which may be newer
+            "read_to": to_rfc3339(int(read_to_ms)) if read_to_ms else None,
             **progress_of(row, counts),
         }
         return Response(orjson.dumps(body), media_type="application/json")
 
-    watermarks: dict[str, float] = {}
+    times: dict[str, Mapping[str, float]] = {}
 
     def watermark_of(row: View) -> float | None:
-        """The last one that this node's copy of the rows has come up to: what the job says may be
+        return times_of(row).get("watermark_ms") or None
+
+    def times_of(row: View) -> Mapping[str, float]:
+        """The last ones that this node's copy of the rows has come up to: what the job says may be
         here before them."""
         status = news.statuses([row.job])[row.job]
         caught_up_ms = source.topic_progress(row.topic).caught_up_ms
         if status and caught_up_ms and caught_up_ms >= status.said["at_ms"]:
-            watermarks[row.topic] = status.of_view.get("watermark_ms", 0)
-        return watermarks.get(row.topic) or None
+            times[row.topic] = status.of_view
+        return times.get(row.topic, {})
 
     def counts_of(row: View) -> dict[str, float]:
         status = news.statuses([row.job])[row.job]
@@ -147,7 +153,7 @@ def view_routes(
     ]
 
 
-def _described(row: View) -> dict[str, Any]:
+def _described(row: View, is_shown: bool) -> dict[str, Any]:
     return {
         "name": row.name,
         "of": row.of,
@@ -155,6 +161,7 @@ def _described(row: View) -> dict[str, Any]:
         "results": row.results,
         "late_after_s": row.late_after_s,
         "version": row.version,
+        "shown": is_shown,
     }
 
 

@@ -135,11 +135,13 @@ def described_parameters(views: Iterable[View]) -> list[dict[str, Any]]:
         "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": _LIMIT},
         "next": {"type": "string"},
         "from_now": {"type": "boolean"},
+        "version": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
         "sort": {"type": "string", "pattern": f"^-?{COLUMN.pattern}$"},
     }
     told = {
         **dict.fromkeys(keys, "where its key has such a column"),
         "from_now": "Of a stream: only changes, without the rows that there are.",
+        "version": "One that is made beside the view that is shown, to compare it.",
         "sort": "A column, and - before it for the highest first; else rows are in the order of "
         "their keys.",
     }
@@ -183,6 +185,16 @@ def _token(parameters: Mapping[str, str]) -> bytes:
         raise Problem(
             400, "bad_parameter", "next is what an answer said is next, as it came"
         ) from None
+
+
+def version_of(parameters: Mapping[str, str]) -> int | None:
+    """Of the view itself; None: the one that is shown."""
+    told = parameters.get("version")
+    if told is None:
+        return None
+    if not _WHOLE.fullmatch(told) or int(told) < 1:
+        raise Problem(400, "bad_parameter", "version is a whole number from 1 on")
+    return int(told)
 
 
 def _limit(parameters: Mapping[str, str]) -> int:

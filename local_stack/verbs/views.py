@@ -1,5 +1,6 @@
 """`./headrace views`: the flow's views, their rows, and whether their SQL is one for a view."""
 
+import json
 import os
 import subprocess
 import time
@@ -20,10 +21,13 @@ from local_stack.run.server_addresses import running_stack
 from local_stack.terminal.errors import LOOK, StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_rows
 from local_stack.terminal.progress import say
+from local_stack.views.compare import Rows, columns_of_one_alone, compare
+from shared.folding.snapshot import META
+from shared.tables.view_rows import WINDOW
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="""Views in SQL: list, show, tail, check.
+    help="""Views in SQL: list, show, tail, diff, check.
 
     Example: ./headrace views show by_area --where area=north
     """,
@@ -32,7 +36,9 @@ app = typer.Typer(
 # a stream that shows nothing says every 15 s that it is there (HEADRACE_EVENT_HEARTBEAT_S)
 _QUIET_S = 60.0
 _COME_AGAIN_S = 1.0
-_SHOWN = "name", "of", "key", "results", "watermark", "late", "pipeline_lag_s", "stale"
+_SHOWN = "name", "version", "of", "key", "results", "watermark", "late", "pipeline_lag_s", "stale"
+_AT_ONCE = 1000
+_LOOKS = 5
 
 
 @app.command("list")
@@ -68,7 +74,7 @@ def show(
     if output is Output.JSON:
         say_found(found, "", output)
         return
-    rows = [{k: its for k, its in row.items() if k != "_meta"} for row in found["rows"]]
+    rows = [_without_meta(row) for row in found["rows"]]
     say_rows(rows, output, "No row is like that.")
     if found["next"]:
         say(f"\nThere are more: --where next={found['next']}")
@@ -127,6 +133,66 @@ def rows_as_they_come(url: str, headers: dict[str, str]) -> Iterator[str]:
 
 
 @app.command()
+def diff(
+    name: str,
+    where: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=VALUE of the key, from=…, until=…")
+    ] = None,
+    to: Annotated[
+        int | None, typer.Option(help="Of several versions beside the one that is shown, which.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="How many differences to show.")] = 20,
+    output: OutputOption = Output.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Compare a view with the version that is made beside it: ends with 1 where rows differ.
+
+    Rows that change too often to be seen at the same time of the log are looked at several times.
+
+    Example: ./headrace views diff by_area
+    """
+    listed = [one for one in _asked("/views", state_dir)["views"] if one["name"] == name]
+    old, new = _two_versions(name, listed, to)
+    selected = dict(_pair("where", one) for one in where or ())
+    for look in range(_LOOKS):
+        time.sleep(_COME_AGAIN_S if look else 0)
+        its, others = (_rows(one, selected, state_dir) for one in (old, new))
+        found = compare(its, others)
+        if not found.undecided:
+            break
+    only_old, only_new = columns_of_one_alone(its, others)
+    told = {
+        "view": name,
+        "versions": [old["version"], new["version"]],
+        "alike": found.alike,
+        "different": len(found.differences),
+        "undecided": found.undecided,
+        "columns_of_one_alone": [only_old, only_new],
+        "differences": [one._asdict() for one in found.differences[:limit]],
+    }
+    say_found(told, "\n".join(diff_lines(told)), output)
+    raise typer.Exit(1 if found.differences or found.undecided else 0)
+
+
+def diff_lines(told: dict[str, Any]) -> Iterator[str]:
+    old, new = told["versions"]
+    for one in told["differences"]:
+        yield one["key"]
+        for version, row in ((old, one["old"]), (new, one["new"])):
+            text = "no such row" if row is None else json.dumps(_without_meta(row))
+            yield f"  version {version}: {text}"
+    for version, columns in zip((old, new), told["columns_of_one_alone"], strict=True):
+        if columns:
+            yield f"Only version {version} has {', '.join(columns)}."
+    yield f"{told['view']}: {told['alike']} rows alike, {told['different']} differ."
+    if told["undecided"]:
+        yield (
+            f"{told['undecided']} more cannot be compared: the two have not read the log equally "
+            "far yet, or these rows change too often. ./headrace views list says how far they are."
+        )
+
+
+@app.command()
 def check() -> None:
     """Whether the views' SQL can be kept up to date, before any job starts: their columns, or what
     to write instead.
@@ -152,6 +218,41 @@ def check() -> None:
         raise StackError("Spark could not check the views", done.stderr.rstrip()[-500:])
     say(done.stdout.rstrip())
     raise typer.Exit(done.returncode)
+
+
+def _two_versions(name: str, listed: list[Any], to: int | None) -> tuple[Any, Any]:
+    shown = next((one for one in listed if one["shown"]), None)
+    beside = [one for one in listed if not one["shown"] and to in (None, one["version"])]
+    if shown is None:
+        raise StackError(f"there is no view {name}", "see: ./headrace views list")
+    if not beside:
+        which = "no other version" if to is None else f"no version {to}"
+        raise StackError(
+            f"{name} has {which} beside the one that is shown, {shown['version']}",
+            "add the changed row to the flow's views, with a higher version, beside the old row",
+        )
+    new = max(beside, key=lambda one: one["version"])
+    if shown["key"] != new["key"]:
+        raise StackError(
+            f"the keys of the two versions of {name} have other columns: no row is like another",
+            f"look at both: ./headrace views show {name} --where version={new['version']}",
+        )
+    return shown, new
+
+
+def _rows(of: Any, selected: dict[str, str], state_dir: StateDir) -> Rows:
+    asked = {**selected, "version": of["version"], "limit": _AT_ONCE}
+    pages: list[Any] = []
+    while not pages or pages[-1]["next"] is not None:
+        after = {"next": pages[-1]["next"]} if pages else {}
+        path = f"/views/{of['name']}?{urlencode({**asked, **after})}"
+        pages.append(_asked(path, state_dir))
+    rows = [row for page in pages for row in page["rows"]]
+    return Rows.of(rows, (*of["key"], WINDOW), pages[0]["read_to"])
+
+
+def _without_meta(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: its for name, its in row.items() if name != META}
 
 
 def _pair(option: str, told: str) -> tuple[str, str]:

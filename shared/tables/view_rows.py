@@ -6,4 +6,4 @@ COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 WINDOW = "window"  # the column with a row's window of time
 TENANT = "tenant"
 # of GET /views, beside the columns of the key
-PARAMETERS = "from", "until", "closed", "limit", "next", "sort", "from_now"
+PARAMETERS = "from", "until", "closed", "limit", "next", "sort", "from_now", "version"

@@ -58,6 +58,11 @@ def refuse_bad_views(rows: Sequence[View], event_types: Sequence[EventType]) -> 
                 table_of(row)
             except ValueError as error:
                 raise ValueError(f"{who}: {error}") from error
+        if sum(one.topic == row.topic for one in rows) > 1:
+            raise ValueError(
+                f"{who}: version {row.version} is declared twice: give the one that is made beside "
+                "the other a higher one"
+            )
 
 
 def _refuse_bad_table(who: str, name: str, types: Mapping[str, EventType]) -> None:

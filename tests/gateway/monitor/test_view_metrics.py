@@ -24,11 +24,11 @@ def test_each_view_tells_its_rows_and_how_far_it_is(
         rows.put(HOT, {"event_id": key})
     rows.said("hot", watermark_ms=now_ms() - 30_000, late=7)
     found = numbers([*view_metrics(FLOW.views, JobNews(view), view)])
-    assert found["headrace_view_rows", "hot"] == 3
-    assert found["headrace_view_rows", "totals"] == 0
-    assert 30 <= found["headrace_view_watermark_delay_seconds", "hot"] < 60
-    assert found["headrace_view_events_total", "hot", "late"] == 7
+    assert found["headrace_view_rows", "hot", "1"] == 3
+    assert found["headrace_view_rows", "totals", "1"] == 0
+    assert 30 <= found["headrace_view_watermark_delay_seconds", "hot", "1"] < 60
+    assert found["headrace_view_events_total", "hot", "1", "late"] == 7
     # of the others nothing is known yet
-    assert ("headrace_view_watermark_delay_seconds", "totals") not in found
+    assert ("headrace_view_watermark_delay_seconds", "totals", "1") not in found
     assert numbers([*view_metrics((), JobNews(view), view)]) == {}
     view.close()

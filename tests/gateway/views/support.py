@@ -38,10 +38,12 @@ class Rows:
         partition = sum(as_json) % self._partitions
         self._apply(Row(topic, as_json, value, version, 0, partition, self._offset))
 
-    def window(self, area: str, number: int, **fields: Any) -> None:
+    def window(self, area: str, number: int, topic: str = BY_AREA, **fields: Any) -> int:
+        """When it begins."""
         start_ms = BEGIN_MS + number * MINUTE_MS
         window = {"start": to_rfc3339(start_ms), "end": to_rfc3339(start_ms + MINUTE_MS)}
-        self.put(BY_AREA, {"area": area, "window": window}, **fields)
+        self.put(topic, {"area": area, "window": window}, **fields)
+        return start_ms
 
     def said(self, view: str, **numbers: int) -> None:
         value = {"job": f"view_{view}", "state": "running", "at_ms": now_ms(), "view": numbers}

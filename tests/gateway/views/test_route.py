@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -294,6 +295,32 @@ def test_a_view_that_there_is_not_yet_or_never_is_told_apart(gateway: Gateway) -
     answer = gateway.ask("GET", "/views/nothing")
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown_view")
     assert "by_area, by_area_closed" in answer.json()["detail"]
+
+
+def test_a_version_that_is_made_beside_the_view_is_shown_to_who_asks_for_it(
+    settings: GatewaySettings, rows: Rows
+) -> None:
+    by_area = VIEWS[0]
+    changed = replace(FLOW, views=(replace(by_area, version=2), *VIEWS))
+    rows.begin("view.by_area.v2", "an id")
+    rows.window("a", 0, readings=1)
+    start_ms = rows.window("a", 0, "view.by_area.v2", readings=2)
+    with gateway_of(settings, flow=changed) as gateway:
+        versions = [(one["version"], one["shown"]) for one in asked(gateway, "/views")["views"]]
+        assert versions[:2] == [(2, False), (1, True)]
+        for parameters, version in (("", 1), ("?version=1", 1), ("?version=2", 2)):
+            told = asked(gateway, f"/views/by_area{parameters}")
+            assert (told["version"], told["rows"][0]["readings"]) == (version, version)
+            assert told["read_to"] is None
+        rows.said("by_area_v2", watermark_ms=start_ms, read_to_ms=start_ms + 5)
+        time.sleep(0.6)
+        rows.caught_up("view.by_area.v2")
+        path = "/views/by_area?version=2"
+        eventually(lambda: asked(gateway, path)["read_to"] == to_rfc3339(start_ms + 5))
+        for wrong, status, code in (("3", 404, "unknown_version"), ("x", 400, "bad_parameter")):
+            answer = gateway.ask("GET", f"/views/by_area?version={wrong}")
+            assert (answer.status_code, answer.json()["code"]) == (status, code)
+        assert "there are: 2, 1" in gateway.ask("GET", "/views/by_area?version=3").text
 
 
 def test_a_caller_sees_the_rows_of_its_tenant_and_no_others(gateway: Gateway, rows: Rows) -> None:

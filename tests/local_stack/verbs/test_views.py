@@ -1,10 +1,13 @@
 """`./headrace views` on what a gateway answers."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
 from io import BytesIO
+from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import parse_qsl
 
 import pytest
 from typer.testing import CliRunner
@@ -15,8 +18,16 @@ from local_stack.verbs import views
 
 TOLD = {"watermark": None, "late": 0, "pipeline_lag_s": 0.5, "stale": True, "stale_because": "why"}
 LISTED = [
-    {"name": name, "of": ["reading"], "key": ["area"], "results": "update", "version": 1, **TOLD}
-    for name in ("by_area", "hot")
+    {
+        "name": name,
+        "version": version,
+        "shown": version == 1,
+        "of": ["reading"],
+        "key": ["area"],
+        "results": "update",
+        **TOLD,
+    }
+    for name, version in (("by_area", 1), ("by_area", 2), ("hot", 1))
 ]
 ROW = {"area": "north", "readings": 7, "_meta": {"version": 3, "closed": False}}
 
@@ -42,8 +53,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_views_are_listed(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     views.list_()
     head, _, *lines = capsys.readouterr().out.splitlines()
-    assert head.split()[:3] == ["name", "of", "key"]
-    assert [line.split()[0] for line in lines] == ["by_area", "hot"]
+    assert head.split()[:4] == ["name", "version", "of", "key"]
+    assert [line.split()[:2] for line in lines] == [
+        ["by_area", "1"],
+        ["by_area", "2"],
+        ["hot", "1"],
+    ]
     assert asked == ["/views"]
 
 
@@ -63,6 +78,79 @@ def test_rows_are_shown_with_how_to_go_on(
 def test_rows_are_shown_in_an_order(asked: list[str]) -> None:
     done = CliRunner().invoke(views.app, ["show", "by_area", "--sort", "-highest", "--limit", "10"])
     assert (done.exit_code, asked) == (0, ["/views/by_area?sort=-highest&limit=10"])
+
+
+class Pages:
+    """Of two versions of a view, a row to a page."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
+        self.read_to = {1: "1970-01-01T00:00:01Z", 2: "1970-01-01T00:00:01Z"}
+        self.asked = 0
+        monkeypatch.setattr(views, "_asked", self.answer)
+        monkeypatch.setattr(views, "_COME_AGAIN_S", 0)
+
+    def answer(self, path: str, _folder: object) -> Any:
+        if path == "/views":
+            return {"views": LISTED}
+        asked = dict(parse_qsl(path.partition("?")[2]))
+        self.asked += 1
+        version, at = int(asked["version"]), int(asked.get("next", 0))
+        more = str(at + 1) if at + 1 < len(self.rows[version]) else None
+        return {
+            "rows": self.rows[version][at : at + 1],
+            "next": more,
+            "read_to": self.read_to[version],
+        }
+
+    def diff(self, *options: str) -> tuple[int, str]:
+        done = CliRunner().invoke(views.app, ["diff", *options])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, done.output
+
+
+def test_two_versions_of_a_view_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Pages(monkeypatch)
+    areas = [{"area": name, "readings": 7, "_meta": {"version": 3}} for name in "ab"]
+    pages.rows = {1: areas, 2: [*areas]}
+    assert pages.diff("by_area") == (0, "by_area: 2 rows alike, 0 differ.\n")
+    pages.rows[2][1] = {**areas[1], "readings": 8, "lowest": 1}
+    code, told = pages.diff("by_area")
+    assert (code, told.splitlines()) == (
+        1,
+        [
+            'area="b"',
+            '  version 1: {"readings": 7}',
+            '  version 2: {"readings": 8}',
+            "Only version 2 has lowest.",
+            "by_area: 1 rows alike, 1 differ.",
+        ],
+    )
+    code, told = pages.diff("by_area", "-o", "json", "--limit", "0")
+    assert (code, json.loads(told)["different"], json.loads(told)["differences"]) == (1, 1, [])
+
+
+def test_what_changes_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Pages(monkeypatch)
+    pages.rows = {1: [ROW], 2: [{**ROW, "_meta": {"version": 2000}}]}
+    code, told = pages.diff("by_area")
+    assert (code, pages.asked) == (1, 10)
+    assert "1 more cannot be compared" in told
+
+
+def test_without_another_version_it_is_said_how_to_make_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pages = Pages(monkeypatch)
+    for options, wrong in (
+        (["hot"], "no other version"),
+        (["by_area", "--to", "3"], "no version 3"),
+        (["cold"], "there is no view cold"),
+    ):
+        done = CliRunner().invoke(views.app, ["diff", *options])
+        assert isinstance(done.exception, StackError)
+        assert wrong in str(done.exception)
+    assert pages.asked == 0
 
 
 def test_a_stream_that_ends_is_asked_for_again_where_it_was(

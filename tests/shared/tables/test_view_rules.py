@@ -53,6 +53,15 @@ def test_what_cannot_be_is_refused_with_a_sentence(changed: dict[str, object], s
         flow(row, types=(EventType("bare"),))
 
 
-def test_two_views_have_two_names() -> None:
-    with pytest.raises(ValueError, match="declared twice"):
-        flow(HOT, HOT)
+def test_two_views_have_two_names_or_versions() -> None:
+    with pytest.raises(ValueError, match="version 1 is declared twice"):
+        flow(HOT, replace(HOT, key=("entity_id",)))
+
+
+def test_the_lowest_version_is_shown_and_the_others_are_made_beside_it() -> None:
+    its = flow(replace(HOT, version=3), HOT, replace(HOT, version=2))
+    assert its.view("hot") == HOT
+    assert its.view("hot", 3) == replace(HOT, version=3)
+    assert its.view("hot", 4) is its.view("cold") is None
+    made = [job.name for job in its.jobs() if job.name.startswith("view_")]
+    assert made == ["view_hot_v3", "view_hot", "view_hot_v2"]

@@ -1,0 +1,1 @@
+"""Two versions of a view, one made beside the other."""
