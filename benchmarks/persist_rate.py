@@ -21,7 +21,7 @@ import psycopg
 
 from benchmarks.fold_rate import events
 from clients.kafka.records import Payload, Record
-from clients.postgres import store
+from clients.postgres import schema, store
 from clients.postgres.outbox import header_rows
 from local_stack.run.stack import Stack
 from shared.events.envelope import Position, event_value
@@ -132,7 +132,7 @@ def main() -> None:
         Stack(Path(folder), random_ports=True, services=("postgres",)) as stack,
     ):
         url = stack.postgres_url
-        store.migrate(url)
+        schema.migrate(url)
         with psycopg.connect(url, autocommit=True) as connection:
 
             def emptied() -> None:

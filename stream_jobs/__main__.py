@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from clients.kafka import create_topics
 from clients.kafka.offsets import LogOffsets
-from clients.postgres import master_data, store
+from clients.postgres import master_data, schema, store
 from shared.consumer_groups import of_job
 from shared.errors import AnotherCopyError, StoreAwayError, WrongViewError
 from shared.flow import load_flow
@@ -100,7 +100,7 @@ def _prepare(what: str, settings: JobSettings, flow: Flow) -> int:
                 print(f"created {topic}")
         else:
             url = settings.postgres_url.get_secret_value()
-            store.migrate(url, [table_of(row) for row in flow.views if row.row is not None])
+            schema.migrate(url, [table_of(row) for row in flow.views if row.row is not None])
             if "device" in flow.master_tables:
                 with store.connect(url, "migrate") as connection:
                     master_data.seed(connection)

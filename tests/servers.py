@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
-from clients.postgres import store
+from clients.postgres import schema, store
 from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
@@ -59,7 +59,7 @@ def spark_environment() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def migrated(parts: Stack) -> str:
     """A database with the schema in it, of which each test gets a copy."""
-    store.migrate(_new_database(parts, "migrated"))
+    schema.migrate(_new_database(parts, "migrated"))
     return "migrated"
 
 

@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from clients.kafka.create_topics import ensure_topics
-from clients.postgres import store
+from clients.postgres import schema, store
 from clients.postgres.grants import DESK
 from clients.postgres.outbox import header_pairs
 from clients.postgres.store import Connection
@@ -117,7 +117,7 @@ class Room:
 def desk_settings(parts: Stack, tmp_path_factory: pytest.TempPathFactory) -> JobSettings:
     with psycopg.connect(parts.postgres_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE desk")
-    store.migrate(make_conninfo(parts.postgres_url, dbname="desk"))
+    schema.migrate(make_conninfo(parts.postgres_url, dbname="desk"))
     settings = JobSettings(
         kafka_bootstrap=parts.kafka_bootstrap,
         postgres_url=SecretStr(make_conninfo(parts.postgres_url_of(DESK), dbname="desk")),

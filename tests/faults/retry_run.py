@@ -18,7 +18,7 @@ import psycopg
 from confluent_kafka import Producer
 
 from clients.kafka.create_topics import ensure_topics
-from clients.postgres import master_data, store
+from clients.postgres import master_data, schema, store
 from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
 from shared.events import envelope
@@ -152,7 +152,7 @@ def run(folder: Path, letters: int, kills: int, seed: int, up_to_s: float) -> in
     with Stack(folder / "servers", random_ports=True, services=servers) as stack:
         waiting = Waiting(folder, stack, letters, seed)
         ensure_topics(FLOW, JobSettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=folder))
-        store.migrate(stack.postgres_url)
+        schema.migrate(stack.postgres_url)
         with store.connect(stack.postgres_url, "migrate") as connection:
             master_data.seed(connection)
         with waiting.job("relay"):

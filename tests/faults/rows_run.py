@@ -21,7 +21,7 @@ import psycopg
 from confluent_kafka import Producer
 
 from clients.kafka.create_topics import ensure_topics
-from clients.postgres import store
+from clients.postgres import schema, store
 from desk.waiting.lines import PersistLane
 from local_stack.machine.job_environment import job_environment
 from local_stack.run.stack import Stack
@@ -260,7 +260,7 @@ def run(folder: Path, events: int, kills: int, seed: int, up_to_s: float) -> int
     with Stack(folder / "servers", random_ports=True, services=servers) as stack:
         rows = Rows(folder, stack, seed)
         ensure_topics(FLOW, JobSettings(kafka_bootstrap=stack.kafka_bootstrap, state_dir=folder))
-        store.migrate(stack.postgres_url)
+        schema.migrate(stack.postgres_url)
         with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
             connection.execute(_OF_THE_USER)
         _be_killed(rows, stack, events, kills, up_to_s)

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the revisions on the connection that `store.migrate` opened, makes the
+"""Alembic's entry: runs the revisions on the connection that `schema.migrate` opened, makes the
 tables of the flow's views, then grants each role what it may do: a revision, a table or a role may
 be new."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from clients.postgres import store
+from clients.postgres import schema
 from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER, ROLES
 from local_stack.machine.paths import CHECKOUT
 from local_stack.run.stack import Stack
@@ -148,7 +148,7 @@ def test_a_table_of_one_s_own_is_read_on_demand_once_it_was_granted(database: Da
         connection.execute("CREATE TABLE headrace.gate (id text PRIMARY KEY)")
     with database.as_(JOBS) as jobs, pytest.raises(psycopg.errors.InsufficientPrivilege):
         jobs.execute("SELECT FROM headrace.gate")
-    store.migrate(database.url)
+    schema.migrate(database.url)
     with database.as_(JOBS) as jobs, database.as_(DESK) as desk:
         jobs.execute("SELECT FROM headrace.gate")
         for one, statement in (
@@ -169,7 +169,7 @@ def test_a_database_of_an_earlier_version_is_handed_over(database: Database) -> 
         owner.execute("CREATE OR REPLACE FUNCTION headrace.wake_relay() RETURNS trigger"
                       " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")  # fmt: skip
     url = in_database_of(database.url, database._parts.postgres_url_of(OWNER))
-    store.migrate(url)
+    schema.migrate(url)
     with database.as_(GATEWAY) as gateway, pytest.raises(psycopg.errors.InsufficientPrivilege):
         gateway.execute("CREATE TEMP TABLE mine ()")
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from typing_extensions import TypedDict
 
-from clients.postgres import store
+from clients.postgres import schema
 from clients.postgres.grants import DESK, GATEWAY, JOBS, READER
 from clients.postgres.store import Connection
 from local_stack.run.stack import Stack
@@ -55,7 +55,7 @@ _ROW = """INSERT INTO headrace.view_areas (area, window_start, window_end, n, _v
 
 
 def make(url: str, *rows: Any) -> None:
-    store.migrate(url, [table_of(replace(AREAS, row=row)) for row in rows])
+    schema.migrate(url, [table_of(replace(AREAS, row=row)) for row in rows])
 
 
 def columns(connection: Connection, table: str = "view_areas") -> dict[str, tuple[str, str]]:
@@ -123,15 +123,15 @@ def test_rows_of_another_shape_are_kept_and_the_change_refused(
 ) -> None:
     make(postgres_url, Row)
     other = table_of(replace(AREAS, **changed))
-    store.migrate(postgres_url, [other])  # there was no row: the table is made anew
+    schema.migrate(postgres_url, [other])  # there was no row: the table is made anew
     make(postgres_url, Row)
     connection.execute(_ROW, ["north"])
     with pytest.raises(WrongViewError, match=said) as error:
-        store.migrate(postgres_url, [other])
+        schema.migrate(postgres_url, [other])
     assert "give view areas version=2" in str(error.value)
     assert columns(connection)["n"] == ("bigint", "NO")
     next_one = table_of(replace(AREAS, version=2, **changed))
-    store.migrate(postgres_url, [next_one])
+    schema.migrate(postgres_url, [next_one])
     assert "n" in columns(connection, "view_areas_v2")
 
 

@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from clients.kafka.records import Record
-from clients.postgres import store
+from clients.postgres import schema, store
 from clients.postgres.outbox import Outbox
 from shared.errors import StoreAwayError
 from shared.events.envelope import Position
@@ -95,7 +95,7 @@ def test_what_is_none_is_parked_with_its_reason(
 
 @pytest.fixture
 def writer(postgres_url: str) -> Iterator[EventStore]:
-    store.migrate(postgres_url, [table_of(AREAS)])
+    schema.migrate(postgres_url, [table_of(AREAS)])
     writer = EventStore(postgres_url, rules=RULES)
     yield writer
     writer.close()
@@ -187,6 +187,6 @@ def test_without_its_table_the_rows_wait_for_migrate(postgres_url: str) -> None:
     writer = EventStore(postgres_url, rules=RULES)
     with pytest.raises(StoreAwayError, match="run migrate"):
         writer.write([made(1)])
-    store.migrate(postgres_url, [table_of(AREAS)])
+    schema.migrate(postgres_url, [table_of(AREAS)])
     assert writer.write([made(1)]) == Written(of_views=1)
     writer.close()

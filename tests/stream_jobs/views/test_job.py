@@ -64,7 +64,7 @@ class Rig(NamedTuple):
             asked = selection_of(row, first).ranges(row)
             assert any(begin < (record.key or b"") < end for begin, end in asked)
             at = record.key or b"", told["_meta"]["version"]
-            assert _is_same(by_version.setdefault(at, told), told)
+            assert is_same(by_version.setdefault(at, told), told)
             known = kept.get(record.key or b"")
             if known is None or told["_meta"]["version"] >= known["_meta"]["version"]:
                 kept[record.key or b""] = told
@@ -79,7 +79,7 @@ class Rig(NamedTuple):
             wanted = OF_JOIN[name](readings, changes)
         found = self.rows(name)
         return found.keys() == wanted.keys() and all(
-            _is_same(found[key], wanted[key]) for key in wanted
+            is_same(found[key], wanted[key]) for key in wanted
         )
 
     def goes_on(self) -> None:
@@ -97,7 +97,7 @@ class Rig(NamedTuple):
         return found.get("view", {})
 
 
-def _is_same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+def is_same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
     """What was added up in another order may differ in the last digit."""
     return found.keys() == wanted.keys() and all(
         found[name] == (pytest.approx(its, rel=1e-9) if isinstance(its, float) else its)

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from clients.kafka.create_topics import ensure_topics
 from clients.kafka.offsets import LogOffsets
-from clients.postgres import store
+from clients.postgres import schema, store
 from local_stack.run.stack import Stack
 from shared.consumer_groups import of_job
 from shared.flow import load_flow
@@ -48,7 +48,7 @@ class Rig(NamedTuple):
     def prepare(self) -> None:
         flow = load_flow(self.settings.flow)
         ensure_topics(flow, self.settings)
-        store.migrate(self.url, [table_of(row) for row in flow.views])
+        schema.migrate(self.url, [table_of(row) for row in flow.views])
 
     @property
     def url(self) -> str:
