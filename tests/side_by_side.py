@@ -1,4 +1,5 @@
-"""`python -m tests.side_by_side`: all tests, in two runs of pytest at the same time."""
+"""`python -m tests.side_by_side`: the tests, in two runs of pytest at the same time; with `--all`
+also those that are marked `long`."""
 
 import re
 import subprocess
@@ -23,8 +24,6 @@ PATIENT = (
     "tests/local_stack/run/test_real_up.py",
     "tests/orders",
     "tests/shop",
-    "tests/stream_jobs/fold/test_race.py",
-    "tests/stream_jobs/views",
     # last, for its stack runs to the end
     "tests/end_to_end",
 )
@@ -90,4 +89,6 @@ def _run_and_show(command: Sequence[str]) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_side_by_side([str(Path(sys.executable).parent / "pytest"), "--durations=25"]))
+    chosen = [] if "--all" in sys.argv else ["-m", "not long"]
+    pytest = str(Path(sys.executable).parent / "pytest")
+    sys.exit(run_side_by_side([pytest, "--durations=25", *chosen]))

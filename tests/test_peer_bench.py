@@ -138,6 +138,7 @@ def folded(device: str, own: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_the_pipeline_folds_every_payload_once(kafka: Stack, tmp_path: Path) -> None:
     sent = payloads()
     producer = Producer(

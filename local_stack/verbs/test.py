@@ -11,6 +11,7 @@ from local_stack.machine.paths import CHECKOUT
 from local_stack.terminal.progress import say
 
 TOOLS = Path(sys.executable).parent
+ALL = "--all"
 CHECKS = {
     "ruff check": ["ruff", "check"],
     "ruff format": ["ruff", "format", "--check"],
@@ -20,7 +21,7 @@ CHECKS = {
 
 
 def test(context: typer.Context) -> None:
-    """Lint, types, import walls, then pytest.
+    """Lint, types, import walls, then pytest. With --all also tests that take minutes.
 
     Example: ./headrace test tests/shared -k fold
     """
@@ -39,7 +40,8 @@ def run_checks_and_tests(arguments: Sequence[str]) -> int:
     failed = [name for name, command in CHECKS.items() if not _passes(name, command)]
     if failed:
         say(f"FAILED before the tests: {', '.join(failed)} (so this run fails, whatever follows)")
-    return (_pytest(*arguments) if arguments else _all_tests()) or bool(failed)
+    is_whole = not arguments or arguments == [ALL]
+    return (_whole_suite(*arguments) if is_whole else _pytest(*arguments)) or bool(failed)
 
 
 def _is_elsewhere(argument: str) -> bool:
@@ -51,8 +53,8 @@ def _pytest(*arguments: str) -> int:
     return subprocess.run([TOOLS / "pytest", *arguments], cwd=CHECKOUT, check=False).returncode
 
 
-def _all_tests() -> int:
-    command = [sys.executable, "-m", "tests.side_by_side"]
+def _whole_suite(*arguments: str) -> int:
+    command = [sys.executable, "-m", "tests.side_by_side", *arguments]
     return subprocess.run(command, cwd=CHECKOUT, check=False).returncode
 
 

@@ -18,7 +18,7 @@ from tests.fleet.conftest import FOLDERS
 from tests.kafka_log import eventually, read_topic
 from tests.killed import killing, post_until_accepted, wait_for_states
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 TRUCKS, METERS, POSTS = 20, 10, 10
 KILLED = ("spark", "gateway", "relay", "spark")

@@ -86,6 +86,7 @@ def test_a_sale_waits_for_its_price_and_goes_on_when_it_is_set(
     eventually(lambda: _reasons(stack) == set(), 240)
 
 
+@pytest.mark.long
 def test_prices_that_come_while_all_is_killed_end_the_waiting_all_the_same(stack: Stack) -> None:
     kiosks = [f"late-{number}" for number in range(12)]
     for kiosk in kiosks:

@@ -17,7 +17,7 @@ from tests.killed import killing, post_until_accepted, wait_for_states
 from tests.orders.conftest import FOLDER
 from tests.orders.oracle import expected_order
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 ORDERS = 40
 POSTS = 12

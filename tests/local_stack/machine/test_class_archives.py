@@ -13,6 +13,7 @@ from local_stack.machine.java import Java, find_java
 pytestmark = pytest.mark.stack
 
 
+@pytest.mark.long
 def test_kafka_loads_its_classes_from_the_archive() -> None:
     archives = class_archives()
     archives.make()

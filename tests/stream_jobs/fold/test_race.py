@@ -70,7 +70,13 @@ def test_back_to_back_events_see_each_other(
         assert len(read_topic(bootstrap, race.state_topic)) == PAIRS
 
 
-@pytest.mark.parametrize("race", [DEVICES, FLIGHTS], ids=["devices", "flights"])
+@pytest.mark.parametrize(
+    "race",
+    [
+        pytest.param(DEVICES, id="devices"),
+        pytest.param(FLIGHTS, id="flights", marks=pytest.mark.long),
+    ],
+)
 def test_a_fold_that_is_killed_in_the_middle_goes_on_where_it_was(
     own_kafka_settings: JobSettings,
     spark_environment: dict[str, str],

@@ -39,7 +39,7 @@ from tests.stream_jobs.forward.target_server import (
     TargetServer,
 )
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 ENTITIES, ROUNDS = 25, 24
 

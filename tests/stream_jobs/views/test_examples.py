@@ -24,7 +24,7 @@ from tests.kafka_log import eventually
 from tests.stream_jobs.views.oracle import Rows
 from tests.stream_jobs.views.test_job import Rig, is_same
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EVENTS = int(os.environ.get("HEADRACE_TEST_EVENTS", "12000"))
