@@ -31,6 +31,7 @@ from local_stack.verbs.torture import torture
 from local_stack.verbs.try_ import try_
 from local_stack.verbs.up import up
 from local_stack.verbs.version import version
+from local_stack.verbs.where import where
 
 VERBS = (
     *(up, status, stop, demo, doctor, tail, sql, ledger, flow, acls, contracts, chaos, logs, reset),
@@ -38,6 +39,7 @@ VERBS = (
     refold,
     reenrich,
     breaches,
+    where,
     site,
 )
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -18,6 +18,7 @@ from desk.waiting.lines import Stage
 from desk.waiting.service import Waiting
 from desk.web.access import by
 from desk.web.form import payload, selection_of
+from desk.whereabouts.service import Whereabouts
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
 from stream_jobs.waiting.codec import Ordered
@@ -166,6 +167,11 @@ def api(open_desk: OpenDesk) -> APIRouter:
                 ordered.order, ordered.entities, ordered.reason, by(request)
             )
         return _json({"ordered": count}, 202)
+
+    @router.get("/events/{event_id:path}")
+    def where(event_id: str, place: str | None = None) -> Response:
+        with open_desk() as desk:
+            return _json(Whereabouts(desk).find(event_id, place))
 
     @router.get("/audit")
     def audit(

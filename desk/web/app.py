@@ -25,6 +25,7 @@ from desk.web.hook_pages import hook_pages
 from desk.web.master_api import master_api, sources_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
+from desk.whereabouts.service import BadPlaceError
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
@@ -68,6 +69,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
 _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     NoLetterError: (404, "no_letter"),
     NobodyWaitsError: (404, "nobody_waits"),
+    BadPlaceError: (404, "no_payload_there"),
     NoTableError: (404, "no_table"),
     NoRowError: (404, "no_row"),
     ChangedMeanwhileError: (412, "changed_meanwhile"),

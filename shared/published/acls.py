@@ -32,7 +32,7 @@ AclOperation = Literal[
     "IDEMPOTENT_WRITE",
 ]
 CLUSTER = "kafka-cluster"
-_DESK_GROUPS = (groups.DESK, groups.MASTER_VIEW)
+_DESK_GROUPS = (groups.DESK, groups.MASTER_VIEW, groups.of_job("enrich"))
 
 
 class Acl(NamedTuple):
@@ -153,8 +153,9 @@ def _desk(flow: Flow) -> Iterable[Acl]:
     looked_at = [*parked, *map(master_topic, flow.master_tables)]
     looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC]
     looked_at += flow.job("forward").ignited_by  # to replay
+    looked_at += flow.ingest_topics  # what became of a payload
     if flow.waits:
-        looked_at += [gate_topic("enrich"), *flow.ingest_topics]
+        looked_at.append(gate_topic("enrich"))
     yield from _on_topics("desk", "READ", looked_at)
     yield from _write("desk", [JOB_STATUS_TOPIC, HOOK_TOPIC, again_topic("forward")])
     yield from _asks("desk", *_DESK_GROUPS)
