@@ -24,6 +24,8 @@ PATIENT = (
     "tests/local_stack/run/test_real_up.py",
     "tests/orders",
     "tests/shop",
+    "tests/stream_jobs/fold/test_race.py",
+    "tests/stream_jobs/views",
     # last, for its stack runs to the end
     "tests/end_to_end",
 )
