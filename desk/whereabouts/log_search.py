@@ -1,6 +1,7 @@
 """A payload in the ingest log by its id: at the place that its receipt names, or about the time
 that its id tells. Never more than a bounded part of the log is read."""
 
+import re
 from collections.abc import Iterable
 from contextlib import closing
 from typing import NamedTuple
@@ -11,14 +12,17 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange, Record, or_end
 from shared.consumer_groups import DESK
+from shared.errors import LogCutError, StalledError
 from shared.events import envelope
-from shared.kafka_access import KafkaAccess
-from shared.timestamps import to_rfc3339
+from shared.kafka_access import KafkaAccess, KafkaAwayError
+from shared.timestamps import is_time_ms, to_rfc3339
 
 # A gateway gives the id, then Kafka the time. Most come within a second or two; the clocks may
 # differ, and what lay in a spool came later than all of this.
 _WINDOWS_MS = (500, 2_000), (5_000, 30_000)  # before and after it
 _RECORDS_MAX = 20_000
+_STALLED_S = 10
+_UUID_7 = re.compile("([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _FOR_CERTAIN = "the place on its receipt, topic/partition/offset, finds it for certain"
 
 
@@ -30,13 +34,10 @@ class Searched(NamedTuple):
 def time_of(event_id: str) -> int | None:
     """Epoch milliseconds, of an id that a gateway has made; None where it tells no time, as one
     that was made of an Idempotency-Key."""
-    digits = event_id.replace("-", "")
-    if len(event_id) != 36 or len(digits) != 32 or digits[12] != "7":
-        return None
-    try:
-        return int(digits[:12], 16)
-    except ValueError:
-        return None
+    found = _UUID_7.fullmatch(event_id)
+    time_ms = int(found[1] + found[2], 16) if found else 0
+    widest_ms = max(before_ms for before_ms, _ in _WINDOWS_MS)
+    return time_ms if time_ms > widest_ms and is_time_ms(time_ms + 60_000) else None
 
 
 def search(kafka: KafkaAccess, topics: Iterable[str], event_id: str, time_ms: int) -> Searched:
@@ -72,12 +73,15 @@ def _ranges(log: LogOffsets, begin_ms: int, end_ms: int) -> list[LogRange]:
 def _find(kafka: KafkaAccess, ranges: list[LogRange], event_id: str) -> Record | None:
     if not ranges:
         return None
-    with closing(RangeReader(kafka, DESK)) as reader:
-        for messages in reader.read(ranges):
-            for message in messages:
-                record = record_of(message)
-                if has_id(record, event_id):
-                    return record
+    try:
+        with closing(RangeReader(kafka, DESK, _STALLED_S)) as reader:
+            for messages in reader.read(ranges):
+                for message in messages:
+                    record = record_of(message)
+                    if has_id(record, event_id):
+                        return record
+    except (StalledError, LogCutError) as error:
+        raise KafkaAwayError(f"Kafka at {kafka.bootstrap} gives no records: {error}") from error
     return None
 
 

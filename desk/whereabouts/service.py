@@ -11,6 +11,7 @@ from desk.waiting.service import Waiting
 from desk.whereabouts.log_search import has_id, search, time_of
 from desk.whereabouts.stages import Facts, Payload, StoredEvent, told
 from shared.consumer_groups import of_job
+from shared.events import envelope
 from shared.events.envelope import Position
 from shared.flow import load_flow
 from shared.model import Fields
@@ -23,7 +24,8 @@ _EVENTS = """
 """
 _LETTERS = """
     SELECT id, status, stage, cause, detail, parked_at, payload
-    FROM headrace.letter WHERE event_id = %s ORDER BY parked_at DESC LIMIT 100
+    FROM headrace.letter WHERE event_id = %s OR (event_id > %s AND event_id < %s)
+    ORDER BY parked_at DESC LIMIT 100
 """
 
 
@@ -37,7 +39,7 @@ class Whereabouts:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._flow = load_flow(desk.settings.flow)
-        self._topics = {row.topic: row.name for row in self._flow.endpoints}
+        self._topics = dict.fromkeys(row.topic for row in self._flow.endpoints)
 
     def find(self, event_id: str, place: str | None = None) -> Fields:
         """`place`: topic/partition/offset, as the receipt says. BadPlaceError."""
@@ -59,8 +61,10 @@ class Whereabouts:
         events: Sequence[StoredEvent],
         letters: Sequence[Fields],
     ) -> tuple[Record | None, str]:
-        known = [event.origin for event in events]
-        known += [letter["payload"] for letter in letters if letter["payload"]]
+        places = [event.origin for event in events]
+        places += [letter["payload"] for letter in letters if letter["payload"]]
+        # what a fold has derived comes of an event
+        known = [at for at in map(Position.parse, places) if at.topic in self._topics]
         if place is not None:
             at = self._place(place)
             record = self._desk.log.at([at]).get(at)
@@ -68,8 +72,9 @@ class Whereabouts:
                 raise BadPlaceError(f"at {place} stands no payload with the id {event_id}")
             return record, ""
         if known:
-            at = Position.parse(known[0])
-            return self._desk.log.at([at]).get(at), ""
+            return self._desk.log.at(known[:1]).get(known[0]), ""
+        if events or letters:
+            return None, ""
         time_ms = time_of(event_id)
         if time_ms is None:
             return None, (
@@ -90,10 +95,12 @@ class Whereabouts:
         return place
 
     def _payload(self, record: Record) -> Payload:
+        kind = envelope.text(record.headers, envelope.TYPE)
+        endpoint = self._flow.endpoint_of(record.position.topic, kind)
         return Payload(
             record.position,
             record.time_ms,
-            self._topics.get(record.position.topic, ""),
+            endpoint.name if endpoint else "",
             (record.key or b"").decode(errors="backslashreplace"),
             len(record.value or b""),
         )
@@ -104,12 +111,16 @@ class Whereabouts:
             return log.known_positions([place[:2]]).get(place[:2])
 
     def _events(self, event_id: str) -> list[StoredEvent]:
-        # further events of one payload are called <id>#1 and so on
-        rows = self._desk.book.rows(_EVENTS, event_id, f"{event_id}#", f"{event_id}$")
+        rows = self._desk.book.rows(_EVENTS, *_ids(event_id))
         return [StoredEvent(*map(_text, row.values())) for row in rows]
 
     def _letters(self, event_id: str) -> list[Any]:
-        return self._desk.book.rows(_LETTERS, event_id)
+        return self._desk.book.rows(_LETTERS, *_ids(event_id))
+
+
+def _ids(payload_id: str) -> tuple[str, str, str]:
+    """Further events of one payload are called <id>#1 and so on."""
+    return payload_id, f"{payload_id}#", f"{payload_id}$"
 
 
 def _text(value: Any) -> Any:

@@ -62,6 +62,10 @@ def _now(facts: Facts) -> tuple[str, str]:
         return status, f"it was a dead letter, which is {status}"
     if facts.payload is None:
         return "unknown", f"no event and no dead letter has this id, and {facts.searched}"
+    goes_on_at = facts.enrich_goes_on_at or 0
+    before = facts.payload.place.offset - goes_on_at
+    if before >= 0:
+        return "accepted", f"enrich has not come to it yet: {before} records are before it"
     if facts.waiting is not None:
         its = facts.waiting
         return (
@@ -69,14 +73,10 @@ def _now(facts: Facts) -> tuple[str, str]:
             f"payloads of {facts.payload.entity_id} wait: {its['reason']}, {its['detail']}; see "
             f"./headrace waiting show {its['entity_id']}",
         )
-    goes_on_at = facts.enrich_goes_on_at or 0
-    before = facts.payload.place.offset - goes_on_at
-    if before >= 0:
-        return "accepted", f"enrich has not come to it yet: {before} records are before it"
     return (
         "under_way",
-        "enrich has read it, and no row has come of it: persist has still to store it, its types "
-        "are not stored, or its enrichment dropped it",
+        "enrich has read it, and no row has come of it: persist has still to store it, it waits "
+        "alone, its types are not stored, or its enrichment dropped it",
     )
 
 

@@ -26,10 +26,10 @@ from gateway.monitor.report import Observation, report
 from gateway.monitor.retention import RetentionLook, Unread
 from gateway.node.node import Node
 from gateway.spool.spool import Spool
-from gateway.view.reader import StateView
+from gateway.view.reader import Progress, StateView
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings
-from shared.topic_names import status_of_source
+from shared.topic_names import VIEW_TOPICS, status_of_source
 
 _logger = logging.getLogger(__name__)
 
@@ -92,6 +92,14 @@ class Health:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
 
+    def _read_on(self) -> dict[str, Progress]:
+        """Without views, and versions of them, that the flow has no more: nobody reads them on."""
+        return {
+            topic: progress
+            for topic, progress in self.view.progress().items()
+            if not topic.startswith(VIEW_TOPICS) or topic in self._topics
+        }
+
     def report(self) -> dict[str, Any]:
         now_s = time.monotonic()
         workers_ready, seen = self._node.workers_ready(), self._kafka.partitions
@@ -107,7 +115,7 @@ class Health:
                 workers=self._node.workers,
                 workers_ready=workers_ready,
                 spool=None if self._spool is None else self._spool.state(),
-                view=self.view.progress(),
+                view=self._read_on(),
                 job_statuses=self.news.words(),
                 silent_ms=self.news.silent_ms(),
                 lag_warn_s=self._settings.lag_warn_s,

@@ -36,6 +36,12 @@ def asked_by(
 
 def _unknown(name: str, version: int | None, known: Sequence[View]) -> Problem:
     versions = ", ".join(str(one.version) for one in known if one.name == name)
+    if versions and version is None:
+        return Problem(
+            404,
+            "unknown_version",
+            f"what is shown is not for this caller; versions: {versions}",
+        )
     if versions:
         return Problem(
             404, "unknown_version", f"this view has no version {version}; there are: {versions}"

@@ -22,7 +22,7 @@ class ChangeChannels(Channels[Member, WantedRows]):
 
     def of(self, view: View, row: dict[str, Any]) -> Iterator[Channel[Member, WantedRows]]:
         for value in (as_text(row.get(view.key[0])), None):
-            yield from self._by_value.get((view.name, value), ())
+            yield from self._by_value.get((view.topic, value), ())
 
     def takes_another(self, wanted: WantedRows, at_most: int) -> bool:
         """Each that asks for no value costs time at every row."""
@@ -46,4 +46,4 @@ _Value = tuple[str, str | None]
 def _value(wanted: WantedRows) -> _Value:
     """Of the first column of its view's key."""
     columns = dict(wanted.selection.by_column)
-    return wanted.view.name, columns.get(wanted.view.key[0])
+    return wanted.view.topic, columns.get(wanted.view.key[0])

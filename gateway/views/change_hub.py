@@ -43,7 +43,7 @@ class ChangeHub(StreamHub[ChangeStream]):
         self._of_rows = ChangeChannels[ChangeStream]()
         super().__init__(settings, who, self._of_rows, is_over)
         self._source = source
-        self._topics: dict[str, CopiedTopic] = {}  # by the view's name
+        self._topics: dict[str, CopiedTopic] = {}  # by the view's topic
         self._turn = asyncio.Lock()  # those who are behind share the time of one
         self.run_always(self._follow())
 
@@ -64,7 +64,7 @@ class ChangeHub(StreamHub[ChangeStream]):
     async def _look(self, topic: CopiedTopic) -> None:
         view = topic.view
         if not any(stream.wanted.view is view for stream in self.streams):
-            del self._topics[view.name]
+            del self._topics[view.topic]
             return
         seen = look_at(self._source, view)
         if seen is None:
@@ -72,7 +72,7 @@ class ChangeHub(StreamHub[ChangeStream]):
         if not topic.is_in(seen):
             of_it = [one for one in self.streams if one.wanted.view is view]
             self.end_all("log_changed", of_it, warming(view))
-            del self._topics[view.name]
+            del self._topics[view.topic]
             return
         for place in topic.scope.places:
             end = seen.ends.get(place, 0)
@@ -130,7 +130,7 @@ class ChangeHub(StreamHub[ChangeStream]):
         while True:
             seen = look_at(self._source, view)
             if seen is not None and seen.is_whole:
-                return self._topics.setdefault(view.name, CopiedTopic(view, seen))
+                return self._topics.setdefault(view.topic, CopiedTopic(view, seen))
             if time.monotonic() > until_s:
                 raise warming(view)
             await asyncio.sleep(_LOOK_EVERY_S)

@@ -83,8 +83,8 @@ def begin_where_it_fits(row: View, columns: str, settings: JobSettings, say: Rep
     if made_of and made_of != wanted["code"]:
         raise WrongViewError(
             f"VIEW_CHANGED: view {row.name} asks for something else than what {row.topic} was made "
-            f"by: give its row version={row.version + 1}, and it is made on a topic of its own, "
-            "from the first event on"
+            "by: take it back, or add the changed row beside the old one, with the next version: "
+            "it is made on a topic of its own, from the first event on"
         )
     if why := checkpoint_identity.why_not(checkpoint, wanted):
         say("rebuilding", why)

@@ -33,6 +33,7 @@ WAITS = {"reason": "missing_device", "detail": "device-0001", "entity_id": "devi
         (Facts("e-1", None, searched="it was sought"), "unknown", "it was sought", []),
         (Facts("e-1", PAYLOAD), "accepted", "12 records are before it", ["accepted"]),
         (Facts("e-1", PAYLOAD, enrich_goes_on_at=12), "accepted", "0 records", ["accepted"]),
+        (Facts("e-1", PAYLOAD, waiting=WAITS), "accepted", "12 records", ["accepted"]),
         (Facts("e-1", PAYLOAD, enrich_goes_on_at=13), "under_way", "no row", ["accepted"]),
         (
             Facts("e-1", PAYLOAD, waiting=WAITS, enrich_goes_on_at=13),
@@ -74,5 +75,6 @@ def test_an_id_tells_its_time_if_a_gateway_made_it() -> None:
     its_ms = time_of(fresh_event_id())
     assert its_ms is not None
     assert before_ms <= its_ms <= now_ms()
-    for other in (derived_event_id("a"), "", "x" * 36, "no id", fresh_event_id() + "0"):
+    beyond = "ffffffff-ffff-7fff-bfff-ffffffffffff", "00000000-0000-7000-8000-000000000000"
+    for other in (derived_event_id("a"), "", "x" * 36, "no id", fresh_event_id() + "0", *beyond):
         assert time_of(other) is None

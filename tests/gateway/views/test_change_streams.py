@@ -3,8 +3,10 @@
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from random import Random
 
 import httpx
@@ -60,6 +62,31 @@ def test_rows_come_first_and_then_each_change(served: Served, rows: Rows) -> Non
         changes = {frame.data["event_id"]: frame.data for frame in stream.take(2)}
         assert changes["a"] == {"event_id": "a", "value": 2, "_meta": {"version": 2}}
         assert [*changes] == ["a", "g"] or [*changes] == ["g", "a"]
+
+
+def test_streams_of_two_versions_of_a_view_do_not_meet(
+    settings: GatewaySettings, rows: Rows
+) -> None:
+    (hot,) = (row for row in FLOW.views if row.name == "hot")
+    flow = replace(FLOW, views=(*FLOW.views, replace(hot, version=2)))
+    second = "view.hot.v2"
+    rows.begin(second, "an id")
+    with (
+        gateway_of(settings, flow=flow) as gateway,
+        serving(gateway, settings) as served,
+        changes_of(served.url, "/views/hot?from_now") as shown,
+    ):
+        next(shown.frames)
+        with changes_of(served.url, "/views/hot?version=2&from_now") as beside:
+            next(beside.frames)
+            for key in "ab":
+                rows.put(HOT, {"event_id": key}, value=1)
+                rows.put(second, {"event_id": f"{key}2"}, value=2)
+            assert sorted(keys(shown.take(2))) == ["a", "b"]
+            assert sorted(keys(beside.take(2))) == ["a2", "b2"]
+        time.sleep(0.5)  # the other one has ended
+        rows.put(HOT, {"event_id": "c"}, value=1)
+        assert keys(shown.take(1)) == ["c"]
 
 
 def test_a_stream_may_begin_now(served: Served, rows: Rows) -> None:

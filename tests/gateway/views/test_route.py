@@ -15,7 +15,8 @@ from gateway.view.store import ViewStore, view_path
 from gateway.views import page
 from gateway.views.selection import LIMIT_MAX
 from shared.settings import GatewaySettings
-from shared.timestamps import to_rfc3339
+from shared.timestamps import now_ms, to_rfc3339
+from shared.topic_names import JOB_STATUS_TOPIC
 from tests.gateway.auth.support import given, table
 from tests.gateway.support import Gateway, gateway_of
 from tests.gateway.views.support import BEGIN_MS, BY_AREA, HOT, MINUTE_MS, TOTALS, Rows
@@ -321,6 +322,21 @@ def test_a_version_that_is_made_beside_the_view_is_shown_to_who_asks_for_it(
             answer = gateway.ask("GET", f"/views/by_area?version={wrong}")
             assert (answer.status_code, answer.json()["code"]) == (status, code)
         assert "there are: 2, 1" in gateway.ask("GET", "/views/by_area?version=3").text
+
+
+def test_a_view_that_the_flow_has_no_more_does_not_make_the_gateway_unwell(
+    settings: GatewaySettings, rows: Rows, store: ViewStore
+) -> None:
+    rows.begin("view.by_area.v2", "an id")
+    flow = replace(FLOW, views=(replace(VIEWS[0], version=2),))
+    followed = [row.topic for row in flow.with_state]
+    for topic in followed:
+        rows.begin(topic, "an id")
+    store.caught_up([JOB_STATUS_TOPIC, BY_AREA], now_ms() - 3_600_000)
+    store.caught_up([*followed, "view.by_area.v2"], now_ms())
+    with gateway_of(settings, flow=flow) as gateway:
+        lag = gateway.ask("GET", "/health").json()["checks"]["state_view:lag"][0]
+        assert lag["status"] == "pass", lag
 
 
 def test_a_caller_sees_the_rows_of_its_tenant_and_no_others(gateway: Gateway, rows: Rows) -> None:

@@ -67,7 +67,7 @@ def test_it_is_made_anew_where_its_state_does_not_fit(begun: Begun) -> None:
 def test_another_query_needs_another_version(begun: Begun, changed: dict[str, object]) -> None:
     other = replace(ROW, **changed)  # type: ignore[arg-type]
     for settings in ({}, {"state_partitions": 7}):
-        with pytest.raises(WrongViewError, match=r"VIEW_CHANGED: .* give its row version=2"):
+        with pytest.raises(WrongViewError, match=r"VIEW_CHANGED: .* with the next version"):
             begun.begin(other, **settings)
     assert begun.commits.exists()
     assert begun.begin(replace(other, version=2)) == ["rebuilding: CHECKPOINT_LOST"]
