@@ -174,12 +174,12 @@ def main() -> None:
     java = find_java()
     jars = fetch_for_tests("Spark-Kafka", ["spark-kafka"], java) / "spark-kafka"
     environment = job_environment()
-    both = Path(tempfile.mkdtemp()) / "jars"
-    both.mkdir()
-    for jar in (*jars.glob("*.jar"), *Path(environment["HEADRACE_SPARK_JARS"]).glob("*.jar")):
-        (both / jar.name).symlink_to(jar)
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
+        both = folder / "jars"
+        both.mkdir()
+        for jar in (*jars.glob("*.jar"), *Path(environment["HEADRACE_SPARK_JARS"]).glob("*.jar")):
+            (both / jar.name).symlink_to(jar)
         with Stack(folder / "kafka", random_ports=True, services=("kafka",)) as stack:
             bootstrap = stack.kafka_bootstrap
             for query in asked.queries:

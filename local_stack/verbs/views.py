@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPException
@@ -23,7 +23,7 @@ from local_stack.terminal.output import Output, OutputOption, say_found, say_row
 from local_stack.terminal.progress import say
 from local_stack.views.compare import Rows, columns_of_one_alone, compare
 from shared.folding.snapshot import META
-from shared.tables.view_rows import WINDOW
+from shared.tables.view_rows import PARAMETERS, WINDOW
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -154,6 +154,7 @@ def diff(
     listed = [one for one in _asked("/views", state_dir)["views"] if one["name"] == name]
     old, new = _two_versions(name, listed, to)
     selected = dict(_pair("where", one) for one in where or ())
+    _refuse_what_both_judge(selected)
     for look in range(_LOOKS):
         time.sleep(_COME_AGAIN_S if look else 0)
         its, others = (_rows(one, selected, state_dir) for one in (old, new))
@@ -218,6 +219,16 @@ def check() -> None:
         raise StackError("Spark could not check the views", done.stderr.rstrip()[-500:])
     say(done.stdout.rstrip())
     raise typer.Exit(done.returncode)
+
+
+def _refuse_what_both_judge(selected: Iterable[str]) -> None:
+    """Each version by itself: what is closed in one may be open in the other."""
+    for name in selected:
+        if name in PARAMETERS and name not in ("from", "until"):
+            raise StackError(
+                f"two versions are not compared by {name}",
+                "choose rows by a column of the key, from=… or until=…",
+            )
 
 
 def _two_versions(name: str, listed: list[Any], to: int | None) -> tuple[Any, Any]:

@@ -138,13 +138,15 @@ def test_what_changes_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "1 more cannot be compared" in told
 
 
-def test_without_another_version_it_is_said_how_to_make_one(
+def test_what_cannot_be_compared_is_refused_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pages = Pages(monkeypatch)
     for options, wrong in (
         (["hot"], "no other version"),
         (["by_area", "--to", "3"], "no version 3"),
+        (["by_area", "--where", "closed=true"], "not compared by closed"),
+        (["by_area", "--where", "sort=readings"], "not compared by sort"),
         (["cold"], "there is no view cold"),
     ):
         done = CliRunner().invoke(views.app, ["diff", *options])
