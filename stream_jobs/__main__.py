@@ -23,6 +23,7 @@ from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.tables.view_tables import table_of
 from stream_jobs import relay
 from stream_jobs.guards import checkpoint_offsets
+from stream_jobs.guards.lease import RUN
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
@@ -115,7 +116,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     ignited_by = {name: job.ignited_by for name, job in jobs.items()}
     offsets = {name: LogOffsets(settings.kafka, of_job(name), ignited_by[name]) for name in names}
     try:
-        copies = {name: OneCopy(name, offsets[name], settings.checkpoints) for name in names}
+        copies = {name: OneCopy(name, offsets[name], settings.checkpoints, RUN) for name in names}
         for copy in copies.values():
             copy.watch()  # Spark takes its time to start: until then it is known who else is here
     except AnotherCopyError as error:
@@ -127,7 +128,8 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         status.report("restarting", "Spark starts")
         status.flush()
     has_views = any(name.startswith(VIEW_JOB) for name in names)
-    spark = open_session(settings, "-".join(names), computes=has_views)
+    reads = {name: ignited_by[name] for name in names}
+    spark = open_session(settings, "-".join(names), reads, computes=has_views)
     runs = [
         JobRun(
             name,

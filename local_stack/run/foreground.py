@@ -14,10 +14,10 @@ from local_stack.run.stack import Stack
 from local_stack.terminal.progress import say
 
 
-def run_in_foreground(state_dir: Path, *, random_ports: bool) -> None:
+def run_in_foreground(state_dir: Path, *, random_ports: bool, workers: int) -> None:
     began = time.monotonic()
     check_settings()
-    stack = Stack(state_dir, random_ports=random_ports)
+    stack = Stack(state_dir, random_ports=random_ports, workers=workers)
     stack.reserve()
     _stop_on_signals(stack)
     try:

@@ -5,7 +5,6 @@ with Stack(state_dir, random_ports=True, services=("kafka", "postgres")) as stac
 """
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,9 +18,8 @@ from local_stack.machine.downloads import Downloads, fetch_downloads
 from local_stack.machine.java import Java, find_java
 from local_stack.machine.locks import InstanceLock
 from local_stack.machine.log_files import log_path
-from local_stack.machine.paths import python_path
 from local_stack.machine.paths import state_dir as default_state_dir
-from local_stack.machine.ports import accepts
+from local_stack.machine.ports import accepts, free_port
 from local_stack.machine.processes import Service, Supervisor, python, run_to_the_end
 from local_stack.run.folder_flow import flow_reference, refuse_another_flow
 from local_stack.run.health import GatewayHealth, ask_gateway
@@ -31,12 +29,14 @@ from local_stack.run.operator_token import (
     operator_token,
     renew_operator_token,
 )
+from local_stack.run.part_environment import part_environment
 from local_stack.run.stack_file import write_status
 from local_stack.run.take_down import hold, release, release_all
 from local_stack.servers.addresses import OWN_SERVER, Addresses, wait_for_own
 from local_stack.servers.kafka import kafka_answers, prepare_kafka
 from local_stack.servers.postgres import postgres_answers, prepare_database, prepare_postgres
 from local_stack.servers.postgres_address import SUPERUSER
+from local_stack.servers.spark_cluster import SparkCluster, refuse_another_master
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say
 
@@ -56,12 +56,15 @@ class Stack:
         random_ports: bool = False,
         services: Collection[str] = ALL_SERVICES,
         settings: Mapping[str, str] | None = None,
+        workers: int = 0,
     ) -> None:
+        """`workers`: of a Spark cluster for the jobs; without any, Spark runs in their process."""
         self.state_dir = (state_dir or default_state_dir()).absolute()
         self.jobs: dict[str, str] = {}
         self.ready = False
         self._settings = {**os.environ, **(settings or {})}
-        self._services = services
+        self._services, self._workers = services, workers
+        refuse_another_master(workers, self._settings)
         self._addresses = Addresses(self.state_dir, self._settings, services)
         self._random_ports = random_ports
         self._lock = InstanceLock(self.state_dir)
@@ -152,7 +155,11 @@ class Stack:
         # Kafka takes seconds to come up; PostgreSQL and its tables are ready before it.
         self._start_kafka(java, downloads)
         self._start_postgres(downloads, deadline)
-        environment = self._children_environment(java, downloads)
+        environment = part_environment(
+            self._settings, self._addresses, self.state_dir, java, downloads
+        )
+        if self._workers:
+            environment |= self._start_cluster(java)
         applications = self._applications(environment)
         if applications and "postgres" in self._services:
             self._init_step("migrate", environment)
@@ -190,6 +197,15 @@ class Stack:
         elif "kafka" in self._services:
             at = self.kafka_bootstrap
             wait_for_own("Kafka", OWN_SERVER["kafka"], at, lambda: kafka_answers(at))
+
+    def _start_cluster(self, java: Java) -> dict[str, str]:
+        """What the jobs are told of it."""
+        port = self._addresses.ports["spark-master"] = free_port(self.ports.values())
+        cluster = SparkCluster(java, self.state_dir, port, self._workers)
+        for service in cluster.services():
+            self._supervisor.add(service)
+        say(f"  Spark has a master and {self._workers} workers")
+        return cluster.job_settings
 
     def _start_postgres(self, downloads: Downloads, deadline: float) -> None:
         if self._addresses.embedded("postgres"):
@@ -231,20 +247,6 @@ class Stack:
             for name, command in commands.items()
             if name in self._services
         ]
-
-    def _children_environment(self, java: Java, downloads: Downloads) -> dict[str, str]:
-        return {
-            "HEADRACE_GATEWAY_HOST": "127.0.0.1",
-            **self._settings,
-            **ClassArchives(java, downloads).spark_submit_opts(self._settings),
-            **self._addresses.environment(),
-            "HEADRACE_STATE_DIR": str(self.state_dir),
-            "HEADRACE_SPARK_JARS": str(downloads.spark_jars),
-            "JAVA_HOME": str(java.home),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": python_path(self._settings),
-        }
 
     def _runs(self, name: str) -> bool:
         return self._supervisor.children[name].state == "running"

@@ -9,6 +9,12 @@ def up(
     random_ports: Annotated[
         bool, typer.Option("--random-ports", help="Free ports, so that stacks run side by side.")
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", min=0, max=16, help="Run the jobs on a Spark cluster of so many workers."
+        ),
+    ] = 0,
     state_dir: StateDir = None,
 ) -> None:
     """Start everything and stay in front; Ctrl-C stops it.
@@ -17,4 +23,4 @@ def up(
     """
     from local_stack.run.foreground import run_in_foreground
 
-    run_in_foreground(folder_of(state_dir), random_ports=random_ports)
+    run_in_foreground(folder_of(state_dir), random_ports=random_ports, workers=workers)

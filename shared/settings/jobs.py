@@ -36,6 +36,21 @@ class JobSettings(Settings):
         "keep polling (`HEADRACE_STAYS_S`)",
     )
     spark_memory: str = Field("1g", description="Memory of the Spark driver")
+    spark_driver_host: str | None = Field(
+        None,
+        description="On a cluster: the name or address by which executors reach the driver; "
+        "without it, this machine's address towards the master",
+    )
+    spark_python: str | None = Field(
+        None,
+        description="On a cluster: Python of the executors' machines, of the same version as the "
+        "driver's; without it, `python3.N`. Packages and code come with the application",
+    )
+    spark_secret_file: Path | None = Field(
+        None,
+        description="On a cluster: file with the secret that its master, workers and applications "
+        "share. With it, all connections between them are authenticated and encrypted",
+    )
     spark_conf: dict[str, str] = Field(
         default_factory=dict, description="Further Spark configuration, as a JSON object"
     )

@@ -13,11 +13,13 @@ from pathlib import Path
 from uuid import uuid4
 
 from shared.errors import LeaseEndedError
+from stream_jobs.guards.claim_watch import watch_of
 
 LEASE_S = 15.0
 _VARIABLE = "HEADRACE_LEASES"  # Spark hands the driver's environment on to its workers
 _FORMAT = struct.Struct("d32s")
 _DRIVER = uuid4().hex
+RUN = _DRIVER[:12]  # by this the driver is known in its claims
 
 
 class Lease:
@@ -48,9 +50,12 @@ class Lease:
 
 
 def check_lease(job: str) -> None:
-    """In a worker process, before each piece of work; 15 microseconds."""
+    """In a worker process, before each piece of work; 15 microseconds. On another machine than the
+    driver's there is no such file."""
     driver, _, folder = os.environ.get(_VARIABLE, "").partition(" ")
     if not folder:
+        if watch := watch_of(job):
+            watch.check(now_s(), LEASE_S)
         return
     try:
         until_s, its_driver = _FORMAT.unpack(_path(Path(folder), job).read_bytes())

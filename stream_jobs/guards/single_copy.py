@@ -11,7 +11,6 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -20,47 +19,24 @@ from confluent_kafka import KafkaException
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets
 from shared.errors import AnotherCopyError
+from stream_jobs.guards.claim import Claim, highest
 from stream_jobs.guards.lease import Lease, now_s
 
 # longer than a lease: whoever has not renewed its claim for so long does no work either
 TAKE_OVER_AFTER_S = 20.0
 
 
-class Claim(NamedTuple):
-    """Of two claims the greater one counts: the later epoch, by its run where two are as late."""
-
-    epoch: int
-    run: str
-    host: str = ""
-    checkpoint: str = ""  # Spark's id of the query, which ends with the checkpoint
-    released: bool = False
-    beat: int = 0
-
-    def note(self) -> str:
-        return orjson.dumps(self._asdict()).decode()
-
-    def outranks(self, other: "Claim") -> bool:
-        return (self.epoch, self.run) > (other.epoch, other.run)
-
-
-def claim_from(note: str) -> Claim | None:
-    """None where somebody else has written the metadata, a tool that sets offsets for example."""
-    try:
-        return Claim(**orjson.loads(note))
-    except (ValueError, TypeError):
-        return None
-
-
 class OneCopy:
-    def __init__(self, job: str, group: LogOffsets, checkpoints: Path) -> None:
-        """AnotherCopyError where another process of this machine holds the checkpoint."""
+    def __init__(self, job: str, group: LogOffsets, checkpoints: Path, run: str = "") -> None:
+        """AnotherCopyError where another process of this machine holds the checkpoint. `run`: by
+        which the workers know their driver."""
         checkpoints.mkdir(parents=True, exist_ok=True)
         self._job = job
         self._lock = _lock(checkpoints / f"{job}.lock", job)
         self._lease = Lease(checkpoints, job)
         self._group = group
         self._query_id = checkpoints / job / "metadata"
-        self._run = uuid4().hex[:12]
+        self._run = run or uuid4().hex[:12]
         self._mine: Claim | None = None
         self._offsets: Offsets = {}
         # of topics that had more partitions than offsets when it took its claim: the offsets
@@ -71,7 +47,7 @@ class OneCopy:
         """A first look, long before the claim is wanted; Kafka may be away then."""
         with suppress(KafkaException):
             committed = self._group.committed()
-            if (seen := _highest(committed.notes)) is not None:
+            if (seen := highest(committed.notes)) is not None:
                 self._is_free(seen, now_s())
 
     def hold(self) -> bool:
@@ -79,7 +55,7 @@ class OneCopy:
         AnotherCopyError when somebody has."""
         asked_s = now_s()
         committed = self._group.committed()
-        seen = _highest(committed.notes)
+        seen = highest(committed.notes)
         if self._mine is None:
             if not committed.offsets or not self._is_free(seen, asked_s):
                 return False
@@ -145,11 +121,6 @@ def _without(added: Mapping[str, set[int]], offsets: Offsets) -> Offsets:
         topic: {p: offset for p, offset in its.items() if p not in added.get(topic, ())}
         for topic, its in offsets.items()
     }
-
-
-def _highest(notes: set[str]) -> Claim | None:
-    claims = filter(None, map(claim_from, notes))
-    return max(claims, key=lambda one: (one.epoch, one.run, one.beat), default=None)
 
 
 def _lock(path: Path, job: str) -> int:

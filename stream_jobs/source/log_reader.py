@@ -30,6 +30,7 @@ from stream_jobs.guards.checkpoint_offsets import (
     remember_ahead,
     remember_begin,
 )
+from stream_jobs.guards.claim_watch import follow
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_ranges import as_json, left_of, planned, shared_out
 
@@ -161,6 +162,7 @@ class RangesReader(DataSourceReader):
 
 def work_on(source: Source, task: Task) -> "Iterator[pa.RecordBatch]":
     work = pickle.loads(source.work)
+    follow(source.job, source.kafka)
     alone = partial(check_lease, source.job)
     yield from work(_range_reader(source.kafka, source.job).read(task.ranges, alone))
     if task.stays_from is None:

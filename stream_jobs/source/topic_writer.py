@@ -15,6 +15,7 @@ from shared.errors import StalledError
 from shared.kafka_access import KafkaAccess
 from shared.settings import JobSettings
 from shared.topic_names import RECORD_BYTES_MAX
+from stream_jobs.guards.claim_watch import follow
 from stream_jobs.guards.lease import check_lease
 
 _WAIT_S = 0.5
@@ -25,6 +26,7 @@ class TopicWriter:
     behind it: fold would take what comes later, in its place, for a second writing."""
 
     def __init__(self, job: str, kafka: KafkaAccess, compression: str) -> None:
+        follow(job, kafka)
         self._job = job
         self._refused: list[KafkaError] = []
         self._kafka = kafka

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from shared.settings import JobSettings
+from stream_jobs.supervision.cluster import cluster_config, is_local
 
 # a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
 _STILL_S, _STILL_CORES = 20.0, 0.005
@@ -27,8 +28,6 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 _ALWAYS = {
     "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
@@ -57,6 +56,8 @@ _ALWAYS = {
     ),
 }
 
+_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
 _JVM = ("-XX:+UseSerialGC",)
 # Records do not pass through this JVM, so none of its code is worth the dear second compiler, nor
 # the counting for it: without both, and without threads for the collector, a minute's backlog takes
@@ -66,35 +67,43 @@ _JVM_PAST_RECORDS = ("-XX:TieredStopAtLevel=1",)
 
 
 def open_session(
-    settings: JobSettings, application: str, *, computes: bool = False
+    settings: JobSettings,
+    application: str,
+    reads: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    computes: bool = False,
 ) -> SparkSession:
-    """`computes`: what is in the records is the business of Spark's own engine."""
-    _choose_python()
+    """`reads`: the topics of each of its jobs. `computes`: what is in the records is the business
+    of Spark's own engine."""
     # of the C library, for what is neither Java's heap nor Python's: each thread would keep memory
     # of its own, which with a million states came to a quarter of the JVM's
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     scratch = settings.state_dir.absolute() / "spark" / application
     shutil.rmtree(scratch, ignore_errors=True)  # of a process that had no time to tidy up
     scratch.mkdir(parents=True)
+    jvm = (*_JVM, *(() if computes else _JVM_PAST_RECORDS))
+    if is_local(settings.spark_master):
+        _choose_python()
+        where = {**_HERE, **_sockets_in(scratch)}
+    else:
+        where = cluster_config(settings, scratch, reads or {}, jvm)
     config = {
         **_ALWAYS,
         "spark.driver.memory": settings.spark_memory,
         "spark.driver.extraJavaOptions": " ".join(
             [
                 f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
-                *_JVM,
-                *(() if computes else _JVM_PAST_RECORDS),
+                *jvm,
             ]
         ),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(settings.state_partitions),
-        **_sockets_in(scratch, settings.spark_master),
+        **where,
         **settings.spark_conf,
     }
     if settings.spark_jars:
         config["spark.driver.extraClassPath"] = f"{settings.spark_jars}/*"
-        config["spark.executor.extraClassPath"] = f"{settings.spark_jars}/*"
     builder = SparkSession.builder.master(settings.spark_master).appName(f"headrace-{application}")
     for name, value in config.items():
         builder = builder.config(name, value)
@@ -110,11 +119,9 @@ def tidy_up() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sockets_in(scratch: Path, master: str) -> dict[str, str]:
+def _sockets_in(scratch: Path) -> dict[str, str]:
     """Between the JVM and its Python processes, sockets that have a path. In a connection by TCP a
     short message waits for the answer to the one before, and that for 40 ms, once a task."""
-    if not master.startswith("local"):
-        return {}  # the folder would have to be on all machines
     own = sha256(os.fsencode(scratch)).hexdigest()[:16]
     folders = scratch / "sockets", Path(tempfile.gettempdir()) / f"headrace-{own}"
     short = [one for one in folders if len(os.fsencode(one)) <= _SOCKETS_FOLDER_BYTES_MAX]

@@ -19,7 +19,8 @@ from shared.consumer_groups import of_job
 from shared.errors import AnotherCopyError, LeaseEndedError, StoreAwayError
 from shared.settings import JobSettings
 from stream_jobs.guards import lease, single_copy
-from stream_jobs.guards.single_copy import Claim, OneCopy, claim_from
+from stream_jobs.guards.claim import Claim, claim_from
+from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.persist.advisory_lock import PersistLock
 from tests.kafka_log import eventually, read_topic
 from tests.races import DEVICES

@@ -1,0 +1,143 @@
+"""The whole stack with its jobs on a real Spark cluster: two workers that share nothing with the
+driver but the checkpoints. Each of its processes is killed while devices post."""
+
+import os
+import signal
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_stack.run.stack import Stack
+from tests.end_to_end.conftest import Running
+from tests.oracle import expected_states
+
+pytestmark = pytest.mark.stack
+
+DEVICES = [f"device-{number:04d}" for number in range(1, 9)]
+# modules of a domain that lie outside the checkout
+_OWN_FLOW = "from shared.flow import FLOW as SAMPLE\n\nFLOW = SAMPLE\n"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "domain").mkdir()
+    (folder / "domain" / "own_flow.py").write_text(_OWN_FLOW)
+    sys.path.append(str(folder / "domain"))  # the launcher reads the flow, too
+    settings = {"PYTHONPATH": str(folder / "domain"), "HEADRACE_FLOW": "own_flow:FLOW"}
+    services = ("kafka", "postgres", "gateway", "spark", "relay")
+    for name in ("HEADRACE_KAFKA_BOOTSTRAP", "HEADRACE_POSTGRES_URL"):
+        os.environ.pop(name, None)
+    with Stack(
+        folder / "state", random_ports=True, services=services, settings=settings, workers=2
+    ) as stack:
+        running = Running(stack)
+        yield running
+        running.http.close()
+    sys.path.remove(str(folder / "domain"))
+
+
+class Load:
+    """Posts until it is told to end; what was accepted counts."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._post)
+        self.ids: set[str] = set()
+
+    def _post(self) -> None:
+        number = 0
+        while not self._end.is_set():
+            for device in DEVICES:
+                number += 1
+                answer = self._running.post(device, b'{"value": %d}' % (number % 100))
+                assert answer.status_code == 202
+                self.ids.add(answer.json()["id"])
+            time.sleep(0.05)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+def _cmdline(process: Path) -> str:
+    return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+def _processes(what: str) -> Iterator[Path]:
+    """Of this cluster's executors and what they start: they work in its folder."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if what in _cmdline(process):
+                yield process
+
+
+def _executor(stack: Stack) -> int:
+    folder = str(stack.state_dir / "spark-cluster")
+    executors = _processes("CoarseGrainedExecutorBackend --driver-url")
+    own = [one for one in executors if folder in str((one / "cwd").readlink())]
+    return int(own[0].name)
+
+
+def _states(cluster: Running) -> dict[str, dict[str, Any]]:
+    """Without what the product notes for itself."""
+    return {
+        device: {name: value for name, value in snapshot.items() if name != "_meta"}
+        for device, snapshot in cluster.snapshots().items()
+    }
+
+
+KILLED: dict[str, Callable[[Stack], int | None]] = {
+    "executor": _executor,
+    "worker": lambda stack: stack.pid("spark-worker-2"),
+    "master": lambda stack: stack.pid("spark-master"),
+    "driver": lambda stack: stack.pid("spark"),
+}
+
+
+@pytest.mark.parametrize("which", KILLED)
+def test_a_killed_process_of_the_cluster_loses_nothing(cluster: Running, which: str) -> None:
+    with Load(cluster) as load:
+        time.sleep(3)
+        pid = KILLED[which](cluster.stack)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(8)
+    cluster.eventually(lambda: set(cluster.completions_of(load.ids)) == load.ids, 300)
+    assert cluster.rows_of(load.ids) == len(load.ids)
+    assert len(cluster.completions_of(load.ids)) == len(load.ids)
+    expected = expected_states(cluster.events())
+    cluster.eventually(lambda: _states(cluster) == expected, 120)
+    assert cluster.dead_letters() == 0
+
+
+def test_executors_have_their_code_from_the_application_alone(cluster: Running) -> None:
+    folder = str(cluster.stack.state_dir / "spark-cluster")
+    daemons = [
+        one
+        for one in _processes("stream_jobs.supervision.worker_daemon")
+        if folder in str((one / "cwd").readlink())
+    ]
+    assert daemons
+    checkout, packages = str(Path(__file__).parents[2]), sysconfig.get_path("purelib")
+    for daemon in daemons:
+        told = (daemon / "environ").read_text(errors="replace")
+        assert checkout not in told
+        assert "HEADRACE_POSTGRES_URL" not in told
+        assert "HEADRACE_LEASES" not in told
+        loaded = (daemon / "maps").read_text()
+        assert checkout not in loaded
+        assert f"{packages}/numpy" not in loaded
+        assert f"{(daemon / 'cwd').readlink()}/headrace-packages/numpy" in loaded

@@ -1,0 +1,78 @@
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from shared.settings import JobSettings
+from stream_jobs.supervision.cluster import cluster_config, is_local
+
+VARIABLES = ("PATH", "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*VARIABLES, "HEADRACE_DRIVER_PATH", "HEADRACE_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")
+
+
+def _settings(tmp_path: Path, **more: object) -> JobSettings:
+    (tmp_path / "spark").mkdir(exist_ok=True)
+    return JobSettings(
+        spark_master="spark://127.0.0.1:7077",
+        state_dir=tmp_path,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _archives(config: dict[str, str]) -> dict[str, set[str]]:
+    found = {}
+    for one in config["spark.archives"].split(","):
+        file, _, name = one.partition("#")
+        with tarfile.open(file) as archive:
+            found[name] = set(archive.getnames())
+    return found
+
+
+def test_only_these_masters_are_in_the_jobs_own_process() -> None:
+    assert is_local("local")
+    assert is_local("local[3]")
+    assert not is_local("spark://one:7077,two:7077")
+    assert not is_local("k8s://https://10.0.0.1:6443")
+
+
+@pytest.mark.slow
+def test_an_application_brings_its_code_its_packages_and_the_domains_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = tmp_path / "domain"
+    (domain / "inner").mkdir(parents=True)
+    (domain / "inner" / "rules.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(domain))
+    config = cluster_config(_settings(tmp_path), tmp_path, {"fold": ("a",)}, ())
+    its = _archives(config)
+    assert "0/stream_jobs/fold/job.py" in its["headrace-code"]
+    assert "0/stream_jobs/supervision/worker_python" in its["headrace-code"]
+    assert "1/inner/rules.py" in its["headrace-code"]
+    assert not any(name.startswith(("0/gateway", "0/tests")) for name in its["headrace-code"])
+    packages = {name.split("/")[0] for name in its["headrace-packages"]}
+    assert {"pyspark", "pandas", "pyarrow", "confluent_kafka", "orjson", "psycopg"} <= packages
+    assert not {"pytest", "mypy", "fastapi", "pip"} & packages
+    assert not any(name.startswith("pyspark/jars/") for name in its["headrace-packages"])
+    # what does not change is not packed anew
+    before = next((tmp_path / "spark").glob("headrace-packages-*.tar")).stat()
+    cluster_config(_settings(tmp_path), tmp_path, {}, ())
+    assert next((tmp_path / "spark").glob("headrace-packages-*.tar")).stat() == before
+
+
+@pytest.mark.slow
+def test_the_clusters_secret_is_on_no_command_line(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cr3t\n")
+    settings = _settings(tmp_path, spark_secret_file=tmp_path / "secret")
+    config = cluster_config(settings, tmp_path, {}, ())
+    assert config["spark.authenticate"] == config["spark.network.crypto.enabled"] == "true"
+    assert "s3cr3t" not in str(config)
+    file = tmp_path / "spark.conf"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text() == "spark.authenticate.secret s3cr3t\n"
+    assert f"python3.{sys.version_info.minor}" in config.values()
