@@ -207,6 +207,11 @@ class JobSettings(Settings):
         return self._search
 
     @property
+    def on_cluster(self) -> bool:
+        """Spark's executors run on other machines, or might."""
+        return not self.spark_master.startswith("local")
+
+    @property
     def checkpoints(self) -> Path:
         return self.checkpoint_dir or self.state_dir / "checkpoints"
 

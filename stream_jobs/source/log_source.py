@@ -25,7 +25,6 @@ from stream_jobs.source.cut_reader import CutReader
 from stream_jobs.source.log_ranges import ranges, shared_out
 from stream_jobs.source.log_reader import LogReader, RangesReader, Source, Task
 from stream_jobs.source.log_rows import ROWS_DDL, LogRows
-from stream_jobs.supervision.cluster import is_local
 
 # of a job behind the states: of a machine that is busy it leaves more to those before them
 SELDOM_MS = 500
@@ -121,7 +120,7 @@ def _source(
 
 def _wakes(spark: SparkSession, settings: JobSettings) -> Path | None:
     """Of the jobs in this process; on several machines none sees what another touches."""
-    if not is_local(settings.spark_master):
+    if settings.on_cluster:
         return None
     return settings.state_dir.absolute() / "spark" / f"{spark.sparkContext.appName}.wakes"
 
@@ -130,7 +129,7 @@ def _has_room(spark: SparkSession, settings: JobSettings) -> bool:
     """For a task that stays, beside those of the other jobs. What it has done it notes where the
     driver looks."""
     slots = spark.sparkContext.defaultParallelism
-    return is_local(settings.spark_master) and slots > settings.state_partitions
+    return not settings.on_cluster and slots > settings.state_partitions
 
 
 def _register(

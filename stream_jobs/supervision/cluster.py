@@ -30,10 +30,6 @@ _LEFT_OUT = (
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def is_local(master: str) -> bool:
-    return master.startswith("local")
-
-
 def cluster_config(
     settings: JobSettings, scratch: Path, reads: Mapping[str, tuple[str, ...]], jvm: Iterable[str]
 ) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from shared.settings import JobSettings
-from stream_jobs.supervision.cluster import cluster_config, is_local
+from stream_jobs.supervision.cluster import cluster_config
 
 # a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
 _STILL_S, _STILL_CORES = 20.0, 0.005
@@ -82,11 +82,11 @@ def open_session(
     shutil.rmtree(scratch, ignore_errors=True)  # of a process that had no time to tidy up
     scratch.mkdir(parents=True)
     jvm = (*_JVM, *(() if computes else _JVM_PAST_RECORDS))
-    if is_local(settings.spark_master):
+    if settings.on_cluster:
+        where = cluster_config(settings, scratch, reads or {}, jvm)
+    else:
         _choose_python()
         where = {**_HERE, **_sockets_in(scratch)}
-    else:
-        where = cluster_config(settings, scratch, reads or {}, jvm)
     config = {
         **_ALWAYS,
         "spark.driver.memory": settings.spark_memory,

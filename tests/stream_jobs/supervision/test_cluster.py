@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.settings import JobSettings
-from stream_jobs.supervision.cluster import cluster_config, is_local
+from stream_jobs.supervision.cluster import cluster_config
 
 VARIABLES = ("PATH", "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
 
@@ -35,10 +35,9 @@ def _archives(config: dict[str, str]) -> dict[str, set[str]]:
 
 
 def test_only_these_masters_are_in_the_jobs_own_process() -> None:
-    assert is_local("local")
-    assert is_local("local[3]")
-    assert not is_local("spark://one:7077,two:7077")
-    assert not is_local("k8s://https://10.0.0.1:6443")
+    masters = "local", "local[3]", "spark://one:7077,two:7077", "k8s://https://10.0.0.1:6443"
+    found = [JobSettings(spark_master=master).on_cluster for master in masters]
+    assert found == [False, False, True, True]
 
 
 @pytest.mark.slow
