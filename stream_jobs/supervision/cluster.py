@@ -68,7 +68,7 @@ def cluster_config(
         jars = sorted(settings.spark_jars.absolute().glob("*.jar"))
         config["spark.jars"] = ",".join(map(str, jars))
     if settings.spark_secret_file:
-        _hand_over(settings.spark_secret_file.read_text().strip(), scratch / "spark.conf")
+        _hand_over(settings.spark_secret_file.read_text().strip(), scratch / "cluster.conf")
         config |= {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
     return config
 

@@ -71,7 +71,7 @@ def test_the_clusters_secret_is_on_no_command_line(tmp_path: Path) -> None:
     config = cluster_config(settings, tmp_path, {}, ())
     assert config["spark.authenticate"] == config["spark.network.crypto.enabled"] == "true"
     assert "s3cr3t" not in str(config)
-    file = tmp_path / "spark.conf"
+    file = tmp_path / "cluster.conf"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text() == "spark.authenticate.secret s3cr3t\n"
     assert f"python3.{sys.version_info.minor}" in config.values()
