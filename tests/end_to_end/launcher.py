@@ -30,6 +30,7 @@ class Launcher:
     def __init__(self, state_dir: Path, environment: dict[str, str] | None = None) -> None:
         self.state_dir = state_dir
         self.more = environment or {}  # counts from the next start on
+        self.arguments: list[str] = []  # of `up`
         self.starts_s: list[float] = []
         # whatever is started in any way inherits it
         self._mark = f"HEADRACE_TESTED_AS={uuid.uuid4()}"
@@ -84,6 +85,7 @@ class Launcher:
                 "--default-signal=HUP,INT",
                 str(CHECKOUT / "headrace"),
                 "up",
+                *self.arguments,
             ],
             stdin=theirs,
             stdout=theirs,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.faults.whole.cluster import CLUSTER_KINDS
 from tests.faults.whole.faults import KINDS, plan
 from tests.faults.whole.inject.rig_mutants import FAULTS, MUTANTS
 from tests.faults.whole.rig import Rig
@@ -26,7 +27,8 @@ def main() -> int:
     options = _options()
     if options.mutant in FAULTS:
         options.only, options.away_s = [FAULTS[options.mutant]], 12.0
-    kinds = [k for k in KINDS if any(word in k for word in options.only or [""])]
+    kinds = [*KINDS, *(CLUSTER_KINDS if options.workers else ())]
+    kinds = [k for k in kinds if any(word in k for word in options.only or [""])]
     kinds = [k for k in kinds if not any(word in k for word in options.without or [])]
     if options.list:
         print("\n".join(kinds))
@@ -57,7 +59,7 @@ def main() -> int:
 
 async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
-    async with Rig(folder, options.away_s, options.mutant) as rig:
+    async with Rig(folder, options.away_s, options.mutant, workers=options.workers) as rig:
         await rig.start()
         what = options.events, options.per_s, options.lines_per_s, options.times
         report = await run(rig, seed, Load(*what, options.all_clients), faults)
@@ -115,6 +117,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--mutant", default="", choices=MUTANTS, help="a mistake is put back: the run must fail"
     )
+    parser.add_argument("--workers", type=int, default=0, help="the jobs on a Spark cluster")
     parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")
     parser.add_argument("--at-most", type=int, help="so many seeds now, the others another time")
     parser.add_argument("--only", action="append", help="kinds of fault that have this word")

@@ -81,7 +81,7 @@ WAYS: tuple[Way, ...] = ("slow", "stall", "trickle")
 JOBS = flips.JOBS
 
 
-async def _killed(find: Find, rig: Rig, _chance: random.Random) -> None:
+async def killed(find: Find, rig: Rig, _chance: random.Random) -> None:
     pid = await rig.pid(find)
     signal_all([pid], signal.SIGKILL)
     await rig.until(lambda: find(rig.launcher) not in (None, pid), "a killed part is back")
@@ -95,7 +95,7 @@ async def _launcher_killed(rig: Rig, _chance: random.Random) -> None:
     assert {**now, "controller": 0} == {**ports, "controller": 0}, "a server still had its port"
 
 
-async def _frozen(find: Find, rig: Rig, chance: random.Random) -> None:
+async def frozen(find: Find, rig: Rig, chance: random.Random) -> None:
     pids = tree(await rig.pid(find))
     signal_all(pids, signal.SIGSTOP)
     await asyncio.sleep(chance.uniform(0.5, 6))
@@ -266,8 +266,8 @@ async def _fold_changed(rig: Rig, _chance: random.Random) -> None:
 def _kinds() -> dict[str, Fault]:
     kinds: dict[str, Fault] = {}
     for name, find in PARTS.items():
-        kinds[f"{name} killed"] = functools.partial(_killed, find)
-        kinds[f"{name} frozen"] = functools.partial(_frozen, find)
+        kinds[f"{name} killed"] = functools.partial(killed, find)
+        kinds[f"{name} frozen"] = functools.partial(frozen, find)
     kinds["launcher killed"] = _launcher_killed
     for name in ("kafka", "postgres", "spark"):
         kinds[f"{name} away"] = functools.partial(_away, name)

@@ -44,6 +44,7 @@ class Rig:
         mutant: str = "",
         *,
         seen_within_s: float = 60.0,
+        workers: int = 0,
     ) -> None:
         # a mutant is not to become well
         self._well_within_s, self.seen_within_s = (60.0, 20.0) if mutant else (240.0, seen_within_s)
@@ -70,6 +71,7 @@ class Rig:
             ),
         }
         self.launcher = Launcher(folder / "state", environment)
+        self.launcher.arguments = ["--workers", str(workers)] if workers else []
         self.proxies = {
             name: Proxy(at["door"], self._behind(name, at["behind"])) for name, at in doors.items()
         }

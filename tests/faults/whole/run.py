@@ -13,6 +13,7 @@ import psycopg
 from tests.faults.whole import oracles
 from tests.faults.whole.books import read_books
 from tests.faults.whole.callers import Program, programs
+from tests.faults.whole.cluster import CLUSTER_KINDS
 from tests.faults.whole.faults import KINDS
 from tests.faults.whole.fleet import LATE_DEVICES, Fleet
 from tests.faults.whole.movers import move_devices, register
@@ -85,7 +86,7 @@ async def _run(
         for number, name in enumerate(faults, 1):
             await asyncio.sleep(chance.uniform(0.3, 2.5))
             fault_s = time.monotonic()
-            await KINDS[name](rig, chance)
+            await {**KINDS, **CLUSTER_KINDS}[name](rig, chance)
             fired[name] += 1
             say(
                 f"{fault_s - began_s:6.1f} s  {name} ({time.monotonic() - fault_s:.1f} s), "
