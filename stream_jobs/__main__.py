@@ -28,6 +28,7 @@ from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
 from stream_jobs.sources import reader as sources
+from stream_jobs.supervision.cluster import NoApplicationError
 from stream_jobs.supervision.session import open_session, tidy_up
 from stream_jobs.supervision.status import StatusReporter
 from stream_jobs.supervision.supervise import supervise
@@ -129,7 +130,11 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         status.flush()
     has_views = any(name.startswith(VIEW_JOB) for name in names)
     reads = {name: ignited_by[name] for name in names}
-    spark = open_session(settings, "-".join(names), reads, computes=has_views)
+    try:
+        spark = open_session(settings, "-".join(names), reads, computes=has_views)
+    except NoApplicationError as error:
+        print(error, file=sys.stderr)
+        return 2
     runs = [
         JobRun(
             name,

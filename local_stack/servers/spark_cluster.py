@@ -4,7 +4,6 @@ Its workers share nothing with the jobs' process but the checkpoints: they get n
 environment nor its Python packages, as on machines of their own.
 """
 
-import os
 import secrets
 import shutil
 import sys
@@ -64,7 +63,7 @@ class SparkCluster:
             "HEADRACE_SPARK_MASTER": self._url,
             "HEADRACE_SPARK_SECRET_FILE": str(self._secret),
             # without the packages of this environment: they come with the application
-            "HEADRACE_SPARK_PYTHON": os.path.realpath(sys.executable),
+            "HEADRACE_SPARK_PYTHON": str(_plain_python()),
         }
 
     @property
@@ -96,6 +95,12 @@ class SparkCluster:
     def _command(self, name: str, *arguments: str) -> list[str]:
         run = str(self._home / "bin" / "spark-class")
         return [run, f"{_DEPLOY}.{name}", "--properties-file", str(self._settings), *arguments]
+
+
+def _plain_python() -> Path:
+    version = sys.version_info
+    plain = Path(sys.base_prefix, "bin", f"python{version.major}.{version.minor}")
+    return plain if plain.exists() else Path(sys.executable)
 
 
 def _spark_home() -> Path:

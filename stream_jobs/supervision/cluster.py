@@ -27,7 +27,12 @@ _LEFT_OUT = (
     *("pyspark/jars/", "pyspark/examples/", "pyspark/python/", "pandas/tests/", "pyarrow/tests/"),
     "pyarrow/include/",
 )
+_DOMAIN_BYTES_MAX = 100_000_000  # it goes to each executor
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class NoApplicationError(ValueError):
+    """What is set does not make an application for a cluster; it says what to do."""
 
 
 def cluster_config(
@@ -68,9 +73,21 @@ def cluster_config(
         jars = sorted(settings.spark_jars.absolute().glob("*.jar"))
         config["spark.jars"] = ",".join(map(str, jars))
     if settings.spark_secret_file:
-        _hand_over(settings.spark_secret_file.read_text().strip(), scratch / "cluster.conf")
+        _hand_over(_secret(settings.spark_secret_file), scratch / "cluster.conf")
         config |= {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
     return config
+
+
+def _secret(file: Path) -> str:
+    try:
+        secret = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoApplicationError(f"HEADRACE_SPARK_SECRET_FILE cannot be read: {error}") from None
+    if not secret or len(secret.split()) > 1:
+        raise NoApplicationError(
+            f"HEADRACE_SPARK_SECRET_FILE={file} is to have one word, the secret of the cluster"
+        )
+    return secret
 
 
 def _hand_over(secret: str, file: Path) -> None:
@@ -92,10 +109,26 @@ def _domain_folders() -> list[Path]:
 def _code(folders: list[Path]) -> Iterator[tuple[Path, str]]:
     for number, folder in enumerate(folders):
         rooms = [folder / name for name in _OURS] if number == 0 else [folder]
-        for room in rooms:
-            for file in sorted(room.rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    yield file, f"{number}/{file.relative_to(folder)}"
+        left = _DOMAIN_BYTES_MAX
+        for file in chain.from_iterable(map(_files, rooms)):
+            left -= file.stat().st_size
+            if left < 0:
+                raise NoApplicationError(
+                    f"{folder} on PYTHONPATH has more than {_DOMAIN_BYTES_MAX // 10**6} MB, which "
+                    "all would go to each executor: put the domain's modules in a folder of their "
+                    "own"
+                )
+            yield file, f"{number}/{file.relative_to(folder)}"
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Without what is hidden, such as a repository's own files, or made anew anyway."""
+    for path, inner, names in os.walk(folder):
+        inner[:] = sorted(one for one in inner if one[0] != "." and one != "__pycache__")
+        for name in sorted(names):
+            file = Path(path, name)
+            if name[0] != "." and file.is_file() and os.access(file, os.R_OK):
+                yield file
 
 
 def _packages(folder: Path) -> Path:
@@ -104,6 +137,8 @@ def _packages(folder: Path) -> Path:
     told = "\n".join([sys.version, *(f"{one.name}=={one.version}" for one in its)])
     archive = folder / f"{_PACKAGES}-{sha256(told.encode()).hexdigest()[:12]}.tar"
     if not archive.exists():
+        for old in folder.glob(f"{_PACKAGES}-*"):
+            old.unlink()
         _archive(archive, chain.from_iterable(map(_installed, its)))
     return archive
 

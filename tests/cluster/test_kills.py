@@ -137,6 +137,7 @@ def test_executors_have_their_code_from_the_application_alone(cluster: Running) 
         assert checkout not in told
         assert "HEADRACE_POSTGRES_URL" not in told
         assert "HEADRACE_LEASES" not in told
+        assert str((daemon / "exe").readlink()) != sys.executable
         loaded = (daemon / "maps").read_text()
         assert checkout not in loaded
         assert f"{packages}/numpy" not in loaded

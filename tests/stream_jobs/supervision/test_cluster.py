@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from shared.settings import JobSettings
-from stream_jobs.supervision.cluster import cluster_config
+from stream_jobs.supervision import cluster
+from stream_jobs.supervision.cluster import NoApplicationError, cluster_config
 
 VARIABLES = ("PATH", "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
 
@@ -75,3 +76,30 @@ def test_the_clusters_secret_is_on_no_command_line(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text() == "spark.authenticate.secret s3cr3t\n"
     assert f"python3.{sys.version_info.minor}" in config.values()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [None, "", "two words", b"\xff"])
+def test_a_secret_that_is_none_is_refused(tmp_path: Path, told: str | bytes | None) -> None:
+    file = tmp_path / "secret"
+    if told is not None:
+        file.write_bytes(told if isinstance(told, bytes) else told.encode())
+    with pytest.raises(NoApplicationError, match="HEADRACE_SPARK_SECRET_FILE"):
+        cluster_config(_settings(tmp_path, spark_secret_file=file), tmp_path, {}, ())
+
+
+def test_a_folder_that_is_no_domains_does_not_go_to_executors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / ".git").mkdir(parents=True)
+    (home / ".git" / "pack").write_bytes(bytes(2_000_000))
+    (home / "film.bin").write_bytes(bytes(400_000))
+    monkeypatch.setattr(cluster, "_DOMAIN_BYTES_MAX", 3_000_000)
+    monkeypatch.setenv("PYTHONPATH", str(home))
+    monkeypatch.setattr(cluster, "_needed", lambda: iter(()))
+    its = _archives(cluster_config(_settings(tmp_path), tmp_path, {}, ()))["headrace-code"]
+    assert {name for name in its if name.startswith("1/")} == {"1/film.bin"}
+    (home / "another.bin").write_bytes(bytes(4_000_000))
+    with pytest.raises(NoApplicationError, match="put the domain's modules in"):
+        cluster_config(_settings(tmp_path), tmp_path, {}, ())
