@@ -28,7 +28,7 @@ from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
 from stream_jobs.sources import reader as sources
-from stream_jobs.supervision.cluster import NoApplicationError
+from stream_jobs.supervision.application import NoApplicationError
 from stream_jobs.supervision.session import open_session, tidy_up
 from stream_jobs.supervision.status import StatusReporter
 from stream_jobs.supervision.supervise import supervise
@@ -149,7 +149,9 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         for name in names
     ]
     threading.Thread(target=_end_with_jvm, args=(spark,), daemon=True).start()
-    plans = {name: plan for name, row in rows.items() if name in names and (plan := row.on_nothing)}
+    # on a cluster it would wait here, for ever, for executors that others have
+    warm = () if settings.on_cluster else names
+    plans = {name: plan for name, row in rows.items() if name in warm and (plan := row.on_nothing)}
     warm_up(spark, {name: partial(plan, spark, settings) for name, plan in plans.items()})
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time

@@ -31,7 +31,7 @@ spark.deploy.recoveryDirectory {recovery}
 def refuse_another_master(workers: int, settings: Mapping[str, str]) -> None:
     if workers and "HEADRACE_SPARK_MASTER" in settings:
         raise StackError(
-            "HEADRACE_SPARK_MASTER names a cluster, and --workers starts another one",
+            "HEADRACE_SPARK_MASTER says where the jobs run, and --workers starts a cluster",
             "unset HEADRACE_SPARK_MASTER, or leave --workers out",
         )
 
@@ -40,10 +40,11 @@ class SparkCluster:
     def __init__(self, java: Java, state_dir: Path, port: int, workers: int) -> None:
         self._folder, self._port, self._workers = state_dir / "spark-cluster", port, workers
         shutil.rmtree(self._folder, ignore_errors=True)  # applications of the last run are gone
-        self._folder.mkdir()
+        self._folder.mkdir(mode=0o700, exist_ok=True)  # an executor of that run may still write
         self._settings = self._folder / "spark.conf"
         self._settings.write_text(_SETTINGS.format(recovery=self._folder / "applications"))
         self._secret = self._folder / "secret"
+        self._secret.unlink(missing_ok=True)
         self._secret.touch(mode=0o600)
         self._secret.write_text(secrets.token_hex(32) + "\n")
         self._home = _spark_home()

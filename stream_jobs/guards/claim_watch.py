@@ -72,6 +72,9 @@ class ClaimWatch:
         claim = self._ask()
         if claim is None or (claim.beat == self._beat and claim.run == self._run):
             return
+        if claim.released and claim.run == self._run:
+            self._until_s = 0.0
+            raise LeaseEndedError(f"the driver of {self._job} has ended")
         if claim.run != self._run:
             self._until_s = 0.0
             raise LeaseEndedError(f"another process has begun to do the work of {self._job}")

@@ -18,6 +18,7 @@ from stream_jobs.supervision.cluster import cluster_config
 
 # a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
 _STILL_S, _STILL_CORES = 20.0, 0.005
+_ANSWERS_WITHIN_S = 90.0  # a cluster's master
 _ROOT = Path(__file__).parents[2]
 # as much as a socket's path may have, less the name that Spark gives it
 _SOCKETS_FOLDER_BYTES_MAX = 60
@@ -107,7 +108,7 @@ def open_session(
     builder = SparkSession.builder.master(settings.spark_master).appName(f"headrace-{application}")
     for name, value in config.items():
         builder = builder.config(name, value)
-    with _ends_where_it_hangs():
+    with _ends_where_it_hangs(settings):
         return builder.getOrCreate()
 
 
@@ -141,25 +142,28 @@ def _sockets_in(scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _ends_where_it_hangs() -> Iterator[None]:
+def _ends_where_it_hangs(settings: JobSettings) -> Iterator[None]:
     """Spark waits for ever for a JVM that could not write down where it listens, as on a full disk;
     that one does nothing more, and does not end. Whoever keeps this process up starts both anew."""
     is_up = threading.Event()
-    threading.Thread(target=_watch, args=(is_up,), daemon=True).start()
+    if settings.on_cluster:
+        still_s, why = _ANSWERS_WITHIN_S, f"does {settings.spark_master} answer, with this secret?"
+    else:
+        still_s, why = _STILL_S, "is there room on the disk?"
+    threading.Thread(target=_watch, args=(is_up, still_s, why), daemon=True).start()
     try:
         yield
     finally:
         is_up.set()
 
 
-def _watch(is_up: threading.Event) -> None:
+def _watch(is_up: threading.Event, still_s: float, why: str) -> None:
     used_s = 0.0
-    while not is_up.wait(_STILL_S):
+    while not is_up.wait(still_s):
         before_s, used_s = used_s, _used_by_children_s()
-        if used_s - before_s < _STILL_S * _STILL_CORES:
+        if used_s - before_s < still_s * _STILL_CORES:
             print(
-                f"Spark's JVM has not come up and has done nothing for {_STILL_S:g} s "
-                "(is there room on the disk?)",
+                f"Spark's JVM has not come up and has done nothing for {still_s:g} s ({why})",
                 file=sys.stderr,
                 flush=True,
             )

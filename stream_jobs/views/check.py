@@ -40,7 +40,8 @@ def main() -> int:
         return 2
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        spark = open_session(settings.model_copy(update={"state_dir": Path(folder)}), "check")
+        here = {"state_dir": Path(folder), "spark_master": "local[1]"}
+        spark = open_session(settings.model_copy(update=here), "check")
         for row in flow.views:
             try:
                 its = query_on_nothing(spark, flow, row)

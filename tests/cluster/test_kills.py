@@ -84,11 +84,11 @@ def _processes(what: str) -> Iterator[Path]:
                 yield process
 
 
-def _executor(stack: Stack) -> int:
+def _executor(stack: Stack) -> int | None:
     folder = str(stack.state_dir / "spark-cluster")
     executors = _processes("CoarseGrainedExecutorBackend --driver-url")
     own = [one for one in executors if folder in str((one / "cwd").readlink())]
-    return int(own[0].name)
+    return int(own[0].name) if own else None
 
 
 def _states(cluster: Running) -> dict[str, dict[str, Any]]:
@@ -115,12 +115,18 @@ def test_a_killed_process_of_the_cluster_loses_nothing(cluster: Running, which: 
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         time.sleep(8)
+    cluster.eventually(lambda: KILLED[which](cluster.stack) not in (None, pid))
     cluster.eventually(lambda: set(cluster.completions_of(load.ids)) == load.ids, 300)
     assert cluster.rows_of(load.ids) == len(load.ids)
     assert len(cluster.completions_of(load.ids)) == len(load.ids)
     expected = expected_states(cluster.events())
     cluster.eventually(lambda: _states(cluster) == expected, 120)
     assert cluster.dead_letters() == 0
+
+
+def test_the_clusters_secret_is_on_no_command_line(cluster: Running) -> None:
+    secret = (cluster.stack.state_dir / "spark-cluster" / "secret").read_text().strip()
+    assert not list(_processes(secret))
 
 
 def test_executors_have_their_code_from_the_application_alone(cluster: Running) -> None:

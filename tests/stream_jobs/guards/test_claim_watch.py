@@ -63,3 +63,12 @@ def test_a_worker_stops_at_its_next_look_when_another_driver_has_the_claim() -> 
     for second in (2.1, 3.0, 60.0, math.inf):
         with pytest.raises(LeaseEndedError):
             watch.check(second, LEASE_S)
+
+
+def test_a_worker_stops_when_its_driver_has_given_the_claim_back() -> None:
+    group = Group()
+    watch = ClaimWatch("fold", "mine", group)
+    watch.check(0.0, LEASE_S)
+    group.claim = Claim(1, "mine", released=True, beat=9)
+    with pytest.raises(LeaseEndedError, match="has ended"):
+        watch.check(2.0, LEASE_S)

@@ -1,3 +1,4 @@
+import os
 import sys
 import tarfile
 from pathlib import Path
@@ -5,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from shared.settings import JobSettings
-from stream_jobs.supervision import cluster
-from stream_jobs.supervision.cluster import NoApplicationError, cluster_config
+from stream_jobs.supervision import application
+from stream_jobs.supervision.application import NoApplicationError
+from stream_jobs.supervision.cluster import cluster_config
 
 VARIABLES = ("PATH", "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
 
@@ -17,8 +19,13 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")
 
 
+@pytest.fixture
+def without_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "_needed", lambda: iter(()))
+
+
 def _settings(tmp_path: Path, **more: object) -> JobSettings:
-    (tmp_path / "spark").mkdir(exist_ok=True)
+    (tmp_path / "spark").mkdir(parents=True, exist_ok=True)
     return JobSettings(
         spark_master="spark://127.0.0.1:7077",
         state_dir=tmp_path,
@@ -72,6 +79,7 @@ def test_the_clusters_secret_is_on_no_command_line(tmp_path: Path) -> None:
     config = cluster_config(settings, tmp_path, {}, ())
     assert config["spark.authenticate"] == config["spark.network.crypto.enabled"] == "true"
     assert "s3cr3t" not in str(config)
+    assert not any("s3cr3t" in value for value in os.environ.values())
     file = tmp_path / "cluster.conf"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text() == "spark.authenticate.secret s3cr3t\n"
@@ -79,7 +87,7 @@ def test_the_clusters_secret_is_on_no_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told", [None, "", "two words", b"\xff"])
+@pytest.mark.parametrize("told", [None, "", "two words", "back\\slash", b"\xff"])
 def test_a_secret_that_is_none_is_refused(tmp_path: Path, told: str | bytes | None) -> None:
     file = tmp_path / "secret"
     if told is not None:
@@ -95,11 +103,64 @@ def test_a_folder_that_is_no_domains_does_not_go_to_executors(
     (home / ".git").mkdir(parents=True)
     (home / ".git" / "pack").write_bytes(bytes(2_000_000))
     (home / "film.bin").write_bytes(bytes(400_000))
-    monkeypatch.setattr(cluster, "_DOMAIN_BYTES_MAX", 3_000_000)
+    monkeypatch.setattr(application, "_DOMAIN_BYTES_MAX", 3_000_000)
     monkeypatch.setenv("PYTHONPATH", str(home))
-    monkeypatch.setattr(cluster, "_needed", lambda: iter(()))
+    monkeypatch.setattr(application, "_needed", lambda: iter(()))
     its = _archives(cluster_config(_settings(tmp_path), tmp_path, {}, ()))["headrace-code"]
     assert {name for name in its if name.startswith("1/")} == {"1/film.bin"}
     (home / "another.bin").write_bytes(bytes(4_000_000))
-    with pytest.raises(NoApplicationError, match="put the domain's modules in"):
+    with pytest.raises(NoApplicationError, match="a folder of their own"):
         cluster_config(_settings(tmp_path), tmp_path, {}, ())
+
+
+@pytest.mark.usefixtures("without_packages")
+def test_state_and_environments_in_the_domains_folder_stay_here_and_links_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = tmp_path / "domain"
+    for inner in ("state/kafka", "state/spark", "env/lib", "..data", "rules"):
+        (domain / inner).mkdir(parents=True)
+    (domain / "state" / "kafka" / "log").write_text("")
+    (domain / "env" / "pyvenv.cfg").write_text("")
+    (domain / "env" / "lib" / "x.py").write_text("")
+    (domain / "..data" / "own.py").write_text("")
+    (domain / "own.py").symlink_to("..data/own.py")
+    (domain / "rules" / "round").symlink_to(domain)
+    monkeypatch.setenv("PYTHONPATH", str(domain))
+    config = cluster_config(_settings(domain / "state"), tmp_path, {}, ())
+    with tarfile.open(config["spark.archives"].partition("#")[0]) as code:
+        its = {one.name: one for one in code.getmembers() if one.name.startswith("1/")}
+    assert its.keys() == {"1/own.py"}
+    assert its["1/own.py"].isfile()
+
+
+@pytest.mark.usefixtures("without_packages")
+def test_a_flow_in_the_checkout_goes_along(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, flow="tests.stream_jobs.views_flow:FLOW")
+    its = _archives(cluster_config(settings, tmp_path, {}, ()))["headrace-code"]
+    assert "0/tests/stream_jobs/views_flow.py" in its
+
+
+@pytest.mark.usefixtures("without_packages")
+@pytest.mark.parametrize(
+    ("master", "told"),
+    [
+        ("yarn", "is no master"),
+        ("spark://", "is no master"),
+        ("spark://one:x", "is no master"),
+        ("spark://10.0.0.1:7077", "unencrypted"),
+    ],
+)
+def test_a_master_that_no_job_can_go_to_is_refused(tmp_path: Path, master: str, told: str) -> None:
+    settings = _settings(tmp_path).model_copy(update={"spark_master": master})
+    with pytest.raises(NoApplicationError, match=told):
+        cluster_config(settings, tmp_path, {}, ())
+
+
+@pytest.mark.usefixtures("without_packages")
+def test_another_name_of_the_drivers_need_not_be_an_address_of_this_machine(
+    tmp_path: Path,
+) -> None:
+    config = cluster_config(_settings(tmp_path, spark_driver_host="jobs.example"), tmp_path, {}, ())
+    assert config["spark.driver.host"] == "jobs.example"
+    assert config["spark.driver.bindAddress"] == "0.0.0.0"
