@@ -47,6 +47,7 @@ NOT_OF_A_JOB = {
     "UnreadableError": "an outcome of a record of a source: its row is refused",
     "UnknownVersionError": "an outcome of a payload: it is a dead letter",
     "WrongSetting": "ends a process before it has a job",
+    "NoApplicationError": "no job has begun yet: what is set has to be mended",
     "UnfitError": "an outcome of a record: it is a dead letter",
 }
 

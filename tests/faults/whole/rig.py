@@ -71,7 +71,11 @@ class Rig:
             ),
         }
         self.launcher = Launcher(folder / "state", environment)
-        self.launcher.arguments = ["--workers", str(workers)] if workers else []
+        if workers:
+            self.launcher.arguments = ["--workers", str(workers)]
+            # which have nothing of the driver's environment
+            conf = {"spark.executorEnv.HEADRACE_RIG": environment["HEADRACE_RIG"]}
+            self.launcher.more["HEADRACE_SPARK_CONF"] = json.dumps(conf)
         self.proxies = {
             name: Proxy(at["door"], self._behind(name, at["behind"])) for name, at in doors.items()
         }

@@ -134,6 +134,7 @@ def test_state_and_environments_in_the_domains_folder_stay_here_and_links_are_fo
     assert its["1/own.py"].isfile()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_packages")
 def test_a_flow_in_the_checkout_goes_along(tmp_path: Path) -> None:
     settings = _settings(tmp_path, flow="tests.stream_jobs.views_flow:FLOW")
