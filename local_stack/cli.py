@@ -22,6 +22,7 @@ from local_stack.verbs.reenrich import reenrich
 from local_stack.verbs.refold import refold
 from local_stack.verbs.reset import reset
 from local_stack.verbs.site import site
+from local_stack.verbs.skew import skew
 from local_stack.verbs.sql import sql
 from local_stack.verbs.status import status
 from local_stack.verbs.stop import stop
@@ -40,6 +41,7 @@ VERBS = (
     reenrich,
     breaches,
     where,
+    skew,
     site,
 )
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
