@@ -138,13 +138,17 @@ def test_executors_have_their_code_from_the_application_alone(cluster: Running) 
     ]
     assert daemons
     checkout, packages = str(Path(__file__).parents[2]), sysconfig.get_path("purelib")
+    plain = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
     for daemon in daemons:
-        told = (daemon / "environ").read_text(errors="replace")
-        assert checkout not in told
-        assert "HEADRACE_POSTGRES_URL" not in told
-        assert "HEADRACE_LEASES" not in told
-        assert str((daemon / "exe").readlink()) != sys.executable
+        told = dict(
+            one.partition("=")[::2]
+            for one in (daemon / "environ").read_text(errors="replace").split("\0")
+        )
+        assert not {"HEADRACE_POSTGRES_URL", "HEADRACE_LEASES"} & told.keys()
+        paths = told["PYTHONPATH"].split(":")
+        assert paths[:2] == ["headrace-code/0", "headrace-code/1"]
+        assert not {checkout, packages} & {*paths}
+        assert not plain.exists() or (daemon / "exe").readlink() == plain.resolve()
         loaded = (daemon / "maps").read_text()
-        assert checkout not in loaded
         assert f"{packages}/numpy" not in loaded
         assert f"{(daemon / 'cwd').readlink()}/headrace-packages/numpy" in loaded
