@@ -2,8 +2,8 @@
 the checkpoint says nothing. Its worker processes ask Kafka, each for itself.
 
 A claim that is not renewed for as long as a lease lasts counts as lost, so the workers of a driver
-that was frozen stop before another one may begin. Kafka's silence says nothing: then the lease runs
-out.
+that was frozen stop; those that were idle till then do so at the next driver's claim at the latest.
+Kafka's silence says nothing: then the lease runs out.
 """
 
 import os
@@ -36,7 +36,7 @@ def follow(job: str, kafka: KafkaAccess) -> None:
         return
     run, reads = orjson.loads(os.environ[VARIABLE])
     topics = reads.get(job)
-    if topics is None:  # it only warms up
+    if topics is None:  # a session of no job: it has no claim
         return
     log = LogOffsets(kafka, of_job(job), topics, _ANSWER_S, ANSWERS_SOON)
     _watches[job] = ClaimWatch(job, run, lambda: highest(log.committed().notes))

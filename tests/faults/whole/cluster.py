@@ -3,13 +3,9 @@
 import functools
 
 from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
-from tests.faults.whole.faults import Fault, Find, frozen, killed
+from tests.faults.whole.faults import Fault, Find, frozen, killed, service
 
 _DAEMON = "stream_jobs.supervision.worker_daemon"
-
-
-def _service(name: str) -> Find:
-    return lambda launcher: launcher.service_pid(name)
 
 
 def _executor(launcher: Launcher) -> int | None:
@@ -37,8 +33,8 @@ def _forked_worker(launcher: Launcher) -> int | None:
 _PARTS: dict[str, Find] = {
     "an executor": _executor,
     "a Python worker of an executor": _forked_worker,
-    "a worker of the cluster": _service("spark-worker-2"),
-    "the master": _service("spark-master"),
+    "a worker of the cluster": service("spark-worker-2"),
+    "the master": service("spark-master"),
 }
 CLUSTER_KINDS: dict[str, Fault] = {
     **{f"{name} killed": functools.partial(killed, find) for name, find in _PARTS.items()},

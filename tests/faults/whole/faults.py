@@ -24,7 +24,7 @@ Find = Callable[[Launcher], int | None]
 _FIRED_WITHIN_S = 60.0
 
 
-def _service(name: str) -> Find:
+def service(name: str) -> Find:
     return lambda launcher: launcher.service_pid(name)
 
 
@@ -50,15 +50,15 @@ def _worker_of_spark(launcher: Launcher) -> int | None:
 
 
 PARTS: dict[str, Find] = {
-    "gateway": _service("gateway"),
+    "gateway": service("gateway"),
     "view writer": _child_of("gateway", "gateway.view.writer"),
-    "relay": _service("relay"),
-    "Spark's driver": _service("spark"),
+    "relay": service("relay"),
+    "Spark's driver": service("spark"),
     "Spark's JVM": _child_of("spark", "org.apache.spark"),
     "a Python worker": _worker_of_spark,
     "a planner of batches": _child_of("spark", "python_streaming_source_runner"),
-    "PostgreSQL": _service("postgres"),
-    "Kafka": _service("kafka"),
+    "PostgreSQL": service("postgres"),
+    "Kafka": service("kafka"),
 }
 WORKERS_POINTS = (
     "enrich, in a batch",

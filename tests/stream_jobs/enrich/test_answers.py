@@ -422,7 +422,9 @@ def test_payloads_of_others_do_not_wait_for_the_request_that_finds_out_whether_i
     assert why(world.asks("b-2"))[0] == "retry.enrich.v1"
     assert time.monotonic() - begun_s < 1  # and the service takes 1.2 s
     eventually(lambda: world.asks("b-1").topic == "event.asked.v1")
-    assert {path[-3:] for path in directory.paths} == {"b-1"}  # on a busy machine, more than twice
+    paths = [path[-3:] for path in directory.paths]
+    assert paths[:2] == ["b-1", "b-1"]
+    assert {*paths} == {"b-1"}  # on a busy machine, a third time
     assert world.asks("b-2").topic == "event.asked.v1"
 
 
