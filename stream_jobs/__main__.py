@@ -23,13 +23,14 @@ from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.tables.view_tables import table_of
 from stream_jobs import relay
 from stream_jobs.guards import checkpoint_offsets
-from stream_jobs.guards.lease import RUN
+from stream_jobs.guards.lease import RUN, stand_by
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
 from stream_jobs.sources import reader as sources
 from stream_jobs.supervision.application import NoApplicationError
 from stream_jobs.supervision.session import open_session, tidy_up
+from stream_jobs.supervision.standby import application_of_its_own, wait_for_turn
 from stream_jobs.supervision.status import StatusReporter
 from stream_jobs.supervision.supervise import supervise
 from stream_jobs.supervision.supervisor import JobRun
@@ -116,25 +117,36 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     jobs, rows = {job.name: job for job in flow.jobs()}, rows_of(flow)
     ignited_by = {name: job.ignited_by for name, job in jobs.items()}
     offsets = {name: LogOffsets(settings.kafka, of_job(name), ignited_by[name]) for name in names}
+    application = "-".join(names)
+    copies: dict[str, OneCopy] = {}
     try:
-        copies = {name: OneCopy(name, offsets[name], settings.checkpoints, RUN) for name in names}
-        for copy in copies.values():
-            copy.watch()  # Spark takes its time to start: until then it is known who else is here
-    except AnotherCopyError as error:
+        if settings.standby:
+            stand_by(settings.checkpoints, names)
+            folder = settings.state_dir.absolute() / "spark"
+            application = application_of_its_own(application, folder)
+        else:
+            for name in names:
+                copies[name] = OneCopy(name, offsets[name], settings.checkpoints, RUN)
+                # Spark takes its time to start: until then it is known who else is here
+                copies[name].watch()
+            _say_restarting(names, settings)
+        has_views = any(name.startswith(VIEW_JOB) for name in names)
+        reads = {name: ignited_by[name] for name in names}
+        spark = open_session(settings, application, reads, computes=has_views)
+    except (AnotherCopyError, NoApplicationError) as error:
         print(error, file=sys.stderr)
         return 2
-    for name in names:
-        # what the last process said of itself must not pass for this one's word
-        status = StatusReporter(settings, name)
-        status.report("restarting", "Spark starts")
-        status.flush()
-    has_views = any(name.startswith(VIEW_JOB) for name in names)
-    reads = {name: ignited_by[name] for name in names}
-    try:
-        spark = open_session(settings, "-".join(names), reads, computes=has_views)
-    except NoApplicationError as error:
-        print(error, file=sys.stderr)
-        return 2
+    threading.Thread(target=_end_with_jvm, args=(spark,), daemon=True).start()
+    # on a cluster it would wait here, for ever, for executors that others have
+    warm = () if settings.on_cluster else names
+    plans = {name: plan for name, row in rows.items() if name in warm and (plan := row.on_nothing)}
+    warm_up(spark, {name: partial(plan, spark, settings) for name, plan in plans.items()})
+    if settings.standby:
+        copies = wait_for_turn(offsets, settings.checkpoints, RUN, stop)
+        if not copies:
+            tidy_up()
+            os._exit(0)
+        _say_restarting(names, settings)
     runs = [
         JobRun(
             name,
@@ -148,17 +160,20 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
         )
         for name in names
     ]
-    threading.Thread(target=_end_with_jvm, args=(spark,), daemon=True).start()
-    # on a cluster it would wait here, for ever, for executors that others have
-    warm = () if settings.on_cluster else names
-    plans = {name: plan for name, row in rows.items() if name in warm and (plan := row.on_nothing)}
-    warm_up(spark, {name: partial(plan, spark, settings) for name, plan in plans.items()})
     supervise(runs, stop)
     # what is in flight is in the checkpoint; an orderly end of the JVM would only take its time
     displaced = [run.other_copy for run in runs if run.other_copy]
     print(*displaced, sep="\n", end="\n" if displaced else "", file=sys.stderr, flush=True)
     tidy_up()
     os._exit(2 if displaced else 0)
+
+
+def _say_restarting(names: list[str], settings: JobSettings) -> None:
+    """What the last process said of itself must not pass for this one's word."""
+    for name in names:
+        status = StatusReporter(settings, name)
+        status.report("restarting", "Spark starts")
+        status.flush()
 
 
 def _end_with_jvm(spark: SparkSession) -> None:

@@ -51,6 +51,11 @@ class JobSettings(Settings):
         description="On a cluster: file with the secret that its master, workers and applications "
         "share. With it, all connections between them are authenticated and encrypted",
     )
+    standby: bool = Field(
+        False,
+        description="Where another process has the jobs, wait, warm, and take over when it ends "
+        "(docs/operations.md#a-standby)",
+    )
     spark_conf: dict[str, str] = Field(
         default_factory=dict, description="Further Spark configuration, as a JSON object"
     )

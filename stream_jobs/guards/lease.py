@@ -9,6 +9,7 @@ import math
 import os
 import struct
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,16 +23,24 @@ _DRIVER = uuid4().hex
 RUN = _DRIVER[:12]  # by this the driver is known in its claims
 
 
+def stand_by(folder: Path, jobs: Iterable[str]) -> None:
+    """Before Spark starts: while another driver has these jobs, the workers of this one only warm
+    up."""
+    _tell_workers(folder)
+    for job in jobs:
+        _waits(folder, job, _DRIVER).touch()
+
+
 class Lease:
     """The driver's side. A job that never held one is free: it only warms up."""
 
     def __init__(self, folder: Path, job: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        os.environ[_VARIABLE] = f"{_DRIVER} {folder.absolute()}"
+        _tell_workers(folder)
         self._path = _path(folder, job)
         self._path.touch()
         self._is_mine = False
         self._write(math.inf)
+        _waits(folder, job, _DRIVER).unlink(missing_ok=True)
 
     def extend(self, asked_s: float) -> None:
         """`asked_s`: when Kafka was asked, not when it had answered."""
@@ -62,6 +71,8 @@ def check_lease(job: str) -> None:
     except (FileNotFoundError, struct.error):
         return
     if its_driver.decode() != driver:
+        if _waits(Path(folder), job, driver).exists():
+            return
         raise LeaseEndedError(f"another process has begun to do the work of {job}")
     if now_s() > until_s:
         raise LeaseEndedError(
@@ -71,6 +82,15 @@ def check_lease(job: str) -> None:
 
 def now_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _tell_workers(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ[_VARIABLE] = f"{_DRIVER} {folder.absolute()}"
+
+
+def _waits(folder: Path, job: str, driver: str) -> Path:
+    return folder / f"{job}.{driver}.standby"
 
 
 def _path(folder: Path, job: str) -> Path:

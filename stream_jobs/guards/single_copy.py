@@ -45,10 +45,14 @@ class OneCopy:
 
     def watch(self) -> None:
         """A first look, long before the claim is wanted; Kafka may be away then."""
-        with suppress(KafkaException):
-            committed = self._group.committed()
-            if (seen := highest(committed.notes)) is not None:
-                self._is_free(seen, now_s())
+        try:
+            with suppress(KafkaException):
+                committed = self._group.committed()
+                if (seen := highest(committed.notes)) is not None:
+                    self._is_free(seen, now_s())
+        except AnotherCopyError:
+            self._watched = None  # whoever stands by looks again
+            raise
 
     def hold(self) -> bool:
         """Takes the claim or renews it. False as long as it is not sure that nobody else has it;
