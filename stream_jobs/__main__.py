@@ -5,9 +5,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from clients.kafka import create_topics
@@ -36,6 +39,7 @@ from stream_jobs.supervision.supervise import supervise
 from stream_jobs.supervision.supervisor import JobRun
 from stream_jobs.supervision.warm_up import warm_up
 
+_LOOK_EVERY_S = 1.0
 _VIEWS = "views"
 _OTHERS = "all", "relay", "topics", "migrate"
 USAGE = f"""usage: python -m stream_jobs {"|".join((*JOBS, _VIEWS, *_OTHERS))}
@@ -177,12 +181,21 @@ def _say_restarting(names: list[str], settings: JobSettings) -> None:
 
 
 def _end_with_jvm(spark: SparkSession) -> None:
-    """No query can run here without it; whoever keeps this process up starts both anew."""
-    jvm = getattr(spark.sparkContext._gateway, "proc", None)  # none where Spark started Python
-    if jvm is not None:
-        jvm.wait()
-        print("Spark's JVM has ended; its driver cannot go on", file=sys.stderr, flush=True)
-        os._exit(1)
+    """No query can run here without it, or where the cluster has ended the application; whoever
+    keeps this process up starts both anew."""
+    context = spark.sparkContext
+    jvm = getattr(context._gateway, "proc", None)  # none where Spark started Python
+    while (jvm is None or jvm.poll() is None) and not _is_over(context):
+        time.sleep(_LOOK_EVERY_S)
+    print("Spark has ended; its driver cannot go on", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def _is_over(context: SparkContext) -> bool:
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
 
 
 if __name__ == "__main__":

@@ -143,11 +143,13 @@ USES = (
     Use(
         "the gateway to the driver's JVM",
         ("stream_jobs.__main__",),
-        "ending the driver when its JVM has ended",
+        "ending the driver when its JVM has ended, or its application",
         "find the JVM's process in the new place; without it a driver goes on without its JVM",
         (
             Part("pyspark:SparkContext", "_gateway"),
+            Part("pyspark:SparkContext", "_jsc"),
             Part("pyspark.java_gateway:launch_gateway", "proc"),
+            Part("py4j.protocol:Py4JError"),
         ),
     ),
     Use(
