@@ -5,6 +5,7 @@
     │   ├── StaleMasterDataError
     │   ├── StoreAwayError
     │   │   └── StoreSlowError
+    │   ├── CheckpointsAwayError
     │   ├── LeaseEndedError
     │   ├── UnreadableHookError
     │   └── StalledError
@@ -49,6 +50,10 @@ class StoreAwayError(WaitError):
 
 class StoreSlowError(StoreAwayError):
     """It did not answer in time: less at once may go."""
+
+
+class CheckpointsAwayError(WaitError):
+    """The object store that has the checkpoints does not answer, or does not let us in."""
 
 
 class LeaseEndedError(WaitError):

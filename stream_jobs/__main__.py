@@ -17,7 +17,7 @@ from clients.kafka import create_topics
 from clients.kafka.offsets import LogOffsets
 from clients.postgres import master_data, schema, store
 from shared.consumer_groups import of_job
-from shared.errors import AnotherCopyError, StoreAwayError, WrongViewError
+from shared.errors import AnotherCopyError, CheckpointsAwayError, StoreAwayError, WrongViewError
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.kafka_access import KafkaAwayError
@@ -26,6 +26,7 @@ from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from shared.tables.view_tables import table_of
 from stream_jobs import relay
 from stream_jobs.guards import checkpoint_offsets
+from stream_jobs.guards.checkpoint_folder import checkpoints_of
 from stream_jobs.guards.lease import RUN, stand_by
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS, rows_of
@@ -33,7 +34,7 @@ from stream_jobs.ledger import keeper
 from stream_jobs.sources import reader as sources
 from stream_jobs.supervision.application import NoApplicationError
 from stream_jobs.supervision.session import open_session, tidy_up
-from stream_jobs.supervision.standby import application_of_its_own, wait_for_turn
+from stream_jobs.supervision.standby import application_of_its_own, copy_of, wait_for_turn
 from stream_jobs.supervision.status import StatusReporter
 from stream_jobs.supervision.supervise import supervise
 from stream_jobs.supervision.supervisor import JobRun
@@ -94,9 +95,13 @@ def main(names: Sequence[str]) -> int:
     except WRONG_SETTINGS as error:
         print(explain(error), file=sys.stderr)
         return 2
-    if reason := checkpoint_offsets.why_not(settings.checkpoints, flow):
-        print(reason, file=sys.stderr)
-        return 2
+    try:
+        if reason := checkpoint_offsets.why_not(checkpoints_of(settings), flow):
+            print(reason, file=sys.stderr)
+            return 2
+    except CheckpointsAwayError as error:
+        print(error, file=sys.stderr)
+        return 1  # whoever keeps this process up tries again
     return _run(declared if "all" in names else list(names), settings, flow, stop)
 
 
@@ -130,7 +135,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             application = application_of_its_own(application, folder)
         else:
             for name in names:
-                copies[name] = OneCopy(name, offsets[name], settings.checkpoints, RUN)
+                copies[name] = copy_of(name, offsets[name], settings, RUN)
                 # Spark takes its time to start: until then it is known who else is here
                 copies[name].watch()
             _say_restarting(names, settings)
@@ -146,7 +151,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     plans = {name: plan for name, row in rows.items() if name in warm and (plan := row.on_nothing)}
     warm_up(spark, {name: partial(plan, spark, settings) for name, plan in plans.items()})
     if settings.standby:
-        copies = wait_for_turn(offsets, settings.checkpoints, RUN, stop)
+        copies = wait_for_turn(offsets, settings, RUN, stop)
         if not copies:
             tidy_up()
             os._exit(0)

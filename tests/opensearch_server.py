@@ -1,25 +1,16 @@
-"""A real OpenSearch in one process, on 127.0.0.1 only, which can be killed and started again.
-
-Its jars come as the broker's do, when the first test asks for them.
-"""
+"""A real OpenSearch in one process."""
 
 import re
 import shutil
-import subprocess
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import httpx
 import pytest
 
 from local_stack.machine.downloads import fetch_for_tests
 from local_stack.machine.java import Java, find_java
-from local_stack.machine.log_files import tail
 from local_stack.machine.ports import free_port
-from local_stack.machine.processes import tied_to_this_process
-from local_stack.machine.without_root import without_root
+from tests.java_server import JVM, JavaServer
 
 NAME = "OpenSearch"
 SERVER, NETTY = "opensearch", "opensearch-netty"
@@ -27,11 +18,9 @@ VERSION = "2.19.6"
 # it installs a security manager, which Java 24 no longer has
 JAVA_MAX = 23
 
-_STARTED_WITHIN_S = 120.0
-_SHOWN_LINES = 40
 _FOLDERS = ("config", "data", "lib", "logs", "modules", "plugins", "tmp")
 
-_JVM = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+_MEMORY = "-Xms256m", "-Xmx256m"
 # the disk of the machine that runs the tests may be as full as it is
 _SETTINGS = """\
 discovery.type: single-node
@@ -74,73 +63,20 @@ grant {
 """
 
 
-class OpenSearch:
-    """It ends with the thread that started it, so that no killed test leaves it behind."""
-
+class OpenSearch(JavaServer):
     def __init__(self, folder: Path) -> None:
-        self.home = folder / "opensearch"
-        self._log = folder / "opensearch.log"
-        self._port = free_port()
+        super().__init__(NAME, folder)
         self._transport_port = free_port([self._port])
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._command: list[str] = []
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
+    def make(self) -> list[str]:
         java = find_java()
         if not runs_on(java.version):
             pytest.skip(f"{NAME} {VERSION} needs Java 17 or 21, and this one is {java.version}")
         jars = fetch_for_tests(NAME, [SERVER, NETTY], java)
         self._make_home(jars / NETTY)
-        self._command = self._command_of(java, jars / SERVER)
-        self.start()
-        return self
+        return self._command_of(java, jars / SERVER)
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.kill()
-
-    def start(self) -> None:
-        """Returns once it answers; its data and its port are those of the start before."""
-        assert self._process is None, f"{NAME} is running"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                tied_to_this_process(self._command, wrapper=without_root()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        try:
-            self._wait_until_it_answers()
-        except BaseException:
-            self.kill()
-            raise
-
-    def kill(self) -> None:
-        """At once: it can flush nothing and tell nobody."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(20)
-            self._process = None
-
-    def _wait_until_it_answers(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + _STARTED_WITHIN_S
-        while not self._answers():
-            if (code := self._process.poll()) is not None:
-                raise AssertionError(f"{NAME} ended with {code}:\n{self._last_lines()}")
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"{NAME} does not answer within {_STARTED_WITHIN_S:.0f} s:\n"
-                    f"{self._last_lines()}"
-                )
-            time.sleep(0.1)
-
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         """And has opened what it kept: its first answers come before its indices do."""
         asked = {"wait_for_status": "yellow", "timeout": "1s"}
         try:
@@ -148,9 +84,6 @@ class OpenSearch:
         except httpx.TransportError:
             return False
         return answer.status_code == 200
-
-    def _last_lines(self) -> str:
-        return "\n".join(tail(self._log)[-_SHOWN_LINES:])
 
     def _make_home(self, module_jars: Path) -> None:
         for name in _FOLDERS:
@@ -168,7 +101,8 @@ class OpenSearch:
     def _command_of(self, java: Java, jars: Path) -> list[str]:
         return [
             java.command,
-            *_JVM,
+            *_MEMORY,
+            *JVM,
             "-Djava.security.manager=allow",
             f"-Djava.io.tmpdir={self.home / 'tmp'}",
             f"-Dopensearch.path.home={self.home}",

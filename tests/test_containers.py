@@ -322,7 +322,7 @@ def test_each_service_has_the_role_of_its_part_and_the_image_makes_them(
 
 def test_sparks_jars_are_sealed_as_in_the_local_stack() -> None:
     text = (ROOT / "Dockerfile.spark").read_text()
-    assert "-confs spark" in text
+    assert "-confs spark s3 " in text
     assert "sha256sum --check --strict" in text
     sealed = (ROOT / "jars" / "sha256.txt").read_text()
     assert sealed.count(" spark/") == (ROOT / "jars" / "ivy.xml").read_text().count('"spark->')
@@ -332,7 +332,7 @@ def test_sparks_jars_are_where_their_setting_says() -> None:
     text = (ROOT / "Dockerfile.spark").read_text()
     (fetched,) = re.findall(r"-retrieve '(\S+)/\[conf\]/", text)
     (home,) = re.findall(r"^WORKDIR (\S+)$", text.split("\nFROM packages\n")[1], re.M)
-    assert f"COPY --from=jars {fetched}/spark/ jars/" in text
+    assert f"COPY --from=jars {fetched}/spark/ {fetched}/s3/ jars/" in text
     assert f"HEADRACE_SPARK_JARS={home}/jars " in text
     assert f"PYTHONPATH={home} " in text
 

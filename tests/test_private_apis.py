@@ -480,6 +480,18 @@ USES = (
         ),
     ),
     Use(
+        "what Spark's cloud module extends",
+        ("stream_jobs.supervision.stored_checkpoints",),
+        "writing checkpoints to an object store by a class of Spark's cloud module of another "
+        "version",
+        "take that module in this version of Spark's in jars/ivy.xml, as soon as there is one",
+        parts(
+            f"{SPARK_SQL}.execution.streaming.checkpointing."
+            "AbstractFileContextBasedCheckpointFileManager",
+            *("list", "mkdirs"),
+        ),
+    ),
+    Use(
         "where OpenTelemetry's exporter sends to",
         ("gateway.ingest.opentelemetry",),
         "naming the collector in the log when it does not take spans",
@@ -493,6 +505,8 @@ USES = (
     ),
 )
 
+# of a jar that jars/ivy.xml fetches, by a fixed version
+FETCHED = {"org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"}
 # what the packages document, and so may be imported without a row
 PACKAGES = ("aiokafka", "confluent_kafka", "httptools", "py4j", "pyspark", "uvicorn")
 DOCUMENTED = {
@@ -907,6 +921,7 @@ def test_each_foreign_private_name_has_a_row() -> None:
         for name in sorted({*private_uses(tree)})
         if not any(module in use.by and name in names_in(use) for use in USES)
         and (module != session.__name__ or not name.startswith("org.apache."))  # see its settings
+        and name not in FETCHED
     ]
     assert not missing, f"{'; '.join(missing)}: give it a row in USES, or a documented way"
 

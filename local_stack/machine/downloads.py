@@ -64,6 +64,11 @@ def fetch_downloads(java: Java) -> Downloads:
     return Downloads(_fetch("jars", title, configurations, java, _unpack_postgres))
 
 
+def fetch_for_object_stores(java: Java) -> Path:
+    """Jars by which Spark reaches one."""
+    return _fetch("jars-of-s3", "jars for object stores", ["s3"], java) / "s3"
+
+
 def fetch_for_tests(name: str, configurations: Sequence[str], java: Java) -> Path:
     """The folder of a server that no part of the stack needs, with one folder a configuration."""
     return _fetch(f"jars-of-{name.lower()}", name, configurations, java)

@@ -1,3 +1,4 @@
+import os
 import shutil
 from typing import Annotated
 
@@ -29,3 +30,5 @@ def reset(
         raise StackError(f"this removes all data in {folder}", "if you mean it, add --yes")
     shutil.rmtree(folder)
     say(f"Removed {folder}.")
+    if stored := os.environ.get("HEADRACE_CHECKPOINT_STORE"):
+        say(f"The checkpoints in {stored} are still there: remove them, too, or choose another.")

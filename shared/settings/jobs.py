@@ -1,9 +1,10 @@
 """The settings of the jobs."""
 
+import re
 from pathlib import Path
 from typing import ClassVar, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from shared.retry_policy import WhenParked
@@ -22,13 +23,16 @@ _RETRY_AND_PERSIST: JsonDict = {READ_BY: "retry, persist"}
 _SEARCH: JsonDict = {READ_BY: "search"}
 _FOLD: JsonDict = {READ_BY: "fold"}
 _FOLD_AND_AGGREGATE: JsonDict = {READ_BY: "fold, aggregate"}
+_A_PLACE = re.compile(r"s3a://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?", re.ASCII)
 
 
 class JobSettings(Settings):
     READ_BY: ClassVar[str] = "jobs"
 
-    spark_jars: Path | None = Field(
-        None, description="Folder of jars for Spark's class path; `up` sets it"
+    spark_jars: str | None = Field(
+        None,
+        description="Folder of jars for Spark's class path, or several with `:` between; `up` sets "
+        "it",
     )
     spark_master: str = Field(
         "local[3]",
@@ -61,6 +65,11 @@ class JobSettings(Settings):
     )
     checkpoint_dir: Path | None = Field(
         None, description="Folder for checkpoints; without it, `checkpoints` in the state folder"
+    )
+    checkpoint_store: str | None = Field(
+        None,
+        description="Checkpoints in an object store instead: `s3a://bucket/prefix`, for a cluster "
+        "whose machines share no folder (docs/operations.md#checkpoints-in-an-object-store)",
     )
     state_partitions: int = Field(
         2,
@@ -212,12 +221,29 @@ class JobSettings(Settings):
         return self._search
 
     @property
+    def spark_jar_folders(self) -> list[Path]:
+        return [Path(one) for one in (self.spark_jars or "").split(":") if one]
+
+    @field_validator("checkpoint_store")
+    @classmethod
+    def _is_a_prefix_in_a_bucket(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not _A_PLACE.fullmatch(value):
+            raise ValueError(
+                "is no place that checkpoints may be in: write s3a://BUCKET/PREFIX; a folder, also "
+                f"one that machines share, goes into {variable('checkpoint_dir')}"
+            )
+        return value.rstrip("/")
+
+    @property
     def on_cluster(self) -> bool:
         """Spark's executors run on other machines, or might."""
         return not self.spark_master.startswith("local")
 
     @property
     def checkpoints(self) -> Path:
+        """The folder; leases and locks of this machine's processes lie there in any case."""
         return self.checkpoint_dir or self.state_dir / "checkpoints"
 
     def make_folders(self) -> None:

@@ -29,6 +29,7 @@ from stream_jobs.aggregate import sums
 from stream_jobs.aggregate.empty_aggregates import emptied
 from stream_jobs.aggregate.sums import Members, Part, Total
 from stream_jobs.guards import checkpoint_identity
+from stream_jobs.guards.checkpoint_folder import checkpoint_of
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
@@ -176,7 +177,7 @@ def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
-    checkpoint = settings.checkpoints / STAGE
+    checkpoint = checkpoint_of(settings, STAGE)
     code = {row.name: fold_fingerprint(row.add, row.share, row.total) for row in flow.aggregates}
     identity = checkpoint_identity.identity(settings, code)
     if why := checkpoint_identity.why_not(checkpoint, identity):

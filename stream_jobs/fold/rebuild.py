@@ -25,6 +25,7 @@ from shared.settings import JobSettings
 from shared.topic_names import REFOLD_TOPIC, REFOLDED_TOPIC
 from stream_jobs.fold.emission_rows import EmissionRows
 from stream_jobs.guards import checkpoint_identity
+from stream_jobs.guards.checkpoint_folder import checkpoint_of
 from stream_jobs.supervision.status import Report
 
 _log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Published(NamedTuple):
 
 def start(settings: JobSettings, flow: Flow, say: Report) -> Start | None:
     """None: the checkpoint is as it should be. Otherwise it is removed."""
-    checkpoint = settings.checkpoints / STAGE
+    checkpoint = checkpoint_of(settings, STAGE)
     folds = {row.name: entity_fingerprint(row) for row in flow.entities}
     identity = checkpoint_identity.identity(settings, folds)
     why = checkpoint_identity.why_not(checkpoint, identity)

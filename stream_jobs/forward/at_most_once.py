@@ -7,7 +7,6 @@ on the topics by then.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import orjson
@@ -18,6 +17,7 @@ from shared.events.envelope import Position
 from shared.forwarding.hook import Hook
 from shared.settings import JobSettings
 from stream_jobs.forward.delivery import STAGE
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder, checkpoint_of, names_in, replace
 
 _BATCH_ID = "streaming.sql.batchId"
 _AHEAD = 4
@@ -53,13 +53,13 @@ def runs_again(begun: Begun) -> bool:
 
 def begin_anew(settings: JobSettings, ends: Mapping[Partition, int]) -> None:
     first = [[topic, partition, offset] for (topic, partition), offset in ends.items()]
-    _file(settings).write_bytes(orjson.dumps(first))
+    replace(_file(settings), orjson.dumps(first))
 
 
 def begun(settings: JobSettings) -> Begun:
-    checkpoint = settings.checkpoints / STAGE
+    checkpoint = checkpoint_of(settings, STAGE)
     planned, done = (
-        max((int(file.name) for file in (checkpoint / name).glob("[0-9]*")), default=-1)
+        max((int(one) for one in names_in(checkpoint / name) if one.isdecimal()), default=-1)
         for name in ("offsets", "commits")
     )
     first: list[tuple[str, int, int]] = []
@@ -69,5 +69,5 @@ def begun(settings: JobSettings) -> Begun:
     return Begun(unfinished, tuple((topic, number, offset) for topic, number, offset in first))
 
 
-def _file(settings: JobSettings) -> Path:
-    return settings.checkpoints / f"{STAGE}.at-most-once.json"
+def _file(settings: JobSettings) -> CheckpointFolder:
+    return checkpoint_of(settings, f"{STAGE}.at-most-once.json")

@@ -4,7 +4,6 @@ with what still waits. It may send again what is done; it passes over nothing.
 And where it begins on topics of states that its checkpoint knows nothing of."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from clients.kafka.follow import LogFollower
 from clients.kafka.offsets import LogOffsets
@@ -17,13 +16,15 @@ from shared.topic_names import HOOK_TOPIC, gate_topic, wake_topic
 from stream_jobs.forward import at_most_once
 from stream_jobs.forward.delivery import STAGE, read_gate
 from stream_jobs.guards import checkpoint_identity
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder, checkpoint_of
 from stream_jobs.guards.checkpoint_offsets import offsets_of, remember_ahead
 
 
 def start(settings: JobSettings, flow: Flow) -> Offsets | None:
     """None: it goes on from its checkpoint."""
     job = flow.job(STAGE)
-    checkpoint, identity = settings.checkpoints / STAGE, checkpoint_identity.identity(settings, {})
+    checkpoint = checkpoint_of(settings, STAGE)
+    identity = checkpoint_identity.identity(settings, {})
     if checkpoint_identity.why_not(checkpoint, identity) is None:
         _join_states(settings, flow, checkpoint)
         return None
@@ -46,7 +47,7 @@ def start(settings: JobSettings, flow: Flow) -> Offsets | None:
     return by_topic(begins)
 
 
-def _join_states(settings: JobSettings, flow: Flow, checkpoint: Path) -> None:
+def _join_states(settings: JobSettings, flow: Flow, checkpoint: CheckpointFolder) -> None:
     """Of topics that it has not read, since it was of a version that read none or the entity is
     new: from the first hook of states on. Nobody gets what was before, and while forward read that
     all others would wait."""

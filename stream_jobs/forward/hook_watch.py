@@ -4,10 +4,10 @@ Without hooks there is no query at all, and no checkpoint: the first hook begins
 from then on.
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -16,6 +16,7 @@ from clients.kafka.connect import writer
 from clients.kafka.follow import LogFollower
 from clients.kafka.records import Offsets
 from shared.consumer_groups import HOOKS
+from shared.errors import CheckpointsAwayError
 from shared.flow_table import Flow
 from shared.forwarding.hook import Hooks
 from shared.settings import JobSettings
@@ -23,6 +24,7 @@ from shared.topic_names import HOOK_TOPIC, gate_topic, wake_topic
 from stream_jobs.forward import beginning, job
 from stream_jobs.forward.delivery import STAGE, read_gate
 from stream_jobs.forward.line import NEVER_MS
+from stream_jobs.guards.checkpoint_folder import checkpoint_of, remove
 from stream_jobs.supervision.driver_task import DriverTask
 
 _LOOK_EVERY_S = 1.0
@@ -47,6 +49,7 @@ class HookWatch(DriverTask):
         self._gates: dict[bytes, dict[str, Any]] = {}
         self._buckets = {str(bucket).encode() for bucket in job.buckets(settings)}
         self._has_looked = self._is_changed = self._all_have_told = False
+        self._is_removed = False  # its checkpoint
         self._look_at_s = self._wake_at_s = 0.0
         self._look_ms = 0
 
@@ -60,11 +63,14 @@ class HookWatch(DriverTask):
 
     def begin_rest(self) -> None:
         if self._has_looked:
-            shutil.rmtree(self._settings.checkpoints / STAGE, ignore_errors=True)
+            if not self._is_removed:
+                with suppress(CheckpointsAwayError):  # it is asked again
+                    remove(checkpoint_of(self._settings, STAGE))
+                    self._is_removed = True
             self._clear([*self._gates])
 
     def start(self) -> Offsets | None:
-        self._look_ms, self._all_have_told = 0, False
+        self._look_ms, self._all_have_told, self._is_removed = 0, False, False
         return beginning.start(self._settings, self._flow)
 
     def hear(self, observed: Mapping[str, int | None]) -> None:

@@ -1,13 +1,12 @@
 """What a job's checkpoint was made for: beside it, so that a job notices by name where it no longer
 fits. Spark itself would go on with the old number of partitions, and with the state of old code."""
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from shared.settings import JobSettings
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder, names_in, remove, replace
 
 # of what the state stores hold; raised where an older one could not be read
 _FORMAT = 5
@@ -24,10 +23,10 @@ def identity(settings: JobSettings, code: dict[str, str]) -> Identity:
     }
 
 
-def why_not(checkpoint: Path, wanted: Identity) -> str | None:
+def why_not(checkpoint: CheckpointFolder, wanted: Identity) -> str | None:
     """Why the job cannot go on from it; None where it can."""
     # a query that has not finished its first batch has yet to begin
-    if not any(path.name.isdecimal() for path in (checkpoint / "commits").glob("*")):
+    if not any(name.isdecimal() for name in names_in(checkpoint / "commits")):
         return "CHECKPOINT_LOST"
     try:
         made_for = orjson.loads(_file(checkpoint).read_bytes())
@@ -43,7 +42,7 @@ def why_not(checkpoint: Path, wanted: Identity) -> str | None:
     return f"FOLD_CHANGED of {', '.join(changed)}" if changed else None
 
 
-def made_of(checkpoint: Path) -> dict[str, str]:
+def made_of(checkpoint: CheckpointFolder) -> dict[str, str]:
     """The code that it was made by; empty where it cannot be told."""
     try:
         return dict(orjson.loads(_file(checkpoint).read_bytes())["code"])
@@ -51,12 +50,11 @@ def made_of(checkpoint: Path) -> dict[str, str]:
         return {}
 
 
-def begin(checkpoint: Path, wanted: Identity) -> None:
+def begin(checkpoint: CheckpointFolder, wanted: Identity) -> None:
     """Makes room for one that fits."""
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    _file(checkpoint).write_bytes(orjson.dumps(wanted))
+    remove(checkpoint)
+    replace(_file(checkpoint), orjson.dumps(wanted))
 
 
-def _file(checkpoint: Path) -> Path:
+def _file(checkpoint: CheckpointFolder) -> CheckpointFolder:
     return checkpoint.with_name(f"{checkpoint.name}.made-for.json")

@@ -1,8 +1,6 @@
 """What the jobs have read, as their checkpoints say, against what the flow lets them read."""
 
-import os
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -10,6 +8,12 @@ import orjson
 
 from clients.kafka.records import Offsets, from_json
 from shared.topic_names import VIEW_TOPICS
+from stream_jobs.guards.checkpoint_folder import (
+    CheckpointFolder,
+    StoredFolder,
+    names_in,
+    replace,
+)
 
 if TYPE_CHECKING:  # Spark starts processes that import this, and have no use for flows
     from shared.flow_table import Flow
@@ -24,7 +28,7 @@ class Read(NamedTuple):
     planned: Offsets  # up to here the batch goes that may have to run again
 
 
-def why_not(checkpoints: Path, flow: "Flow") -> str | None:
+def why_not(checkpoints: CheckpointFolder, flow: "Flow") -> str | None:
     """Why this flow cannot go on from these checkpoints; None where it can. A flow may grow. Of a
     topic that it no longer reads Spark says that data was lost, at each restart again. Views know
     by themselves what they were made of, and the topic of one may go when its version does."""
@@ -44,7 +48,7 @@ def why_not(checkpoints: Path, flow: "Flow") -> str | None:
     return None
 
 
-def offsets_of(checkpoint: Path) -> Read:
+def offsets_of(checkpoint: CheckpointFolder) -> Read:
     """Empty where it cannot be told: then it is for Spark to judge."""
     planned, done = _batches(checkpoint / "offsets"), last_done(checkpoint)
     return Read(
@@ -53,42 +57,44 @@ def offsets_of(checkpoint: Path) -> Read:
     )
 
 
-def last_done(checkpoint: Path) -> int | None:
+def last_done(checkpoint: CheckpointFolder) -> int | None:
     """The last batch of which all is written, and that is still known."""
     planned = _batches(checkpoint / "offsets")
     return max((one for one in _batches(checkpoint / "commits") if one in planned), default=None)
 
 
-def remember_begin(checkpoint: Path, offsets: Offsets) -> None:
+def remember_begin(checkpoint: CheckpointFolder, offsets: Offsets) -> None:
     """Where a query begins that has no checkpoint yet. What it says is believed only as it was
     written: with a digit changed by its disk it would pass over payloads in silence."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
     replace(checkpoint / _BEGINS_AT, seal(_told(offsets)), synced=True)
 
 
-def begins_at(checkpoint: Path) -> Offsets | None:
+def begins_at(checkpoint: CheckpointFolder) -> Offsets | None:
     return _noted(checkpoint / _BEGINS_AT)
 
 
-def remember_ahead(checkpoint: Path, offsets: Offsets) -> None:
+def remember_ahead(checkpoint: CheckpointFolder, offsets: Offsets) -> None:
     """What a job has done that no batch of Spark's has in its plan. It lasts as Spark's own files
     do: what a machine that fails forgets of it is done again."""
     replace(checkpoint / _AHEAD, seal(_told(further(ahead_at(checkpoint), offsets))))
 
 
-def ahead_at(checkpoint: Path) -> Offsets:
+def ahead_at(checkpoint: CheckpointFolder) -> Offsets:
     return _noted(checkpoint / _AHEAD) or {}
 
 
-def replace(file: Path, said: bytes, *, synced: bool = False) -> None:
-    """Whoever reads it meanwhile finds what it said before, or all of this."""
-    new = file.with_name(f"{file.name}.{os.getpid()}.new")
-    with new.open("wb") as written:
-        written.write(said)
-        if synced:
-            written.flush()
-            os.fsync(written.fileno())
-    new.replace(file)
+class Ahead:
+    """What a process keeps asking for. A folder's is read each time: processes of this machine add
+    to it. A stored one is what the query began with."""
+
+    def __init__(self, checkpoint: CheckpointFolder) -> None:
+        self._checkpoint = checkpoint
+        self._known: Offsets | None = None
+
+    def now(self) -> Offsets:
+        if self._known is None or not isinstance(self._checkpoint, StoredFolder):
+            self._known = ahead_at(self._checkpoint)
+        return self._known
 
 
 def seal(said: bytes) -> bytes:
@@ -104,7 +110,7 @@ def unseal(raw: bytes) -> bytes:
     return said
 
 
-def _noted(file: Path) -> Offsets | None:
+def _noted(file: CheckpointFolder) -> Offsets | None:
     try:
         return from_json(orjson.loads(unseal(file.read_bytes())))
     except (OSError, ValueError, AttributeError):
@@ -120,7 +126,7 @@ def further(one: Offsets, other: Offsets) -> Offsets:
     return found
 
 
-def told_of_batch(checkpoint: Path, batch: int) -> list[Any]:
+def told_of_batch(checkpoint: CheckpointFolder, batch: int) -> list[Any]:
     """What each source has said of where the batch ends; nothing of one that had none yet."""
     _version, _metadata, *sources = (checkpoint / "offsets" / str(batch)).read_bytes().splitlines()
     return [orjson.loads(told) for told in sources if told != _NONE]
@@ -135,11 +141,11 @@ def nearest(one: Offsets, other: Offsets) -> Offsets:
     return found
 
 
-def _batches(log: Path) -> list[int]:
-    return [int(path.name) for path in log.glob("*") if path.name.isdecimal()]
+def _batches(log: CheckpointFolder) -> list[int]:
+    return [int(name) for name in names_in(log) if name.isdecimal()]
 
 
-def _offsets(checkpoint: Path, batch: int) -> Offsets:
+def _offsets(checkpoint: CheckpointFolder, batch: int) -> Offsets:
     try:
         sources = [from_json(told) for told in told_of_batch(checkpoint, batch)]
     except (OSError, ValueError, AttributeError):

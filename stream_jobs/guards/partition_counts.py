@@ -7,18 +7,17 @@ its committed offsets tell it, too.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import orjson
 
 from shared.errors import OtherLogError
-from stream_jobs.guards import checkpoint_offsets
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder, replace
 
 Counts = Mapping[str, int]
 
 
 class PartitionCounts:
-    def __init__(self, job: str, checkpoint: Path, accepted: Counts) -> None:
+    def __init__(self, job: str, checkpoint: CheckpointFolder, accepted: Counts) -> None:
         """`accepted`: what the operator says that topics have now."""
         self._job = job
         self._file = checkpoint.with_name(f"{checkpoint.name}.partitions.json")
@@ -41,7 +40,7 @@ class PartitionCounts:
         self._in_use = dict(now)
         told = {**self._known(), **{topic: (ids[topic], now[topic]) for topic in ids.keys() & now}}
         if told != self._known():
-            checkpoint_offsets.replace(self._file, orjson.dumps(told))
+            replace(self._file, orjson.dumps(told))
 
     def _refuse(self, known: Counts, now: Counts) -> None:
         for topic, before in known.items():

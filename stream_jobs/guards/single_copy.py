@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets
 from shared.errors import AnotherCopyError
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder, StoredFolder
 from stream_jobs.guards.claim import Claim, highest
 from stream_jobs.guards.lease import Lease, now_s
 
@@ -27,15 +28,22 @@ TAKE_OVER_AFTER_S = 20.0
 
 
 class OneCopy:
-    def __init__(self, job: str, group: LogOffsets, checkpoints: Path, run: str = "") -> None:
-        """AnotherCopyError where another process of this machine holds the checkpoint. `run`: by
-        which the workers know their driver."""
-        checkpoints.mkdir(parents=True, exist_ok=True)
+    def __init__(
+        self,
+        job: str,
+        group: LogOffsets,
+        folder: Path,
+        run: str = "",
+        checkpoint: CheckpointFolder | None = None,
+    ) -> None:
+        """AnotherCopyError where another process of this machine holds the folder. `run`: by which
+        the workers know their driver. `checkpoint`: where it is not in the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
         self._job = job
-        self._lock = _lock(checkpoints / f"{job}.lock", job)
-        self._lease = Lease(checkpoints, job)
+        self._lock = _lock(folder / f"{job}.lock", job)
+        self._lease = Lease(folder, job)
         self._group = group
-        self._query_id = checkpoints / job / "metadata"
+        self._checkpoint_folder = checkpoint or folder / job
         self._run = run or uuid4().hex[:12]
         self._mine: Claim | None = None
         self._offsets: Offsets = {}
@@ -107,15 +115,18 @@ class OneCopy:
         self._group.commit(self._offsets, self._mine.note())
 
     def _checkpoint(self) -> str:
+        """Nothing of one that other machines reach, too: the lock here says nothing of them."""
+        if isinstance(self._checkpoint_folder, StoredFolder):
+            return ""
         try:
-            return str(orjson.loads(self._query_id.read_bytes())["id"])
+            return str(orjson.loads((self._checkpoint_folder / "metadata").read_bytes())["id"])
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 
     def _who(self, claim: Claim) -> str:
         return (
             f"ANOTHER_COPY: {self._job} already runs on {claim.host} (run {claim.run}), with "
-            f"another checkpoint than {self._query_id.parent}: stop one of the two"
+            f"another checkpoint than {self._checkpoint_folder}: stop one of the two"
         )
 
 

@@ -5,7 +5,6 @@ and has grown past that offset: so the ids of topics are kept in the checkpoint'
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import orjson
@@ -15,7 +14,7 @@ from clients.kafka import topic_ids as ids
 from clients.kafka.records import Offsets, Partition, Range
 from shared.errors import OtherLogError
 from shared.settings import Settings
-from stream_jobs.guards import checkpoint_offsets
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder, replace
 from stream_jobs.guards.checkpoint_offsets import (
     ahead_at,
     begins_at,
@@ -36,7 +35,7 @@ class _Finding(NamedTuple):
 
 
 class TopicIdentityCheck:
-    def __init__(self, job: str, checkpoint: Path, reads: Iterable[str]) -> None:
+    def __init__(self, job: str, checkpoint: CheckpointFolder, reads: Iterable[str]) -> None:
         """`reads`: of topics that the job no longer reads nothing is to be known."""
         self._job = job
         self._reads = frozenset(reads)
@@ -91,8 +90,7 @@ class TopicIdentityCheck:
         """Of a checkpoint that the query has begun or gone on with."""
         told = {**ids, **self._known()}
         if told.keys() != self._written().keys():
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            checkpoint_offsets.replace(self._file, seal(orjson.dumps(told)))
+            replace(self._file, seal(orjson.dumps(told)))
 
     def _known(self) -> dict[str, str]:
         return {topic: its for topic, its in self._written().items() if topic in self._reads}

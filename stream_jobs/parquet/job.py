@@ -5,13 +5,12 @@ The query says when there is something; what is to be written each table knows f
 checkpoint says, and a lost checkpoint does nothing.
 """
 
-import shutil
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow_table import Flow
 from shared.settings import JobSettings
+from stream_jobs.guards.checkpoint_folder import checkpoint_of, remove
 from stream_jobs.guards.checkpoint_offsets import offsets_of
 from stream_jobs.parquet.rows import STAGE, RowsOf
 from stream_jobs.parquet.table import Table
@@ -32,9 +31,9 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
                 say("running", f"{name} is being written")
         say("running")
 
-    checkpoint = settings.checkpoints / STAGE
+    checkpoint = checkpoint_of(settings, STAGE)
     if not all(table.goes_to(offsets_of(checkpoint).done) for table in tables.values()):
-        shutil.rmtree(checkpoint)  # or nothing would begin until something new comes
+        remove(checkpoint)  # or nothing would begin until something new comes
     # tables cut what is much into parts
     all_at_once = settings.model_copy(update={"batch_records_max": _NO_LIMIT})
     unread = RowsOf(settings.flow, flow.parquet_files[0].name)

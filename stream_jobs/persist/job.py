@@ -20,6 +20,7 @@ from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
+from stream_jobs.guards.checkpoint_folder import checkpoint_of
 from stream_jobs.persist.advisory_lock import PersistLock
 from stream_jobs.persist.rows import Row, RowMaker
 from stream_jobs.persist.waiting_rows import RowRules
@@ -128,6 +129,6 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
             at_most_every_ms=SELDOM_MS,
         )
         .writeStream.queryName(STAGE)
-        .option("checkpointLocation", str(settings.checkpoints / STAGE))
+        .option("checkpointLocation", str(checkpoint_of(settings, STAGE)))
         .foreachBatch(persist_batch)
     )

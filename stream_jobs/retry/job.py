@@ -24,6 +24,7 @@ from shared.flow_table import Flow
 from shared.settings import JobSettings
 from shared.topic_names import retry_topic
 from stream_jobs.guards import checkpoint_identity
+from stream_jobs.guards.checkpoint_folder import checkpoint_of, names_in
 from stream_jobs.retry.lines import STAGE, TOLD_DDL, BucketOfLines
 from stream_jobs.retry.task import RetryTask
 from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
@@ -118,7 +119,8 @@ def _observed() -> list[Column]:
 def start(settings: JobSettings) -> Offsets | None:
     """Where a query begins whose checkpoint is lost, or does not fit: with what is not done with of
     the lane."""
-    checkpoint, identity = settings.checkpoints / STAGE, checkpoint_identity.identity(settings, {})
+    checkpoint = checkpoint_of(settings, STAGE)
+    identity = checkpoint_identity.identity(settings, {})
     why = checkpoint_identity.why_not(checkpoint, identity)
     if why is None:
         return None
@@ -137,7 +139,7 @@ def start(settings: JobSettings) -> Offsets | None:
         else:
             at = its.end
         offsets.setdefault(topic, {})[partition] = at
-    if checkpoint.exists():
+    if names_in(checkpoint):
         _log.info("retry begins with what waits in its lane: %s", why)
     checkpoint_identity.begin(checkpoint, identity)
     return offsets

@@ -4,7 +4,6 @@ Any batch may run again, in part or whole: a document takes only what stands lat
 what it has. While the server is away a batch waits, and runs again.
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,6 +20,7 @@ from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.search.access import SearchAccess
 from shared.settings import JobSettings
+from stream_jobs.guards.checkpoint_folder import checkpoint_of, remove
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.guards.topic_identity import topic_ids
 from stream_jobs.search.document import Change, change_of
@@ -117,9 +117,9 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
     access, topics = settings.search, flow.job(STAGE).ignited_by
     if access is None:
         raise NoServerError("HEADRACE_SEARCH_URL names no search server for the flow's index")
-    server, checkpoint = SearchServer(access), settings.checkpoints / STAGE
+    server, checkpoint = SearchServer(access), checkpoint_of(settings, STAGE)
     ids = topic_ids(settings, topics)
-    prepare(server, flow, ids, lambda: shutil.rmtree(checkpoint, ignore_errors=True))
+    prepare(server, flow, ids, lambda: remove(checkpoint))
     refused, why = 0, ""
 
     def write(frame: DataFrame) -> str | None:

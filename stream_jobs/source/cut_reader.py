@@ -8,7 +8,6 @@ their cuts. The cut stands in Spark's own notes of the batch, beside the offsets
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -23,6 +22,7 @@ from clients.kafka.records import (
     from_json,
     or_end,
 )
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder
 from stream_jobs.guards.checkpoint_offsets import further, told_of_batch
 from stream_jobs.source.cuts import CUT, cut_of, idle_pause_ms, next_cut
 from stream_jobs.source.log_ranges import as_json, ranges, shared_out
@@ -110,7 +110,7 @@ def cut_row(cut_ms: int) -> "pa.RecordBatch":
     return pa.RecordBatch.from_pylist([none | {"appended": cut_ms * 1000, "is_cut": True}], ROWS)
 
 
-def cut_of_batch(checkpoint: Path, batch: int) -> int:
+def cut_of_batch(checkpoint: CheckpointFolder, batch: int) -> int:
     """As Spark has noted it before the batch began; of several logs, the one that is behind."""
     return min(map(cut_of, told_of_batch(checkpoint, batch)), default=0)
 

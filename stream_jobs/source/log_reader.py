@@ -23,8 +23,9 @@ from clients.kafka.read_tail import TailReader
 from clients.kafka.records import LogRange, Offsets, by_topic, from_json
 from shared.consumer_groups import of_job
 from shared.kafka_access import KafkaAccess
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder
 from stream_jobs.guards.checkpoint_offsets import (
-    ahead_at,
+    Ahead,
     begins_at,
     further,
     remember_ahead,
@@ -50,7 +51,7 @@ class Source:
     kafka: KafkaAccess
     topics: tuple[str, ...]
     begins_at: Offsets | None  # None: where the logs begin
-    checkpoint: Path
+    checkpoint: CheckpointFolder
     records_max: int
     tasks_max: int
     # pickled: it imports what those that only plan have no use for
@@ -77,6 +78,7 @@ class LogReader(DataSourceStreamReader):
         self._looked_s = -math.inf
         self._woken_ns = 0
         self._away_since_s = 0.0
+        self._ahead = Ahead(source.checkpoint)
 
     def initialOffset(self) -> dict:  # type: ignore[type-arg]  # noqa: N802 - Spark's name
         """The same where the first batch has to run again: what was begun must not be passed over
@@ -122,12 +124,12 @@ class LogReader(DataSourceStreamReader):
         """Where a batch ends that begins at `told`; `told` itself where it would have nothing. Of a
         topic that the job no longer reads nothing is told: it may be gone, or not ours to name."""
         start = {topic: at for topic, at in from_json(told).items() if topic in self.source.topics}
-        done = further(start, ahead_at(self.source.checkpoint))
+        done = further(start, self._ahead.now())
         end = planned(done, by_topic(self.offsets().ends()), self.source.records_max)
         return as_json(start if end == done else end)
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:  # type: ignore[type-arg]
-        ahead = ahead_at(self.source.checkpoint)
+        ahead = self._ahead.now()
         left = left_of(from_json(start), from_json(end), ahead)
         its = [one for one in left if one.topic in self.source.topics]
         if self.source.stays_s > 0 and sum(one.records for one in its) <= _FEW:

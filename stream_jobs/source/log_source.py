@@ -21,6 +21,7 @@ from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, by_topic
 from shared.consumer_groups import of_job
 from shared.settings import JobSettings
+from stream_jobs.guards.checkpoint_folder import checkpoint_of
 from stream_jobs.source.cut_reader import CutReader
 from stream_jobs.source.log_ranges import ranges, shared_out
 from stream_jobs.source.log_reader import LogReader, RangesReader, Source, Task
@@ -71,7 +72,7 @@ def read_logs_by_time(
     `called`: apart from what else the job reads."""
     source = replace(
         _source(settings, job, topics, work),
-        checkpoint=settings.checkpoints / job / "logs" / called,
+        checkpoint=checkpoint_of(settings, job) / "logs" / called,
         looks_every_s=settings.trigger_ms / 1000,
         at_most_every_s=at_most_every_ms / 1000,
     )
@@ -111,7 +112,7 @@ def _source(
         settings.kafka,
         tuple(topics),
         begins_at,
-        settings.checkpoints / job,
+        checkpoint_of(settings, job),
         settings.batch_records_max,
         settings.state_partitions,
         cloudpickle.dumps(work),  # type: ignore[no-untyped-call]
@@ -127,9 +128,10 @@ def _wakes(spark: SparkSession, settings: JobSettings) -> Path | None:
 
 def _has_room(spark: SparkSession, settings: JobSettings) -> bool:
     """For a task that stays, beside those of the other jobs. What it has done it notes where the
-    driver looks."""
+    driver looks, each few milliseconds."""
     slots = spark.sparkContext.defaultParallelism
-    return not settings.on_cluster and slots > settings.state_partitions
+    is_here = not settings.on_cluster and settings.checkpoint_store is None
+    return is_here and slots > settings.state_partitions
 
 
 def _register(
@@ -161,5 +163,5 @@ def written_by_its_work(frame: DataFrame, settings: JobSettings, job: str) -> Da
         frame.writeStream.format("noop")
         .queryName(job)
         .outputMode("update")
-        .option("checkpointLocation", str(settings.checkpoints / job))
+        .option("checkpointLocation", str(checkpoint_of(settings, job)))
     )

@@ -42,10 +42,10 @@ def cluster_config(
     packages = pack_packages(settings.state_dir.absolute() / "spark")
     python = settings.spark_python or f"python{sys.version_info.major}.{sys.version_info.minor}"
     host = settings.spark_driver_host or _address_towards(master[0])
-    folders = [f"{CODE}/{number}" for number in range(len(domain) + 1)]
+    paths = [f"{CODE}/{number}" for number in range(len(domain) + 1)]
     executor = {
         "PATH": f"{CODE}/0/stream_jobs/supervision:{_USUAL_PATH}",
-        "HEADRACE_WORKERS_PATH": ":".join([*folders, PACKAGES]),
+        "HEADRACE_WORKERS_PATH": ":".join([*paths, PACKAGES]),
         "HEADRACE_WORKERS_PYTHON": python,
         claim_watch.VARIABLE: claim_watch.told(RUN, dict(reads)),
         "MALLOC_ARENA_MAX": "2",
@@ -60,8 +60,8 @@ def cluster_config(
         "spark.speculation": "false",
         **{f"spark.executorEnv.{name}": value for name, value in executor.items()},
     }
-    if settings.spark_jars:
-        jars = sorted(settings.spark_jars.absolute().glob("*.jar"))
+    if folders := settings.spark_jar_folders:
+        jars = sorted(jar for folder in folders for jar in folder.absolute().glob("*.jar"))
         config["spark.jars"] = ",".join(map(str, jars))
     if secret:
         _hand_over(secret, scratch / "cluster.conf")

@@ -3,7 +3,6 @@
 import logging
 import time
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,7 +10,9 @@ from confluent_kafka import KafkaException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from clients.kafka.records import Offsets, from_json
-from stream_jobs.guards.checkpoint_offsets import ahead_at, further, nearest, offsets_of
+from shared.errors import CheckpointsAwayError
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder
+from stream_jobs.guards.checkpoint_offsets import Ahead, further, nearest, offsets_of
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.source.log_ranges import left_of, ranges
 from stream_jobs.supervision.driver_task import DriverTask
@@ -20,7 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 class Progress:
-    def __init__(self, job: str, checkpoint: Path, copy: OneCopy, driver_task: DriverTask) -> None:
+    def __init__(
+        self, job: str, checkpoint: CheckpointFolder, copy: OneCopy, driver_task: DriverTask
+    ) -> None:
         self._job = job
         self._checkpoint = checkpoint
         self._copy = copy
@@ -35,9 +38,17 @@ class Progress:
     def begin(self) -> None:
         """With a query, of a checkpoint that may have been lost meanwhile."""
         self._batch_id = self._heard_batch = -1
+        self._ahead = Ahead(self._checkpoint)
 
     def publish(self, query: StreamingQuery) -> None:
         """What the query has said since the last look."""
+        try:
+            self._publish_news(query)
+        except CheckpointsAwayError as error:
+            _log.warning("%s: %s", self._job, error)
+            self._seen = None  # to be told again
+
+    def _publish_news(self, query: StreamingQuery) -> None:
         progress = self._news(query)
         if progress is None:
             return
@@ -88,14 +99,14 @@ class Progress:
         how far it is."""
         since_s, self._looked_s = self._looked_s, time.monotonic()
         before = self._published
-        done = further(before, ahead_at(self._checkpoint))
+        done = further(before, self._ahead.now())
         if done == before or not self._write(done) or not before:
             return
         records = sum(one.records for one in ranges(before, done))
         self.numbers["rows_per_s"] = round(records / (self._looked_s - since_s), 1)
 
     def _write(self, offsets: Offsets) -> bool:
-        offsets = further(offsets, ahead_at(self._checkpoint))
+        offsets = further(offsets, self._ahead.now())
         try:
             self._copy.publish(offsets)
         except KafkaException as error:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from shared.settings import JobSettings
 from stream_jobs.supervision.cluster import cluster_config
+from stream_jobs.supervision.stored_checkpoints import stored_checkpoints
 
 # a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
 _STILL_S, _STILL_CORES = 20.0, 0.005
@@ -101,10 +102,11 @@ def open_session(
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(settings.state_partitions),
         **where,
+        **(stored_checkpoints() if settings.checkpoint_store else {}),
         **settings.spark_conf,
     }
-    if settings.spark_jars:
-        config["spark.driver.extraClassPath"] = f"{settings.spark_jars}/*"
+    if folders := settings.spark_jar_folders:
+        config["spark.driver.extraClassPath"] = ":".join(f"{folder}/*" for folder in folders)
     builder = SparkSession.builder.master(settings.spark_master).appName(f"headrace-{application}")
     for name, value in config.items():
         builder = builder.config(name, value)

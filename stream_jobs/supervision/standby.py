@@ -11,6 +11,8 @@ from pathlib import Path
 
 from clients.kafka.offsets import LogOffsets
 from shared.errors import AnotherCopyError
+from shared.settings import JobSettings
+from stream_jobs.guards.checkpoint_folder import checkpoint_of
 from stream_jobs.guards.single_copy import OneCopy
 
 _log = logging.getLogger(__name__)
@@ -18,7 +20,7 @@ _LOOK_EVERY_S = 0.25
 
 
 def wait_for_turn(
-    offsets: Mapping[str, LogOffsets], checkpoints: Path, run: str, stop: threading.Event
+    offsets: Mapping[str, LogOffsets], settings: JobSettings, run: str, stop: threading.Event
 ) -> dict[str, OneCopy]:
     """By the names of the jobs, as soon as no other process has any of them; nothing where `stop`
     was set before. All that wait ask for them in one order, so none has what another one needs."""
@@ -28,7 +30,7 @@ def wait_for_turn(
         try:
             for job, its in offsets.items():
                 if job not in copies:
-                    copies[job] = OneCopy(job, its, checkpoints, run)
+                    copies[job] = copy_of(job, its, settings, run)
                 copies[job].watch()
             return copies
         except AnotherCopyError as error:
@@ -37,6 +39,10 @@ def wait_for_turn(
                 _log.info("stands by: %s", said)
         stop.wait(_LOOK_EVERY_S)
     return {}
+
+
+def copy_of(job: str, offsets: LogOffsets, settings: JobSettings, run: str) -> OneCopy:
+    return OneCopy(job, offsets, settings.checkpoints, run, checkpoint_of(settings, job))
 
 
 def application_of_its_own(application: str, folder: Path) -> str:

@@ -18,11 +18,13 @@ from shared.errors import (
     LaneLeftError,
     NoServerError,
     OtherLogError,
+    WaitError,
     WrongViewError,
 )
 from shared.settings import JobSettings
 from shared.timestamps import now_ms
 from stream_jobs.guards.breaker import Breaker
+from stream_jobs.guards.checkpoint_folder import checkpoint_of
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
@@ -62,7 +64,7 @@ class JobRun:
         self._build = build
         self._spark = spark
         self._settings = settings
-        self._checkpoint = settings.checkpoints / job
+        self._checkpoint = checkpoint_of(settings, job)
         self._same_log = TopicIdentityCheck(job, self._checkpoint, offsets.topics)
         self._uses = {*offsets.topics, *uses}
         self._counts = PartitionCounts(job, self._checkpoint, settings.widened_topics)
@@ -215,6 +217,8 @@ class JobRun:
                 with suppress(KafkaException):  # then the claim's next renewal tells it
                     self._copy.publish(error.begin_at)  # the old place would skip what is there now
             self.say("failed", str(error))
+        except WaitError as error:
+            self._fail(f"{type(error).__name__}: {error}", now_s)
         except Exception as error:  # whatever Spark raises here, the others go on
             self._fail(str(error), now_s)
         else:

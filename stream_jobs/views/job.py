@@ -7,18 +7,18 @@ whoever keeps the higher version of each key has the view.
 
 from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from shared.errors import WrongViewError
+from shared.errors import CheckpointsAwayError, WrongViewError
 from shared.flow_table import Flow
 from shared.model import View
 from shared.settings import JobSettings
 from stream_jobs.guards import checkpoint_identity
-from stream_jobs.guards.checkpoint_offsets import last_done, replace
+from stream_jobs.guards.checkpoint_folder import CheckpointFolder, checkpoint_of, replace
+from stream_jobs.guards.checkpoint_offsets import last_done
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.source.cut_reader import cut_of_batch
 from stream_jobs.source.log_source import SELDOM_MS, read_logs_by_time
@@ -36,7 +36,7 @@ _WAITS = "waits_ms"
 def build(
     row: View, spark: SparkSession, settings: JobSettings, flow: Flow, say: Report
 ) -> DataStreamWriter:
-    checkpoint = settings.checkpoints / row.job
+    checkpoint = checkpoint_of(settings, row.job)
     own = own_session(spark)
     query = query_of(row, {name: _table(own, settings, flow, row, name) for name in row.of})
     begin_where_it_fits(row, query.rows.schema.simpleString(), settings, say)
@@ -77,7 +77,7 @@ def _table(
 def begin_where_it_fits(row: View, columns: str, settings: JobSettings, say: Report) -> None:
     """All rows come anew from the log where the checkpoint is lost, or of other state partitions.
     Another query would leave the rows of this one behind."""
-    checkpoint = settings.checkpoints / row.job
+    checkpoint = checkpoint_of(settings, row.job)
     wanted = checkpoint_identity.identity(settings, {row.name: _fingerprint(row, columns)})
     made_of = checkpoint_identity.made_of(checkpoint)
     if made_of and made_of != wanted["code"]:
@@ -96,14 +96,13 @@ def _fingerprint(row: View, columns: str) -> str:
     return sha256(repr(told).encode()).hexdigest()
 
 
-def remember_what_it_waits(checkpoint: Path, waits_ms: int) -> None:
+def remember_what_it_waits(checkpoint: CheckpointFolder, waits_ms: int) -> None:
     """For who tells how far the view is, without a look at its query."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
     replace(checkpoint / _WAITS, str(waits_ms).encode())
 
 
-def what_it_waits(checkpoint: Path) -> int:
-    return int((checkpoint / _WAITS).read_text())
+def what_it_waits(checkpoint: CheckpointFolder) -> int:
+    return int((checkpoint / _WAITS).read_bytes())
 
 
 class ViewCounts(DriverTask):
@@ -111,7 +110,7 @@ class ViewCounts(DriverTask):
 
     def __init__(self, row: View, settings: JobSettings, _flow: Flow) -> None:
         self._row = row
-        self._checkpoint = settings.checkpoints / row.job
+        self._checkpoint = checkpoint_of(settings, row.job)
         self._counts = {LATE: 0, CORRECTIONS: 0, STRAGGLERS: 0}
 
     def hear(self, observed: Mapping[str, int | None]) -> None:
@@ -119,11 +118,12 @@ class ViewCounts(DriverTask):
             self._counts[name] += observed.get(name) or 0
 
     def numbers(self) -> Mapping[str, Any]:
-        batch = last_done(self._checkpoint)
         try:
+            batch = last_done(self._checkpoint)
             cut_ms = cut_of_batch(self._checkpoint, -1 if batch is None else batch)
             waits_ms = what_it_waits(self._checkpoint)
-        except (OSError, ValueError, IndexError):  # there is none yet, or Spark has just removed it
+        # there is none yet, or Spark has just removed it
+        except (OSError, ValueError, IndexError, CheckpointsAwayError):
             return {}
         late_ms = round(self._row.late_after_s * 1000)
         closed_ms = cut_ms - late_ms - waits_ms

@@ -1,5 +1,6 @@
-"""The whole stack with its jobs on a real Spark cluster: two workers that share nothing with the
-driver but the checkpoints. Each of its processes is killed while devices post."""
+"""The whole stack with its jobs on a real Spark cluster: two workers that share no folder with the
+driver; the checkpoints are in an object store. Each of its processes is killed while devices
+post."""
 
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from local_stack.run.stack import Stack
 from tests.end_to_end.conftest import Running
+from tests.object_store import BUCKET, ObjectStore
 from tests.oracle import expected_states
 
 pytestmark = pytest.mark.stack
@@ -25,8 +27,14 @@ DEVICES = [f"device-{number:04d}" for number in range(1, 9)]
 _OWN_FLOW = "from shared.flow import FLOW as SAMPLE\n\nFLOW = SAMPLE\n"
 
 
+class OnCluster(Running):
+    def __init__(self, stack: Stack, store: ObjectStore) -> None:
+        super().__init__(stack)
+        self.store = store
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCluster]:
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "domain").mkdir()
     (folder / "domain" / "own_flow.py").write_text(_OWN_FLOW)
@@ -35,12 +43,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     services = ("kafka", "postgres", "gateway", "spark", "relay")
     for name in ("HEADRACE_KAFKA_BOOTSTRAP", "HEADRACE_POSTGRES_URL"):
         os.environ.pop(name, None)
-    with Stack(
-        folder / "state", random_ports=True, services=services, settings=settings, workers=2
-    ) as stack:
-        running = Running(stack)
-        yield running
-        running.http.close()
+    with ObjectStore(folder) as store, pytest.MonkeyPatch.context() as patch:
+        for name, value in store.access.items():
+            patch.setenv(name, value)
+        settings["HEADRACE_CHECKPOINT_STORE"] = f"s3a://{BUCKET}/of/this-cluster"
+        with Stack(
+            folder / "state", random_ports=True, services=services, settings=settings, workers=2
+        ) as stack:
+            running = OnCluster(stack, store)
+            yield running
+            running.http.close()
     sys.path.remove(str(folder / "domain"))
 
 
@@ -116,6 +128,20 @@ def test_a_killed_process_of_the_cluster_loses_nothing(cluster: Running, which: 
         os.kill(pid, signal.SIGKILL)
         time.sleep(8)
     cluster.eventually(lambda: KILLED[which](cluster.stack) not in (None, pid))
+    _nothing_is_lost(cluster, load)
+
+
+def test_a_store_of_checkpoints_that_is_away_loses_nothing(cluster: OnCluster) -> None:
+    with Load(cluster) as load:
+        time.sleep(3)
+        cluster.store.kill()
+        cluster.eventually(lambda: cluster.job_status("fold") != "pass")
+        cluster.store.start()
+    cluster.eventually(lambda: cluster.job_status("fold") == "pass")
+    _nothing_is_lost(cluster, load)
+
+
+def _nothing_is_lost(cluster: Running, load: Load) -> None:
     cluster.eventually(lambda: set(cluster.completions_of(load.ids)) == load.ids, 300)
     assert cluster.rows_of(load.ids) == len(load.ids)
     assert len(cluster.completions_of(load.ids)) == len(load.ids)
@@ -124,9 +150,14 @@ def test_a_killed_process_of_the_cluster_loses_nothing(cluster: Running, which: 
     assert cluster.dead_letters() == 0
 
 
-def test_the_clusters_secret_is_on_no_command_line(cluster: Running) -> None:
-    secret = (cluster.stack.state_dir / "spark-cluster" / "secret").read_text().strip()
-    assert not list(_processes(secret))
+def test_secrets_are_on_no_command_line_and_in_no_log(cluster: OnCluster) -> None:
+    state = cluster.stack.state_dir
+    told = (state / "spark-cluster" / "secret").read_text().strip()
+    logs = [*(state / "logs").glob("*.log"), *(state / "spark-cluster").glob("**/stderr")]
+    assert len(logs) > 5
+    for secret in (told, cluster.store.access["AWS_SECRET_ACCESS_KEY"]):
+        assert not list(_processes(secret))
+        assert not [log for log in logs if secret in log.read_text(errors="replace")]
 
 
 def test_executors_have_their_code_from_the_application_alone(cluster: Running) -> None:

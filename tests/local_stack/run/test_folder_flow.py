@@ -5,6 +5,7 @@ import pytest
 
 from local_stack.run.folder_flow import refuse_another_flow
 from local_stack.terminal.errors import StackError
+from stream_jobs.guards import checkpoint_folder
 
 
 def of_another_flow(checkpoints: Path) -> None:
@@ -27,3 +28,15 @@ def test_checkpoints_elsewhere_are_named_because_a_reset_leaves_them(tmp_path: P
         refuse_another_flow(tmp_path / "state", {"HEADRACE_CHECKPOINT_DIR": str(elsewhere)})
     assert "HEADRACE_CHECKPOINT_DIR" in error.value.fix
     assert f"rm -r {elsewhere}" in error.value.fix
+
+
+@pytest.mark.slow
+def test_a_store_of_checkpoints_that_is_away_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    checkpoint_folder._store.cache_clear()
+    with pytest.raises(StackError, match=r"s3a://bucket/prefix/.* cannot be reached") as error:
+        refuse_another_flow(tmp_path, {"HEADRACE_CHECKPOINT_STORE": "s3a://bucket/prefix"})
+    checkpoint_folder._store.cache_clear()
+    assert "AWS_ENDPOINT_URL" in error.value.fix
