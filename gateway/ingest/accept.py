@@ -5,15 +5,15 @@ costs more than all that is done here.
 """
 
 import time
-from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
-from typing import NamedTuple
 
 import orjson
 
 from gateway.auth.authenticate import Authenticator
-from gateway.auth.caller import Caller
+from gateway.effects.asked import Asked
+from gateway.effects.wait import Wait
+from gateway.effects.waiting_posts import WaitingPosts
 from gateway.http.message import Answer, Request
 from gateway.http.problems import Problem, refused, retry_after
 from gateway.http.request_rules import PAYLOADS, payloads_come_by_post
@@ -21,17 +21,17 @@ from gateway.ingest import split_batch, write_permission
 from gateway.ingest.admission import Admission
 from gateway.ingest.batch_receipts import batch_answer
 from gateway.ingest.body import Body, Limit
+from gateway.ingest.reception import Reception, Respond
 from gateway.ingest.record import (
     Item,
-    RequestHead,
     common_headers,
     event_id_of,
     read_head,
     record_of,
 )
-from gateway.ingest.refusal_answers import problem_of
-from gateway.ingest.span import PostSpan, Tracing
-from gateway.kafka_writer.outcome import Log, Outcome, Record, put_all
+from gateway.ingest.refusal_answers import batch_waits, problem_of, put_for
+from gateway.ingest.span import Tracing
+from gateway.kafka_writer.outcome import Log, OnWritten, Outcome, Record, put_all
 from gateway.node.payload_counts import Counts, Line
 from gateway.node.rate_limits import DeviceLimit, RateLimits
 from shared.flow_table import Flow
@@ -41,27 +41,9 @@ from shared.settings import GatewaySettings
 from shared.timestamps import to_rfc3339
 
 CLIENT_GONE = "client_gone"
-Respond = Callable[[Answer | Problem], None]
 _PLACES_MOST = 50_000
 _PLACE_BYTES_MAX = 256
 _TRY = ":try"  # an id could end so, but who sends it wants an answer, and no entity of that name
-
-
-class Reception(NamedTuple):
-    """A request that is let in by its head; its body is still to come."""
-
-    caller: Caller
-    endpoint: Endpoint
-    entity_id: str
-    head: RequestHead
-    body: Body
-    is_batch: bool
-    limit: DeviceLimit | None
-    span: PostSpan
-
-    def end(self) -> None:
-        self.body.release()
-        self.span.end()
 
 
 class Ingest:
@@ -75,7 +57,9 @@ class Ingest:
         counts: Counts,
         limits: RateLimits | None,
         tracing: Tracing,
+        waiting: WaitingPosts,
     ) -> None:
+        self._waiting = waiting
         self._who = who
         self._counts = counts
         self._limits = limits
@@ -86,7 +70,8 @@ class Ingest:
         self._body_limit = Limit(settings.body_bytes_max, "HEADRACE_BODY_BYTES_MAX")
         self._batch_limit = Limit(settings.batch_bytes_max, "HEADRACE_BATCH_BYTES_MAX")
         self._batch_payloads_max = settings.batch_payloads_max
-        self._places: dict[bytes, tuple[Endpoint, str]] = {}  # by the target, as it was sent
+        # by the target, as it was sent
+        self._places: dict[bytes, tuple[Endpoint, str, Asked | None]] = {}
 
     def is_for(self, request: Request) -> bool:
         return request.target.startswith(PAYLOADS) or request.path().startswith(PAYLOADS.decode())
@@ -96,7 +81,7 @@ class Ingest:
         caller = self._who.is_asking(
             request.method, request.target, request.by_name, request.certified
         )
-        endpoint, entity_id = self._places.get(request.target) or self._find_place(request)
+        endpoint, entity_id, asked = self._places.get(request.target) or self._find_place(request)
         if request.method != "POST":
             raise payloads_come_by_post()
         write_permission.refuse_others(caller, entity_id)
@@ -104,6 +89,8 @@ class Ingest:
         span = self._tracing.begin(endpoint, entity_id, head)
         try:
             is_batch = split_batch.is_batch(entity_id, head)
+            if asked is not None and is_batch:
+                raise batch_waits()
             limit = None
             if self._limits is not None:
                 limit = self._limits.of(caller.tenant, request.address, request.headers)
@@ -116,9 +103,11 @@ class Ingest:
             span.end()
             raise
         head = span.instead_of_given(head)
-        return Reception(caller, endpoint, entity_id, head, body, is_batch, limit, span)
+        if not is_batch and (prefer := request.by_name.get(b"prefer")) is not None:
+            asked = self._waiting.with_preferences(asked, prefer)
+        return Reception(caller, endpoint, entity_id, head, body, is_batch, limit, span, asked)
 
-    def _find_place(self, request: Request) -> tuple[Endpoint, str]:
+    def _find_place(self, request: Request) -> tuple[Endpoint, str, Asked | None]:
         """The endpoint, and the entity id if there is one; remembered, since devices send to the
         same place again and again."""
         endpoint_name, slash, entity_id = _name(request).partition("/")
@@ -133,26 +122,32 @@ class Ingest:
             raise refused(
                 400, "ask_the_desk", f"nothing is tried here: POST it to {at} of the desk"
             )
+        asked = self._waiting.asked_by_query(request.target.partition(b"?")[2])
         if len(request.target) <= _PLACE_BYTES_MAX:
             if len(self._places) >= _PLACES_MOST:
                 self._places.clear()
-            self._places[request.target] = endpoint, entity_id
-        return endpoint, entity_id
+            self._places[request.target] = endpoint, entity_id, asked
+        return endpoint, entity_id, asked
 
-    def accept(self, reception: Reception, respond: Respond) -> None:
-        """The body is whole. `respond` is called once, unless a Problem is raised."""
+    def accept(self, reception: Reception, respond: Respond) -> Wait | None:
+        """The body is whole. `respond` is called once, unless a Problem is raised. What waits can
+        be told to wait no longer."""
         payload = reception.body.whole()
         if reception.is_batch:
             self._accept_batch(reception, payload, respond)
-        else:
-            self._accept_one(reception, payload, respond)
+            return None
+        return self._accept_one(reception, payload, respond)
+
+    def end_waiting(self) -> None:
+        """The server ends: who waits is answered now."""
+        self._waiting.end()
 
     def refused(self, request: Request, code: str, payloads: int = 1) -> None:
         endpoint = self._flow.endpoint(_name(request).partition("/")[0])
         self._counts.refused("none" if endpoint is None else endpoint.name, code, payloads)
 
-    def _accept_one(self, reception: Reception, payload: bytes, respond: Respond) -> None:
-        caller, endpoint, entity_id, head, *_ = reception
+    def _accept_one(self, reception: Reception, payload: bytes, respond: Respond) -> Wait | None:
+        caller, endpoint, entity_id, head, body, _, _, span, asked = reception
         payload_sha256 = sha256(payload).hexdigest()
         write_permission.refuse_other_body(caller, payload_sha256)
         if not payload:
@@ -163,6 +158,9 @@ class Ingest:
         event_id = event_id_of(item, endpoint.name, caller.tenant)
         common = common_headers(endpoint.name, received_at, head.kept, caller.tenant)
         record = record_of(item, event_id, common, caller.tenant, payload_sha256)
+        wait = None
+        if asked is not None:
+            wait = self._waiting.wait(asked, caller, entity_id, payload_sha256)
         self._enter(1)
         begun_s = time.perf_counter()
 
@@ -171,17 +169,30 @@ class Ingest:
             self._admission.leave()
             self._counts.produced(endpoint.name, time.perf_counter() - begun_s)
             if isinstance(outcome, Exception):
+                if wait is not None:
+                    wait.refused()
                 respond(problem_of(outcome))
                 return
             self._counts.accepted(endpoint.name, outcome)
-            reception.span.accepted()
-            receipt = orjson.dumps({"id": event_id, **outcome.fields(), "received_at": received_at})
-            respond(
-                Answer(202, b"%blocation: /state/%b\r\n" % (_JSON, entity_id.encode()), receipt)
-            )
+            span.accepted()
+            receipt = {"id": event_id, **outcome.fields(), "received_at": received_at}
+            if wait is not None:
+                body.release()  # it is written: its place is for others
+                wait.accepted(receipt, respond)
+                return
+            lines = b"%blocation: /state/%b\r\n" % (_JSON, entity_id.encode())
+            respond(Answer(202, lines, orjson.dumps(receipt)))
 
+        if wait is None:
+            self._put(endpoint.topic, record, on_written)
+        else:
+            put = partial(self._put, endpoint.topic, record, on_written)
+            wait.begin(event_id, partial(put_for, wait, put, respond))
+        return wait
+
+    def _put(self, topic: str, record: Record, on_written: OnWritten) -> None:
         try:
-            self._log.put(endpoint.topic, [record], on_written)
+            self._log.put(topic, [record], on_written)
         except BaseException:
             self._admission.leave()
             raise

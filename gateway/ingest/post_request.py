@@ -2,10 +2,12 @@
 
 import logging
 
+from gateway.effects.wait import Wait
 from gateway.http.exchange import Connection
 from gateway.http.message import Answer, Request, refusal, written
 from gateway.http.problems import Problem, internal_fault
-from gateway.ingest.accept import Ingest, Reception
+from gateway.ingest.accept import Ingest
+from gateway.ingest.reception import Reception
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +17,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class Post:
     __slots__ = (
         *("_connection", "_early", "_expects_continue", "_ingest", "_is_started", "_is_whole"),
-        *("_reception", "disconnected", "is_refused", "keep_alive", "request"),
+        *("_reception", "_wait", "disconnected", "is_refused", "keep_alive", "request"),
         *("response_complete", "response_started"),
     )
 
@@ -39,6 +41,7 @@ class Post:
         self._is_started = self._is_whole = False
         self._early: list[bytes] = []  # came before `start`
         self._reception: Reception | None = None
+        self._wait: Wait | None = None
 
     def start(self) -> None:
         self._is_started = True
@@ -49,7 +52,7 @@ class Post:
             for chunk in self._early:
                 self._reception.body.take(chunk)
             if self._is_whole:
-                self._ingest.accept(self._reception, self._respond)
+                self._accept(self._reception)
         except Exception as error:
             self._fail(error)
 
@@ -59,7 +62,7 @@ class Post:
         try:
             self._reception = reception = self._ingest.admit(self.request)
             reception.body.take(body)
-            self._ingest.accept(reception, self._respond)
+            self._accept(reception)
         except Exception as error:
             self._fail(error)
 
@@ -77,12 +80,16 @@ class Post:
         if self._reception is None:
             return
         try:
-            self._ingest.accept(self._reception, self._respond)
+            self._accept(self._reception)
         except Exception as error:
             self._fail(error)
 
+    def _accept(self, reception: Reception) -> None:
+        self._wait = self._ingest.accept(reception, self._respond)
+
     def be_last(self) -> None:
         self.keep_alive = False
+        self._ingest.end_waiting()
 
     def drop(self, why: str) -> None:
         """A body that is not whole is none."""
@@ -92,6 +99,8 @@ class Post:
             if self._reception is not None:
                 self._reception.span.failed(why)
                 self._reception.end()
+        elif self._wait is not None and not self.response_complete:
+            self._wait.give_up(why)
 
     def _respond(self, answer: Answer | Problem) -> None:
         try:

@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.authenticate import Authenticator, NoAuthentication
 from gateway.auth.setup import known_callers
+from gateway.effects.waiting_posts import WaitingPosts
 from gateway.event_streams.streams import EventStreams
 from gateway.history.route import History, history_routes
 from gateway.history.store import HistoryStore
@@ -25,6 +26,7 @@ from gateway.monitor.metrics import (
     IN_FLIGHT_PAYLOADS,
     PRODUCER_REPLACEMENTS,
     VIEW_STREAMS,
+    WAITING_POSTS,
     Metrics,
     metrics_routes,
 )
@@ -40,6 +42,7 @@ from gateway.spool.spool import Spool
 from gateway.state.event_tail_reader import TailFollower
 from gateway.state.fresh import FreshStates
 from gateway.state.pipeline_lag import Pipeline
+from gateway.state.read_after import ReadAfter
 from gateway.state.route import state_routes
 from gateway.streams.streams import Streams
 from gateway.view.process import ViewProcess
@@ -120,18 +123,23 @@ def put_together(parts: Parts) -> Gateway:
     )
     limits = rate_limits(settings, node.buckets)
     who_asks, traced = who or NoAuthentication(), tracing or Tracing()
-    ingest = Ingest(flow, log, admission, settings, who_asks, node.counts, limits, traced)
+    waiting = WaitingPosts(settings, flow, view)
+    ingest = Ingest(
+        *(flow, log, admission, settings, who_asks),
+        *(node.counts, limits, traced, waiting),
+    )
     events = EventStreams(settings, flow, who_asks, node)
     changes = ChangeStreams(settings, flow, who_asks, node, view)
     streams: list[Streams[Any]] = [events, changes] if flow.views else [events]
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
+    read_after = ReadAfter(view, settings.wait_max_s, settings.waiting_posts_max)
     rows = HistoryStore(settings.postgres_url.get_secret_value())
     history = History(flow, view, rows, settings.why_events_max)
     for_devices: list[BaseRoute] = [
         *history_routes(flow, history),
-        *state_routes(flow, view, fresh, history, pipeline, settings.stale_after_s),
+        *state_routes(flow, view, fresh, history, pipeline, settings.stale_after_s, read_after),
         *view_routes(flow, view, health.news, pipeline, settings.stale_after_s),
         *probe_routes(log, node),
     ]
@@ -141,9 +149,10 @@ def put_together(parts: Parts) -> Gateway:
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
         metrics.add_gauge(EVENT_STREAMS, lambda: events.count)
         metrics.add_gauge(VIEW_STREAMS, lambda: changes.count)
+        metrics.add_gauge(WAITING_POSTS, lambda: waiting.count)
         for_operators += metrics_routes(metrics)
     every_route = [*for_devices, *for_operators]
-    background = [*background, tail, events, changes]
+    background = [*background, tail, events, changes, waiting]
     if sockets:
         described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
         background.append(AdminPort(described, settings, sockets, node))

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
+from gateway.effects import openapi as effects
 from gateway.event_streams.openapi import operation
 from gateway.event_streams.streams import PATH
 from gateway.history import openapi as history
@@ -43,6 +44,7 @@ _RECEIPT = {
         "received_at": {"type": "string", "format": "date-time"},
     },
 }
+_RECEIPT_SCHEMA = {"$ref": "#/components/schemas/Receipt"}
 _RECEIPTS = {
     "type": "object",
     "required": ["accepted", "refused", "received_at", "receipts"],
@@ -178,7 +180,7 @@ def describe(
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
-        schemas |= {"State": _STATE, **history.SCHEMAS}
+        schemas |= {"State": _STATE, "Effect": effects.EFFECT, **history.SCHEMAS}
         for endpoint in flow.open_endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}
@@ -239,6 +241,7 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
             },
             _parameter("Idempotency-Key", "header", _IDEMPOTENCY_KEY),
             _parameter("traceparent", "header", {"type": "string"}),
+            *effects.parameters(),
         ],
         "requestBody": {
             "required": True,
@@ -251,12 +254,11 @@ def _operation(endpoint: Endpoint, settings: GatewaySettings) -> dict[str, Any]:
             },
         },
         "responses": {
+            "200": effects.REACHED,
             "202": {
                 "description": "Written.",
                 "headers": {"Location": {"schema": {"type": "string"}}},
-                "content": {
-                    "application/json": {"schema": {"$ref": "#/components/schemas/Receipt"}}
-                },
+                "content": {"application/json": {"schema": effects.receipt(_RECEIPT_SCHEMA)}},
             },
             "207": _RECEIPTS_ANSWER,
             **{status: _refusal(description) for status, description in _REFUSALS.items()},

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import WithJsonSchema
 from starlette.responses import Response
@@ -21,6 +21,7 @@ from gateway.http.problems import Problem
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
 from gateway.state.pipeline_lag import Freshness, Pipeline
+from gateway.state.read_after import ReadAfter, Wanted, wanted_of
 from gateway.state.warming import refuse_while_warming
 from gateway.view.reader import Found, Progress, StateView
 from shared.flow_table import Flow
@@ -37,10 +38,13 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     304: {"description": "Nothing newer than what If-None-Match names."},
     401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
     404: {"description": "Unknown entity or id, or none that this caller may read."},
+    409: {"description": "The event of `after` was parked, and is not in the state."},
+    412: {"description": "It does not have the version of If-Version-At-Least in time."},
     503: {
         "description": "The view has not caught up yet since its first start; or, of a version or "
         "time, PostgreSQL does not answer, or persist has not stored it yet."
     },
+    504: {"description": "It does not have the event of `after` in time."},
 }
 
 
@@ -48,6 +52,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 _Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
 _Version = Annotated[int | None, Query(ge=0, lt=1 << 63)]
 _Time = Annotated[str | None, WithJsonSchema({"type": "string", "format": "date-time"})]
+_Wanted = Annotated[Wanted | None, Depends(wanted_of)]
 _Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.pattern})?$"})]
 
 
@@ -58,6 +63,7 @@ def state_routes(
     history: History,
     pipeline: Pipeline,
     stale_after_s: float,
+    read_after: ReadAfter,
 ) -> list[BaseRoute]:
     names = [entity.name for entity in flow.with_state]
 
@@ -70,6 +76,7 @@ def state_routes(
         fresh: bool = False,
         version: _Version = None,
         at: _Time = None,
+        wanted: _Wanted = None,
     ) -> Response:
         found = flow.find_with_state(entity)
         if found is None:
@@ -77,7 +84,7 @@ def state_routes(
             raise Problem(404, "unknown_entity", f"no such entity; there are: {known}")
         if version is not None or at is not None:
             return await answer_of_past(found, entity_id, request, tenant, version, at)
-        return await answer(found, entity_id, request, meta, tenant, fresh)
+        return await answer(found, entity_id, request, meta, tenant, fresh, wanted)
 
     async def state(
         entity_id: _Id,
@@ -87,11 +94,12 @@ def state_routes(
         fresh: bool = False,
         version: _Version = None,
         at: _Time = None,
+        wanted: _Wanted = None,
     ) -> Response:
         first = flow.with_state[0]
         if version is not None or at is not None:
             return await answer_of_past(first, entity_id, request, tenant, version, at)
-        return await answer(first, entity_id, request, meta, tenant, fresh)
+        return await answer(first, entity_id, request, meta, tenant, fresh, wanted)
 
     async def answer_of_past(
         entity: Entity | Aggregate,
@@ -113,9 +121,12 @@ def state_routes(
         with_meta: bool,
         tenant: str | None,
         is_fresh: bool,
+        wanted: Wanted | None,
     ) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
         key = caller.full_id_to_read(entity, entity_id, tenant)
+        if wanted is not None and key is not None:
+            await read_after.until(entity, key, wanted)
         if not is_fresh or key is None:
             progress, found = view.find(entity.topic, (key or "").encode())
             shown = Shown(found)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from shared import consumer_groups as groups
 from shared.flow_table import Flow, Job
 from shared.master_data import TopicSource
-from shared.published.ledger import lanes_of_payloads
+from shared.published.ledger import lanes_of_events, lanes_of_payloads
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
     DELIVERY_TOPIC,
@@ -60,8 +60,10 @@ def acls(flow: Flow) -> list[Acl]:
 def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     written = flow.posted_topics
     states = [row.topic for row in (*flow.with_state, *flow.views)]
-    # what a fresh state is folded from, and what event streams show
+    # what a fresh state is folded from, what event streams show, and what becomes of a payload
+    # whose POST waits for it
     read = [*states, *flow.event_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
+    read += [*lanes_of_payloads(flow), *lanes_of_events(flow)]
     yield from _write("gateway", written)
     yield from _on_topics("gateway", "READ", read)
     # /health tells what is missing and how much lies in the lanes

@@ -246,3 +246,9 @@ def lanes_of_payloads(flow: Flow) -> dict[str, Verdict]:
         **{lane: Verdict.PARKED for job in jobs for lane in job.parks_in},
         **({dropped_topic("enrich"): Verdict.DROPPED} if flow.drops else {}),
     }
+
+
+def lanes_of_events(flow: Flow) -> dict[str, str]:
+    """Where events are parked that payloads have become, and by which job."""
+    jobs = [flow.job("fold"), flow.job("persist")] if flow.entities else [flow.job("persist")]
+    return {lane: job.name for job in jobs for lane in job.parks_in}

@@ -78,6 +78,18 @@ class IntakeSettings(Settings):
         "without credentials, an address. Bodies smaller than 1/8192 of the total do not count; "
         "`1` switches this off",
     )
+    wait_max_s: float = Field(
+        30.0,
+        gt=0,
+        description="Longest `timeout` of a POST with `?wait=` and of a GET of `/state` with "
+        "`?after=` or `If-Version-At-Least` (docs/devices.md#waiting-for-the-effect)",
+    )
+    waiting_posts_max: int = Field(
+        1_000,
+        ge=0,
+        description="Such requests of one process that wait at once; more are answered at once, "
+        "with what is known by then",
+    )
     docs: bool = Field(True, description="Serve `/docs` and `/openapi.json`")
     shutdown_grace_s: float = Field(
         10.0, gt=0, description="Time that open requests have at shutdown"

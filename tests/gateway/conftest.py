@@ -1,5 +1,6 @@
 """A gateway in the test's own process, on a log that a test can make fail, and a real one."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,6 +52,20 @@ def put(store: ViewStore) -> Callable[[Row], None]:
         store.apply(changes)
 
     return put
+
+
+@pytest.fixture
+def put_soon(settings: GatewaySettings) -> Callable[[Row], None]:
+    """From another thread, while the test waits for an answer."""
+
+    def put(row: Row) -> None:
+        store = ViewStore(view_path(settings.state_dir))
+        changes = Changes()
+        changes.put(row)
+        store.apply(changes)
+        store.close()
+
+    return lambda row: threading.Timer(0.3, put, [row]).start()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.auth.authenticate import NoAuthentication
 from gateway.auth.caller import ANYONE
+from gateway.effects.waiting_posts import WaitingPosts
 from gateway.http.message import Request
 from gateway.http.problems import Problem
 from gateway.ingest.accept import Ingest
@@ -15,6 +16,7 @@ from gateway.ingest.post_request import Post
 from gateway.ingest.span import Tracing
 from gateway.kafka_writer.outcome import OnWritten, Receipt, Record
 from gateway.node.node import Node
+from gateway.view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 
@@ -77,6 +79,7 @@ class Parts:
             Node().counts,
             None,
             Tracing(),
+            WaitingPosts(settings, FLOW, StateView(settings.state_dir)),
         )
 
     def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:

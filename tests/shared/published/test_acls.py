@@ -32,6 +32,13 @@ def test_the_gateway_writes_payloads_and_nothing_else() -> None:
     assert names(FLOW, "gateway", "WRITE") == {endpoint.topic for endpoint in FLOW.endpoints}
 
 
+def test_the_gateway_reads_what_becomes_of_payloads_and_no_payload() -> None:
+    read = names(FLOW, "gateway", "READ")
+    lanes = {"retry.enrich.v1", *(f"dlq.{stage}.v1" for stage in ("enrich", "fold", "persist"))}
+    assert lanes | {*FLOW.event_topics} <= read
+    assert not read & {*FLOW.ingest_topics}
+
+
 def test_each_job_reads_what_ignites_it_and_writes_what_it_emits_by_the_flow() -> None:
     for job in FLOW.jobs():
         read, written = names(FLOW, job.name, "READ"), names(FLOW, job.name, "WRITE")

@@ -1,0 +1,1 @@
+"""What POSTs have come to, for those who wait for it."""

@@ -1,0 +1,145 @@
+"""GET /state of a caller who knows what is to be in the state: a version, or an event.
+
+It is asked of this node's view until it is so, whichever gateway took the payload.
+"""
+
+import asyncio
+import time
+from typing import Annotated, Any, NamedTuple
+
+import orjson
+from fastapi import Header, Query
+
+from gateway.effects.asked import RULE, TIMEOUT_S, seconds_of
+from gateway.http.problems import Problem
+from gateway.view.reader import Found, StateView
+from shared.folding.bursts import Bursts, holds
+from shared.folding.snapshot import META, id_digest
+from shared.model import Aggregate, Entity
+
+_PAUSE_S, _PAUSE_MAX_S, _PAUSE_GROWS = 0.01, 0.1, 1.15
+_After = Annotated[
+    str | None,
+    Query(
+        max_length=1024,
+        description="The `id` of a receipt, or of an event in it: the answer waits until the state "
+        "has this event",
+    ),
+]
+_Timeout = Annotated[
+    str | None,
+    Query(
+        description=f"How long it waits for `after` and `If-Version-At-Least`: {RULE}; without it "
+        f"{TIMEOUT_S:g}s",
+        json_schema_extra={"pattern": r"^[0-9]{1,6}(\.[0-9]{1,3})?(ms|s)$"},
+    ),
+]
+_Version = Annotated[
+    int | None,
+    Header(
+        ge=0,
+        lt=1 << 63,
+        description="The answer waits until the state has this version, or a higher one",
+    ),
+]
+
+
+class Wanted(NamedTuple):
+    after: str | None
+    version: int | None
+    timeout: str | None
+
+
+async def wanted_of(
+    after: _After = None, timeout: _Timeout = None, if_version_at_least: _Version = None
+) -> Wanted | None:
+    """What a request of /state wants to be in the state."""
+    if after is None and if_version_at_least is None:
+        return None
+    return Wanted(after, if_version_at_least, timeout)
+
+
+def has(meta: dict[str, Any], wanted: Wanted) -> bool:
+    """What a state notes of itself."""
+    if wanted.version is not None and meta["version"] < wanted.version:
+        return False
+    return wanted.after is None or _knows(meta, wanted.after)
+
+
+def _knows(meta: dict[str, Any], event_id: str) -> bool:
+    if event_id in meta.get("parked", ()):
+        raise Problem(
+            409,
+            "event_parked",
+            "fold has parked this event, so it is not in the state: its letter in dlq.fold.v1 says "
+            "why",
+        )
+    digest = id_digest(event_id)
+    if any(holds(ring, digest) for ring in meta.get("rings", {}).values()):
+        return event_id not in meta.get("asked", ())
+    return "bursts" in meta and Bursts(meta["bursts"]).holds(digest)
+
+
+class ReadAfter:
+    def __init__(self, view: StateView, longest_s: float, at_once_max: int) -> None:
+        self._view = view
+        self._longest_s = longest_s
+        self._at_once_max = at_once_max
+        self._count = 0
+
+    async def until(self, entity: Entity | Aggregate, key: str, wanted: Wanted) -> None:
+        """Problem where it is not so in time."""
+        timeout_s = self._timeout_s(wanted.timeout)
+        if wanted.after is not None and isinstance(entity, Aggregate):
+            raise Problem(
+                400,
+                "no_events",
+                f"{entity.name} is added up from states and knows no events: leave out `after`, "
+                "and say If-Version-At-Least where you know its version",
+            )
+        until_s, pause_s = time.monotonic() + timeout_s, _PAUSE_S
+        found = self._view.find(entity.topic, key.encode())[1]
+        if self._is_so(found, wanted):
+            return
+        if self._count < self._at_once_max:
+            self._count += 1
+            try:
+                while time.monotonic() < until_s:
+                    await asyncio.sleep(min(pause_s, max(0.0, until_s - time.monotonic())))
+                    pause_s = min(pause_s * _PAUSE_GROWS, _PAUSE_MAX_S)
+                    found = self._view.find(entity.topic, key.encode())[1]
+                    if self._is_so(found, wanted):
+                        return
+            finally:
+                self._count -= 1
+        raise _not_so(entity, wanted, found)
+
+    def _timeout_s(self, text: str | None) -> float:
+        if text is None:
+            return min(TIMEOUT_S, self._longest_s)
+        timeout_s = seconds_of(text)
+        if timeout_s is None or timeout_s > self._longest_s:
+            most = f"at most {self._longest_s:g}s (HEADRACE_WAIT_MAX_S)"
+            raise Problem(400, "bad_timeout", f"{RULE}, {most}: ?timeout=5s")
+        return timeout_s
+
+    @staticmethod
+    def _is_so(found: Found | None, wanted: Wanted) -> bool:
+        return found is not None and has(orjson.loads(found.value)[META], wanted)
+
+
+def _not_so(entity: Entity | Aggregate, wanted: Wanted, found: Found | None) -> Problem:
+    version = 0 if found is None else orjson.loads(found.value)[META]["version"]
+    if wanted.version is not None and version < wanted.version:
+        return Problem(
+            412,
+            "version_not_reached",
+            f"this {entity.name} has version {version} here, not {wanted.version} yet: ask again, "
+            "with a longer timeout",
+        )
+    return Problem(
+        504,
+        "event_not_folded",
+        f"this {entity.name} does not have the event yet, or so many came after it that its id is "
+        "forgotten: ask again, with a longer timeout, or without `after`",
+    )
