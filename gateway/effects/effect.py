@@ -3,7 +3,7 @@
 Each level has those before it: what is stored is folded, too, and what is folded is enriched.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -38,6 +38,14 @@ def folded_by(flow: Flow) -> Mapping[str, Sequence[Entity]]:
     }
 
 
+class _Need(NamedTuple):
+    """What a state is to have."""
+
+    entity: Entity
+    places: dict[str, int]  # log -> offset of the last event there
+    ids: set[str]
+
+
 class Effect:
     def __init__(self, payload_sha256: str, readers: Mapping[str, Sequence[Entity]]) -> None:
         self.origin: str | None = None  # not known before Kafka has it
@@ -48,12 +56,18 @@ class Effect:
         self._readers = readers
         self._early: list[Told] = []
         self._parts: dict[int, Made] = {}
+        self.places: set[str] = set()  # of these, and where they were written again
         self._count = 0
+        self._unfolded: dict[Key, _Need] = {}
         self._stored: set[str] = set()
 
     @property
     def events(self) -> list[Made]:
         return [self._parts[part] for part in sorted(self._parts)]
+
+    @property
+    def is_enriched(self) -> bool:
+        return 0 < self._count <= len(self._parts)
 
     def accepted(self, origin: str) -> None:
         self.origin = origin
@@ -63,43 +77,56 @@ class Effect:
     def hear(self, told: Told) -> None:
         if self.origin is None:  # the log may be read before its answer is
             self._early.append(told)
-        elif told.origin == self.origin or self._is_of_event(told):
+        elif told.origin == self.origin or told.origin in self.places:
             self._take(told.fact)
-
-    def _is_of_event(self, told: Told) -> bool:
-        return any(str(made.place) == told.origin for made in self._parts.values())
 
     def _take(self, fact: Fact) -> None:
         if isinstance(fact, Made):
-            # one that was written twice is the same event, and its first place is looked at first
-            self._parts.setdefault(fact.part, fact)
-            self._count = fact.parts
-            self.waits = None
+            self._take_event(fact)
         elif isinstance(fact, Waits):
             self.waits = fact
         elif self.ended is None:
             self.ended = fact
 
+    def _take_event(self, made: Made) -> None:
+        self.waits = None
+        self.places.add(str(made.place))
+        if made.part in self._parts:
+            return  # it was written twice: it is in a state from the first place on
+        self._parts[made.part] = made
+        self._count = made.parts
+        if self.is_enriched:
+            for one in self._parts.values():
+                self._note_readers(one)
+
     # folded
 
-    def unfolded(self) -> Iterator[tuple[Entity, Made]]:
-        """Which states are to be looked at, each for an event."""
-        for made in self.events:
-            for entity in self._readers.get(made.type, ()):
-                if (entity.name, made.entity_id) not in self.states:
-                    yield entity, made
+    def _note_readers(self, made: Made) -> None:
+        log = _log_of(made)
+        for entity in self._readers.get(made.type, ()):
+            key = entity.name, made.entity_id
+            need = self._unfolded.setdefault(key, _Need(entity, {}, set()))
+            need.places[log] = max(made.place.offset, need.places.get(log, -1))
+            need.ids.add(made.id)
+
+    def unfolded(self) -> list[tuple[Entity, str]]:
+        """Which states are to be looked at."""
+        return [(need.entity, entity_id) for (_, entity_id), need in self._unfolded.items()]
 
     def look(self, entity: Entity, entity_id: str, snapshot: bytes) -> bool:
-        """Whether this state has all events of the payload that it is to have."""
+        """Whether this state has all events of the payload that it is to have: by its own note of
+        how far its logs are in it. While it is folded anew, that note is ahead of what is in it."""
+        key = entity.name, entity_id
+        need = self._unfolded[key]
         meta: dict[str, Any] = orjson.loads(snapshot)[META]
-        its = [m for e, m in self.unfolded() if (e.name, m.entity_id) == (entity.name, entity_id)]
-        if not all(_has(meta, made) for made in its):
+        positions = meta["positions"]
+        if meta.get("asked") or any(positions.get(log, -1) < o for log, o in need.places.items()):
             return False
-        parked = meta.get("parked", ())
-        if self.ended is None and any(made.id in parked for made in its):
+        if self.ended is None and not need.ids.isdisjoint(meta.get("parked", ())):
             where = "its letter in dlq.fold.v1 says why"
             self.ended = Ended("parked", "fold", "fold_failed", where)
-        self.states[entity.name, entity_id] = Seen(meta["version"], bool(meta.get("deleted")))
+        del self._unfolded[key]
+        self.states[key] = Seen(meta["version"], bool(meta.get("deleted")))
         return True
 
     # stored
@@ -120,9 +147,9 @@ class Effect:
 
     @property
     def reached(self) -> str:
-        if not self._parts or len(self._parts) < self._count:
+        if not self.is_enriched:
             return ACCEPTED
-        if self._is_ended_by("fold") or any(True for _ in self.unfolded()):
+        if self._is_ended_by("fold") or self._unfolded:
             return ENRICHED
         return STORED if len(self._stored) == len(self._parts) else FOLDED
 
@@ -140,8 +167,5 @@ class Effect:
         return self.ended is not None and self.ended.by == stage
 
 
-def _has(meta: Mapping[str, Any], made: Made) -> bool:
-    """The state's own note of how far its log is in it. While it is folded anew, that note is ahead
-    of what is in it."""
-    log = f"{made.place.topic}/{made.place.partition}"
-    return meta["positions"].get(log, -1) >= made.place.offset and not meta.get("asked")
+def _log_of(made: Made) -> str:
+    return f"{made.place.topic}/{made.place.partition}"

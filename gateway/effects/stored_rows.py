@@ -37,7 +37,8 @@ class StoredRows:
 
     async def close(self) -> None:
         """A connection is kept as long as somebody waits."""
-        await asyncio.wrap_future(self._thread.submit(self._close))
+        if self._connection is not None:
+            await asyncio.wrap_future(self._thread.submit(self._close))
 
     def _ask(self, ids: Sequence[str]) -> Mapping[str, StoredRow]:
         try:

@@ -108,8 +108,8 @@ class WaitingPosts:
         if not its:
             del self._waits[wait.payload_id]
             self._listener.ids.discard(wait.payload_id.encode())
-            for made in wait.effect.events:
-                self._listener.places.pop(str(made.place).encode(), None)
+            for place in wait.effect.places:
+                self._listener.places.pop(place.encode(), None)
         if not self._count:
             self._rest_after_a_while()
 
@@ -159,26 +159,23 @@ class WaitingPosts:
     # states
 
     async def _look_at_states(self) -> None:
+        share = LoopShare()
         while self._count:
-            share = LoopShare()
             least_s = self._count / _LOOKS_A_SECOND_MAX
             for wait in self._all():
                 now_s = time.monotonic()
-                if wait.effect.events and wait.look_at_s <= now_s:
+                if wait.effect.is_enriched and wait.look_at_s <= now_s:
                     wait.looks_again(now_s, least_s)
-                    self._look(wait)
-                    if share.is_used_up():
-                        await share.give_back()
+                    await self._look(wait, share)
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    def _look(self, wait: Wait) -> None:
-        effect = wait.effect
-        for entity, made in [*effect.unfolded()]:
-            if (entity.name, made.entity_id) in effect.states:
-                continue  # for another event of it
-            progress, found = self._view.find(entity.topic, made.entity_id.encode())
+    async def _look(self, wait: Wait, share: LoopShare) -> None:
+        for entity, entity_id in wait.effect.unfolded():
+            progress, found = self._view.find(entity.topic, entity_id.encode())
             if progress.warm and progress.caught_up_ms is not None and found is not None:
-                effect.look(entity, made.entity_id, found.value)
+                wait.effect.look(entity, entity_id, found.value)
+            if share.is_used_up():
+                await share.give_back()
         wait.is_told()
 
     # rows

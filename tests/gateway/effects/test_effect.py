@@ -63,7 +63,7 @@ def test_each_entity_of_its_events_is_looked_at_for_all_of_them() -> None:
     effect = _effect(_made(3, 0, 3), _made(4, 1, 3), _made(5, 2, 3, "e"))
     assert not effect.look(DEVICE, "d", _snapshot(3))
     assert effect.look(DEVICE, "d", _snapshot(4))
-    assert [made.entity_id for _, made in effect.unfolded()] == ["e"]
+    assert effect.unfolded() == [(DEVICE, "e")]
     assert effect.look(DEVICE, "e", _snapshot(5, deleted=True))
     assert effect.reached == "folded"
     assert effect.states["device", "e"].deleted

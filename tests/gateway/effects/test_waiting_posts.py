@@ -15,7 +15,7 @@ from gateway.auth.caller import Caller
 from gateway.effects import waiting_posts
 from gateway.effects.answer import Posted, answer_of
 from gateway.effects.asked import Asked
-from gateway.effects.effect import Effect, Seen, folded_by
+from gateway.effects.effect import Effect, folded_by
 from gateway.effects.effect_reader import Begun
 from gateway.effects.told import Ended, Fact, Listener, Made, Told, Waits
 from gateway.kafka_writer.outcome import NotWritten, Spooled
@@ -269,7 +269,8 @@ def test_a_device_is_told_of_its_own_states_alone() -> None:
     for part, entity_id in enumerate(("acme/a", "acme/b")):
         made = _made(entity_id)._replace(part=part, parts=2)
         effect.hear(Told("p", "t/0/0", made))
-        effect.states["device", entity_id] = Seen(1, False)
+    for entity, entity_id in effect.unfolded():
+        effect.look(entity, entity_id, _row(3, 1).value)
     posted = Posted(Caller("device", "acme", "a"), "a")
     told = orjson.loads(answer_of(FLOW, Asked("folded", 1), posted, {"id": "p"}, effect, "").body)
     assert told["states"] == [{"entity": "device", "id": "a", "version": 1}]
