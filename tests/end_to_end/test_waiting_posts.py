@@ -61,7 +61,8 @@ def test_a_repeat_reaches_what_its_first_one_has_reached(running: Running) -> No
         versions.append(told["states"][0]["version"])
     assert versions == [1, 1, 1]
     other = _told(running, "device-0802", b'{"value": 2}', f"wait=stored&{LONG}", **key)
-    assert (other["reached"], other["parked"]["reason"]) == ("folded", "key_reuse")
+    assert other["parked"]["reason"] == "key_reuse"
+    assert other["reached"] in ("enriched", "folded")  # persist may be quicker than fold
 
 
 def test_who_waits_for_what_is_parked_is_told_at_once(running: Running) -> None:
