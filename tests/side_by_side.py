@@ -16,6 +16,7 @@ from local_stack.terminal.progress import say
 
 # so much that both runs take about as long
 PATIENT = (
+    "tests/balanced",
     "tests/cluster",
     "tests/doors",
     "tests/faults",

@@ -1,7 +1,7 @@
 """The fleet's own credential, where the gateway wants to know who is asking."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from gateway.auth.caller import Caller
@@ -16,16 +16,17 @@ _HOLDS_MS = 86_400_000
 
 
 @contextmanager
-def own_credential(gateway_url: str, bootstrap: str) -> Iterator[str | None]:
+def own_credential(gateway_urls: Collection[str], bootstrap: str) -> Iterator[str | None]:
     """As long as the fleet sends. None where nobody asks."""
-    if not asks_who(gateway_url):
+    if not any(asks_who(url) for url in gateway_urls):
         yield None
         return
     token, made_ms = make_token(), time.time_ns() // 1_000_000
     credential = Credential(Caller("gateway"), "token", token.proof, made_ms + _HOLDS_MS, made_ms)
     credential_topic.write(bootstrap, token.key_id, credential)
     try:
-        _wait(gateway_url, token.text)
+        for url in gateway_urls:
+            _wait(url, token.text)
         yield token.text
     finally:
         credential_topic.write(bootstrap, token.key_id, None)

@@ -201,6 +201,8 @@ def _fix(name: str, status: dict[str, Any]) -> str:
 
 def _part(name: str, status: dict[str, Any]) -> Finding:
     state = status["services"][name]["state"]
+    if state == "running" and name in status.get("closed_gateways", ()):
+        return red(name, "takes no payloads now", _fix(name, status))
     if state == "running":
         return green(name, state)
     if state == "held":

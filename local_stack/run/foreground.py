@@ -14,10 +14,12 @@ from local_stack.run.stack import Stack
 from local_stack.terminal.progress import say
 
 
-def run_in_foreground(state_dir: Path, *, random_ports: bool, workers: int = 0) -> None:
+def run_in_foreground(
+    state_dir: Path, *, random_ports: bool, workers: int = 0, gateways: int = 1
+) -> None:
     began = time.monotonic()
     check_settings()
-    stack = Stack(state_dir, random_ports=random_ports, workers=workers)
+    stack = Stack(state_dir, random_ports=random_ports, workers=workers, gateways=gateways)
     stack.reserve()
     _stop_on_signals(stack)
     try:

@@ -24,6 +24,7 @@ class GatewayHealth:
     accepts: bool = False
     jobs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
+    closed: tuple[str, ...] = ()  # the gateways that take no payloads now
 
     @property
     def all_jobs_pass(self) -> bool:
@@ -35,6 +36,23 @@ def ask_gateway(url: str, token: str | None = None) -> GatewayHealth:
     code, _ = ask(f"{url}/readyz")
     _, body = ask(f"{url}/health", token)
     return GatewayHealth(accepts=code == 200, jobs=job_statuses(body), outputs=job_outputs(body))
+
+
+def ask_gateways(urls: Mapping[str, str], token: str | None = None) -> GatewayHealth:
+    """All of them: they accept if each does, and of a job what the one says that finds it worst,
+    since each has its own copy of what the jobs report."""
+    closed, jobs, outputs = [], dict[str, str](), dict[str, str]()
+    for gateway, url in urls.items():
+        health = ask_gateway(url, token)
+        if not health.accepts:
+            closed.append(gateway)
+        for name, status in health.jobs.items():
+            if jobs.get(name, "pass") == "pass":
+                jobs[name] = status
+                outputs.pop(name, None)
+                if name in health.outputs:
+                    outputs[name] = health.outputs[name]
+    return GatewayHealth(bool(urls) and not closed, jobs, outputs, tuple(closed))
 
 
 def asks_who(url: str) -> bool | None:

@@ -18,8 +18,10 @@ WARNING = "for development, not for production: one broker, no TLS, no login"
 
 
 def ready_block(stack: Stack, seconds: float) -> str:
+    each = stack.gateway_urls if len(stack.gateway_urls) > 1 else {}
     rows = {
-        "gateway": stack.gateway_url,
+        "gateway": f"{stack.gateway_url}, a balancer" if each else stack.gateway_url,
+        **{f"  {name}": url for name, url in each.items()},
         "API pages": f"{stack.gateway_url}/docs",
         "health": f"{stack.gateway_url}/health",
         **({"dead letters": stack.desk_url} if stack.desk_url else {}),

@@ -8,21 +8,21 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, READER
+from clients.postgres.grants import READER
 from local_stack.machine.class_archives import ClassArchives
 from local_stack.machine.downloads import Downloads, fetch_downloads
 from local_stack.machine.java import Java, find_java
 from local_stack.machine.locks import InstanceLock
 from local_stack.machine.log_files import log_path
 from local_stack.machine.paths import state_dir as default_state_dir
-from local_stack.machine.ports import accepts, free_port
-from local_stack.machine.processes import Service, Supervisor, python, run_to_the_end
+from local_stack.machine.ports import free_port
+from local_stack.machine.processes import Supervisor
+from local_stack.run.applications import Applications
 from local_stack.run.folder_flow import flow_reference, refuse_another_flow
-from local_stack.run.health import GatewayHealth, ask_gateway
+from local_stack.run.health import GatewayHealth, ask_gateways
 from local_stack.run.last_run import wait_for_the_last_run
 from local_stack.run.operator_token import (
     forget_operator_token,
@@ -33,6 +33,7 @@ from local_stack.run.part_environment import part_environment
 from local_stack.run.stack_file import write_status
 from local_stack.run.take_down import hold, release, release_all
 from local_stack.servers.addresses import OWN_SERVER, Addresses, wait_for_own
+from local_stack.servers.gateways import FIRST, left_behind, names_of
 from local_stack.servers.kafka import kafka_answers, prepare_kafka
 from local_stack.servers.postgres import postgres_answers, prepare_database, prepare_postgres
 from local_stack.servers.postgres_address import SUPERUSER
@@ -40,7 +41,6 @@ from local_stack.servers.spark_cluster import SparkCluster, refuse_another_maste
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say
 
-_ROLES = {"gateway": GATEWAY, "spark": JOBS, "relay": JOBS, "desk": DESK, "migrate": OWNER}
 ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay", "desk")
 DEATHS_TO_GIVE_UP = 3
 _START_WITHIN_S = 300.0
@@ -57,13 +57,16 @@ class Stack:
         services: Collection[str] = ALL_SERVICES,
         settings: Mapping[str, str] | None = None,
         workers: int = 0,
+        gateways: int = 1,
     ) -> None:
-        """`workers`: of a Spark cluster for the jobs; without any, Spark runs in their process."""
+        """`workers`: of a Spark cluster for the jobs; without any, Spark runs in their process.
+        `gateways`: several are each a node of its own, behind a balancer."""
         self.state_dir = (state_dir or default_state_dir()).absolute()
         self.jobs: dict[str, str] = {}
         self.ready = False
         self._settings = {**os.environ, **(settings or {})}
         self._services, self._workers = services, workers
+        self._gateways = gateways if FIRST in services else 0
         refuse_another_master(workers, self._settings)
         self._addresses = Addresses(self.state_dir, self._settings, services)
         self._random_ports = random_ports
@@ -82,6 +85,11 @@ class Stack:
     @property
     def gateway_url(self) -> str:
         return self._addresses.gateway_url
+
+    @property
+    def gateway_urls(self) -> Mapping[str, str]:
+        """Of each gateway, past the balancer."""
+        return self._addresses.gateway_urls if self._gateways else {}
 
     @property
     def desk_url(self) -> str | None:
@@ -147,6 +155,8 @@ class Stack:
             refuse_another_flow(self.state_dir, self._settings)
         wait_for_the_last_run(self.state_dir)
         self._addresses.choose_ports(say, random_ports=self._random_ports)
+        if self._gateways > 1:
+            self._addresses.put_balancer(names_of(self._gateways))
         self._publish()  # nothing of the last run counts from here on
         release_all(self.state_dir)
         java = find_java()
@@ -160,17 +170,15 @@ class Stack:
         )
         if self._workers:
             environment |= self._start_cluster(java)
-        applications = self._applications(environment)
+        programs = Applications(self._addresses, self.state_dir, environment)
+        applications = list(programs.services(self._services, self._gateways))
         if applications and "postgres" in self._services:
-            self._init_step("migrate", environment)
+            programs.init_step("migrate")
         self._await_kafka(deadline)
         if applications and "kafka" in self._services:
-            self._init_step("topics", environment)
+            programs.init_step("topics")
             say("  tables and topics are there; the gateway and the jobs start")
-        if "gateway" in self._services and self._settings.get("HEADRACE_AUTH", "none") != "none":
-            renew_operator_token(self.state_dir, self.kafka_bootstrap)
-        else:
-            forget_operator_token(self.state_dir)
+        self._see_to_gateways()
         for service in applications:
             self._supervisor.add(service)
         self._wait_until(self._all_well, deadline)
@@ -219,34 +227,16 @@ class Stack:
             at = OWN_SERVER["postgres"]
             wait_for_own("PostgreSQL", at, at, lambda: postgres_answers(self.postgres_url))
 
-    def _init_step(self, name: str, environment: Mapping[str, str]) -> None:
-        command = python("-m", "stream_jobs", name)
-        log = log_path(self.state_dir, f"init-{name}")
-        run_to_the_end(f"the step `{name}`", command, self._as_part(name, environment), log)
-
-    def _as_part(self, name: str, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """With the database's address for that part, which may do there what it needs."""
-        url = self._addresses.postgres_url(_ROLES[name]) if name in _ROLES else None
-        return {**environment, "HEADRACE_POSTGRES_URL": url} if url else environment
-
-    def _applications(self, environment: Mapping[str, str]) -> list[Service]:
-        commands = {
-            "gateway": python("-m", "gateway"),
-            "spark": python("-m", "stream_jobs", "all"),
-            "relay": python("-m", "stream_jobs", "relay"),
-            "desk": python("-m", "desk"),
-        }
-
-        def is_up(name: str) -> bool:
-            return name not in self.ports or accepts(self.ports[name])
-
-        return [
-            Service(
-                name, command, self._as_part(name, environment), stage=1, is_up=partial(is_up, name)
+    def _see_to_gateways(self) -> None:
+        if self._gateways and self._settings.get("HEADRACE_AUTH", "none") != "none":
+            renew_operator_token(self.state_dir, self.kafka_bootstrap)
+        else:
+            forget_operator_token(self.state_dir)
+        for left in left_behind(self.state_dir, self._gateways):
+            say(
+                f"  {left.payloads} payloads wait in the spool of {left.gateway}, which is not "
+                "started: start it again with --gateways"
             )
-            for name, command in commands.items()
-            if name in self._services
-        ]
 
     def _runs(self, name: str) -> bool:
         return self._supervisor.children[name].state == "running"
@@ -255,8 +245,8 @@ class Stack:
         if not all(self._runs(name) for name in self._supervisor.children):
             return False
         health = GatewayHealth(True)
-        if "gateway" in self._services:
-            health = ask_gateway(self.gateway_url, operator_token(self.state_dir))
+        if self._gateways:
+            health = ask_gateways(self.gateway_urls, operator_token(self.state_dir))
         for name in sorted(health.jobs):
             if health.jobs[name] == "pass" != self.jobs.get(name):
                 say(f"  job {name} is up")
@@ -289,6 +279,7 @@ class Stack:
         return {
             "ready": self.ready,
             "gateway_url": self.gateway_url,
+            "gateway_urls": dict(self.gateway_urls),
             "desk_url": self.desk_url,
             "kafka_bootstrap": self.kafka_bootstrap,
             "postgres_url": self._addresses.postgres_url(READER),

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from local_stack.machine.locks import running_launcher
-from local_stack.run.health import ask_gateway
+from local_stack.run.health import ask_gateways
 from local_stack.run.operator_token import operator_token
 
-NO_ADDRESS = {"gateway_url": None, "desk_url": None, "kafka_bootstrap": None, "postgres_url": None}
+NO_ADDRESS: dict[str, Any] = {
+    **{"gateway_url": None, "gateway_urls": {}},
+    **{"desk_url": None, "kafka_bootstrap": None, "postgres_url": None},
+}
 
 
 def write_status(state_dir: Path, status: dict[str, Any]) -> None:
@@ -24,7 +27,7 @@ def read_status(state_dir: Path) -> dict[str, Any]:
     """What the launcher wrote last, corrected by what is true now."""
     empty: dict[str, Any] = {"ready": False, **NO_ADDRESS, "jobs": {}, "services": {}}
     status = {**empty, "state_dir": str(state_dir), **_read(state_dir)}
-    status["job_outputs"] = {}
+    status |= {"job_outputs": {}, "closed_gateways": []}
     launcher = running_launcher(state_dir)
     status["running"] = launcher is not None
     status["launcher_pid"] = launcher
@@ -52,7 +55,9 @@ def _with_health(status: dict[str, Any]) -> dict[str, Any]:
     services = status["services"]
     ready = bool(services) and all(s["state"] == "running" for s in services.values())
     if "gateway" in services:
-        health = ask_gateway(status["gateway_url"], operator_token(Path(status["state_dir"])))
+        token = operator_token(Path(status["state_dir"]))
+        health = ask_gateways(status["gateway_urls"], token)
+        status["closed_gateways"] = list(health.closed)
         status["jobs"], status["job_outputs"] = health.jobs, health.outputs
         ready = ready and health.accepts and (health.all_jobs_pass or "spark" not in services)
     return {**status, "ready": bool(status["ready"] and ready)}
@@ -70,7 +75,7 @@ def _is_whole(content: Any) -> bool:
     """What something else wrote or cut short is no account, and no reason to fail."""
     if not isinstance(content, dict):
         return False
-    tables = [content.get(name, {}) for name in ("services", "jobs", "ports")]
+    tables = [content.get(name, {}) for name in ("services", "jobs", "ports", "gateway_urls")]
     if not all(isinstance(table, dict) for table in tables):
         return False
     return all(isinstance(s, dict) and s.keys() >= {"state", "pid"} for s in tables[0].values())

@@ -1,1 +1,2 @@
-"""Kafka and PostgreSQL as the launcher runs them, or finds them."""
+"""Kafka and PostgreSQL as the launcher runs them, or finds them; a Spark cluster, and several
+gateways behind a balancer."""

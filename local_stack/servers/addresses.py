@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from local_stack.machine.ports import free_port, is_free
+from local_stack.servers.gateways import BALANCER, FIRST, is_gateway
 from local_stack.servers.postgres_address import postgres_url
 from local_stack.terminal.errors import StackError
 
@@ -51,9 +52,20 @@ class Addresses:
         started = [f"{name} {port}" for name, port in self.ports.items() if self.embedded(name)]
         report(f"  ports    {', '.join(started)}")
 
+    def put_balancer(self, gateways: Collection[str]) -> None:
+        """At the port that was chosen for the only gateway; each of these gets one of its own."""
+        self.ports[BALANCER] = self.ports[FIRST]
+        for name in gateways:
+            self.ports[name] = free_port(self.ports.values())
+
     @property
     def gateway_url(self) -> str:
-        return self._url("gateway")
+        return self._url(BALANCER if BALANCER in self.ports else FIRST)
+
+    @property
+    def gateway_urls(self) -> dict[str, str]:
+        """Of each, past the balancer."""
+        return {name: self._url(name) for name in self.ports if is_gateway(name)}
 
     @property
     def desk_url(self) -> str | None:

@@ -48,7 +48,8 @@ def demo(
         say(f"{devices} devices post {rate:g} messages a second to {url}. Ctrl-C ends it.")
     progress = None if quiet else ProgressLine("demo", seconds_between_lines=5.0)
     with ExitStack() as until_its_end:
-        token = until_its_end.enter_context(own_credential(url, bootstrap))
+        each = status["gateway_urls"].values()
+        token = until_its_end.enter_context(own_credential(each, bootstrap))
         watch = None
         if alarms:
             if not quiet:

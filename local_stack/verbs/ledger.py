@@ -9,6 +9,7 @@ from local_stack.run.health import health_check
 from local_stack.run.operator_token import operator_token
 from local_stack.run.options import StateDir, folder_of, since_ms
 from local_stack.run.server_addresses import database, running_stack
+from local_stack.servers.gateways import node_folders
 from local_stack.terminal.errors import LOOK, StackError
 from local_stack.terminal.output import Output, OutputOption, rows_table, say_found
 from shared.timestamps import from_rfc3339, to_rfc3339
@@ -74,7 +75,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         said += [
             "",
             f"outside these sums, for no ingest topic holds them: {found['set_aside']} payloads "
-            "that this node's spool has set aside: ./headrace spool list",
+            "that a gateway's spool has set aside: ./headrace spool list",
         ]
     if found["missing"]:
         said += ["", "payloads that should have an end by now and have none:"]
@@ -87,8 +88,9 @@ def lines(found: dict[str, Any]) -> list[str]:
 
 
 def set_aside(folder: Path) -> int:
-    """Payloads that the gateway on this state folder has accepted and Kafka has not."""
-    return sum(kept.payloads() for kept in in_spool(folder / "spool"))
+    """Payloads that the gateways on this state folder have accepted and Kafka has not."""
+    nodes = node_folders(folder).values()
+    return sum(kept.payloads() for node in nodes for kept in in_spool(node / "spool"))
 
 
 def from_database(

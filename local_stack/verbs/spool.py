@@ -1,7 +1,7 @@
 """`./headrace spool`: what the gateway's spool has set aside, and its way into Kafka."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from gateway.spool.frame import Frame, brought, pack
 from gateway.spool.set_aside import DAMAGED, FOLDER, Kept, SetAside, in_spool, kept_at, sync_folder
 from local_stack.run.options import StateDir, folder_of
 from local_stack.run.server_addresses import kafka_bootstrap
+from local_stack.servers.gateways import node_folders
 from local_stack.terminal.errors import LOOK, StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, say_rows, table
 from local_stack.terminal.progress import say
@@ -98,13 +99,19 @@ class Replayed(NamedTuple):
 
 def listed(state_dir: Path) -> Iterator[dict[str, Any]]:
     """A row for each payload, and one for what cannot be read of a file."""
-    for kept in in_spool(state_dir / "spool"):
+    for node, folder in node_folders(state_dir).items():
+        yield from _listed_of(node, folder / "spool")
+
+
+def _listed_of(node: str, spool: Path) -> Iterator[dict[str, Any]]:
+    for kept in in_spool(spool):
         read_bytes = 0
         for frame in kept.frames():
             size_bytes = len(pack(frame))
             read_bytes += size_bytes
             yield {
                 "file": kept.path.name,
+                "gateway": node,
                 "why": kept.why,
                 "topic": frame.topic,
                 "entity": _entity(frame),
@@ -115,6 +122,7 @@ def listed(state_dir: Path) -> Iterator[dict[str, Any]]:
         if read_bytes < kept.bytes or not kept.bytes:
             yield {
                 "file": kept.path.name,
+                "gateway": node,
                 "why": DAMAGED if kept.has_frames else kept.why,
                 "topic": kept.topic or None,
                 "entity": None,
@@ -128,12 +136,11 @@ def send_again(settings: "Settings", state_dir: Path, file: str | None) -> Repla
     """Each goes under the event id that its sender was told, so to come twice has no effect."""
     from clients.kafka.write import for_at_most
 
-    folder = state_dir / "spool" / FOLDER
-    with _alone(folder):
-        chosen = _chosen(state_dir, file)
+    sent, refused, unreadable = 0, list[Refusal](), list[str]()
+    with _alone(state_dir) as spools:
+        chosen = _chosen(spools, file)
         writer = _writer(settings)
-        sent, refused, unreadable = 0, list[Refusal](), list[str]()
-        left = iter([one for kept in chosen for one in _one_by_one(kept, folder)])
+        left = iter([one for kept in chosen for one in _one_by_one(kept)])
         while some := list(islice(left, _AT_ONCE)):
             frames = [(kept, frame) for kept in some for frame in kept.frames()]
             readable = {kept.path for kept, _ in frames}
@@ -147,23 +154,24 @@ def send_again(settings: "Settings", state_dir: Path, file: str | None) -> Repla
                 else:
                     kept.path.unlink(missing_ok=True)
                     sent += 1
-            sync_folder(folder)
+            for folder in {kept.path.parent for kept in some}:
+                sync_folder(folder)
     return Replayed(sent, refused, unreadable)
 
 
-def _chosen(state_dir: Path, file: str | None) -> list[Kept]:
-    found = list(in_spool(state_dir / "spool"))
+def _chosen(spools: Sequence[Path], file: str | None) -> list[Kept]:
+    found = [kept for spool in spools for kept in in_spool(spool)]
     chosen = [kept for kept in found if file in (None, kept.path.name)]
     if file is not None and not chosen:
         raise StackError(f"no file {file!r} is set aside", "see: ./headrace spool list")
     return chosen
 
 
-def _one_by_one(kept: Kept, folder: Path) -> list[Kept]:
+def _one_by_one(kept: Kept) -> list[Kept]:
     """A file for each payload: so each goes, or stays, alone."""
     if not kept.has_frames or kept.payloads() == 1:
         return [kept]
-    aside, parts, read_bytes = SetAside(folder), list[Path](), 0
+    aside, parts, read_bytes = SetAside(kept.path.parent), list[Path](), 0
     for frame in kept.frames():
         raw = pack(frame)
         read_bytes += len(raw)
@@ -207,12 +215,15 @@ def _event_id(frame: Frame) -> str | None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    if not folder.exists():
-        raise StackError(f"there is no spool in {folder.parent.parent}", "choose a --state-dir")
-    with (folder.parent / "replay.lock").open("a") as lock:
+def _alone(state_dir: Path) -> Iterator[list[Path]]:
+    """The spools that are there."""
+    spools = [folder / "spool" for folder in node_folders(state_dir).values()]
+    spools = [spool for spool in spools if (spool / FOLDER).exists()]
+    if not spools:
+        raise StackError(f"there is no spool in {state_dir}", "choose a --state-dir")
+    with (spools[0] / "replay.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StackError("another replay is under way", "wait until it has ended") from error
-        yield
+        yield spools

@@ -28,10 +28,12 @@ def lines(found: dict[str, Any]) -> list[str]:
         ("PostgreSQL", found["postgres_url"]),
         ("state folder", found["state_dir"]),
     ]
-    rows += [
-        (name, f"{service['state']}, pid {service['pid']}" if service["pid"] else service["state"])
-        for name, service in found["services"].items()
-    ]
+    each = found["gateway_urls"] if len(found["gateway_urls"]) > 1 else {}
+    for name, service in found["services"].items():
+        more = [f"pid {service['pid']}"] if service["pid"] else []
+        more += [each[name]] if name in each else []
+        more += ["takes no payloads now"] if name in found["closed_gateways"] else []
+        rows.append((name, ", ".join([service["state"], *more])))
     said = found["job_outputs"]
     rows += [
         (f"job {name}", f"{state}: {said[name]}" if name in said else state)

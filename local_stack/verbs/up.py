@@ -15,6 +15,12 @@ def up(
             "--workers", min=0, max=16, help="Run the jobs on a Spark cluster of so many workers."
         ),
     ] = 0,
+    gateways: Annotated[
+        int,
+        typer.Option(
+            "--gateways", min=1, max=16, help="So many gateways, each a node, behind a balancer."
+        ),
+    ] = 1,
     state_dir: StateDir = None,
 ) -> None:
     """Start everything and stay in front; Ctrl-C stops it.
@@ -23,4 +29,6 @@ def up(
     """
     from local_stack.run.foreground import run_in_foreground
 
-    run_in_foreground(folder_of(state_dir), random_ports=random_ports, workers=workers)
+    run_in_foreground(
+        folder_of(state_dir), random_ports=random_ports, workers=workers, gateways=gateways
+    )

@@ -3,9 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from local_stack.doctor.findings import Light
+from local_stack.doctor.running import _part
 from local_stack.machine.locks import InstanceLock, running_launcher
+from local_stack.run import health
 from local_stack.run.foreground import run_in_foreground
-from local_stack.run.health import job_outputs, job_statuses
+from local_stack.run.health import GatewayHealth, job_outputs, job_statuses
 from local_stack.run.stack import Stack
 from local_stack.run.stack_file import last_pids, read_status, service_state, write_status
 from local_stack.run.take_down import hold
@@ -132,3 +135,39 @@ def test_the_status_says_why_a_job_is_not_well() -> None:
         "job persist      warn: waiting: PostgreSQL",
         "job fold         pass",
     ]
+
+
+def test_of_several_gateways_all_must_accept_and_a_job_is_as_the_worst_one_finds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = {
+        "a": GatewayHealth(True, {"fold": "pass", "enrich": "pass"}, {"fold": "there is more"}),
+        "b": GatewayHealth(False, {"fold": "warn", "enrich": "pass"}, {"fold": "waiting"}),
+        "c": GatewayHealth(True),  # which knows nothing of jobs yet
+    }
+    monkeypatch.setattr(health, "ask_gateway", lambda url, _token: said[url])
+    both = health.ask_gateways({"gateway": "a", "gateway-2": "b", "gateway-3": "c"})
+    assert (both.accepts, both.closed) == (False, ("gateway-2",))
+    assert both.jobs == {"fold": "warn", "enrich": "pass"}
+    assert both.outputs == {"fold": "waiting"}
+    assert health.ask_gateways({"gateway": "a"}).accepts
+    assert not health.ask_gateways({}).accepts
+
+
+def test_the_status_says_where_each_of_several_gateways_is_and_which_takes_nothing() -> None:
+    services = {
+        name: {"state": "running", "pid": 7} for name in ("gateway", "gateway-2", "balancer")
+    }
+    urls = {"gateway": "http://127.0.0.1:1", "gateway-2": "http://127.0.0.1:2"}
+    found = read_status(Path("/proc/none")) | {
+        "services": services,
+        "gateway_urls": urls,
+        "closed_gateways": ["gateway-2"],
+    }
+    assert lines(found)[-3:] == [
+        "gateway          running, pid 7, http://127.0.0.1:1",
+        "gateway-2        running, pid 7, http://127.0.0.1:2, takes no payloads now",
+        "balancer         running, pid 7",
+    ]
+    assert _part("gateway-2", found).light is Light.RED
+    assert _part("gateway", found).light is Light.GREEN

@@ -163,3 +163,20 @@ def test_without_kafka_nothing_is_touched(
     assert isinstance(run.exception, StackError)
     assert "nothing was sent" in run.exception.what
     assert set_aside(tmp_path) == 1
+
+
+def test_the_spools_of_all_gateways_are_listed_and_sent(
+    tmp_path: Path, aside: SetAside, kafka: FakeWriter
+) -> None:
+    aside.keep("record_too_large", TOPIC, pack(_frame(1)))
+    other = SetAside(tmp_path / "gateway-2" / "spool" / "set-aside")
+    other.keep("record_too_large", TOPIC, pack(_frame(2)))
+    rows = json.loads(_run(tmp_path, "list").output)
+    assert [(row["gateway"], row["event_id"]) for row in rows] == [
+        ("gateway", "id-1"),
+        ("gateway-2", "id-2"),
+    ]
+    assert set_aside(tmp_path) == 2
+    assert json.loads(_run(tmp_path, "replay").output)["sent"] == 2
+    assert sorted(kafka.taken) == [b"value 1", b"value 2"]
+    assert set_aside(tmp_path) == 0

@@ -67,31 +67,25 @@ def _kafka(module: ModuleType) -> None:
     )
 
 
-def _stack(module: ModuleType) -> None:
+def _applications(module: ModuleType) -> None:
     """Each part goes through its own door."""
-    doors, stack = RIG["doors"], module.Stack  # type: ignore[attr-defined]
-    applications = stack._applications
+    doors, applications = RIG["doors"], module.Applications  # type: ignore[attr-defined]
+    services = applications.services
 
-    def through_doors(self: Any, environment: dict[str, str]) -> list[Any]:
-        port = f":{self.ports['postgres']}/"
+    def through_doors(self: Any, *args: Any) -> Any:
+        port = f":{self._addresses.ports['postgres']}/"
         door = f":{doors['postgres']['door']}/"
-        return [
-            dataclasses.replace(
-                service,
-                environment={
-                    **service.environment,
-                    "HEADRACE_POSTGRES_URL": (
-                        service.environment["HEADRACE_POSTGRES_URL"].replace(port, door)
-                    ),
-                    "HEADRACE_KAFKA_BOOTSTRAP": (
-                        f"127.0.0.1:{doors.get(service.name, doors['jobs'])['door']}"
-                    ),
-                },
-            )
-            for service in applications(self, environment)
-        ]
+        for service in services(self, *args):
+            name = "gateway" if module.is_gateway(service.name) else service.name  # type: ignore[attr-defined]
+            url = service.environment.get("HEADRACE_POSTGRES_URL", "")
+            kafka = f"127.0.0.1:{doors.get(name, doors['jobs'])['door']}"
+            own = {
+                "HEADRACE_POSTGRES_URL": url.replace(port, door),
+                "HEADRACE_KAFKA_BOOTSTRAP": kafka,
+            }
+            yield dataclasses.replace(service, environment={**service.environment, **own})
 
-    stack._applications = through_doors
+    applications.services = through_doors
 
 
 def _durable_log(module: ModuleType) -> None:
@@ -134,7 +128,7 @@ def _fingerprint(module: ModuleType) -> None:
 PATCHES: dict[str, Callable[[Any], None]] = {
     "local_stack.servers.kafka": _kafka,
     "shared.folding.code_fingerprint": _fingerprint,
-    "local_stack.run.stack": _stack,
+    "local_stack.run.applications": _applications,
     "gateway.ingest.durable_log": _durable_log,
     "gateway.spool.spool_log": lambda m: (
         before("gateway, about to spool", m.SpoolLog, "append"),
