@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.faults.whole.cluster import CLUSTER_KINDS
 from tests.faults.whole.faults import KINDS, plan
+from tests.faults.whole.gateways import GATEWAY_KINDS
 from tests.faults.whole.inject.rig_mutants import FAULTS, MUTANTS
 from tests.faults.whole.rig import Rig
 from tests.faults.whole.run import Load, Report, run
@@ -28,6 +29,7 @@ def main() -> int:
     if options.mutant in FAULTS:
         options.only, options.away_s = [FAULTS[options.mutant]], 12.0
     kinds = [*KINDS, *(CLUSTER_KINDS if options.workers else ())]
+    kinds += GATEWAY_KINDS if options.gateways > 1 else ()
     kinds = [k for k in kinds if any(word in k for word in options.only or [""])]
     kinds = [k for k in kinds if not any(word in k for word in options.without or [])]
     if options.list:
@@ -59,7 +61,8 @@ def main() -> int:
 
 async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
-    async with Rig(folder, options.away_s, options.mutant, workers=options.workers) as rig:
+    several = {"workers": options.workers, "gateways": options.gateways}
+    async with Rig(folder, options.away_s, options.mutant, **several) as rig:
         await rig.start()
         what = options.events, options.per_s, options.lines_per_s, options.times
         report = await run(rig, seed, Load(*what, options.all_clients), faults)
@@ -118,6 +121,7 @@ def _options() -> argparse.Namespace:
         "--mutant", default="", choices=MUTANTS, help="a mistake is put back: the run must fail"
     )
     parser.add_argument("--workers", type=int, default=0, help="the jobs on a Spark cluster")
+    parser.add_argument("--gateways", type=int, default=1, help="so many, behind a balancer")
     parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")
     parser.add_argument("--at-most", type=int, help="so many seeds now, the others another time")
     parser.add_argument("--only", action="append", help="kinds of fault that have this word")

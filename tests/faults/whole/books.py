@@ -62,7 +62,9 @@ class Books(NamedTuple):
     tells_of_set_aside: bool = False
 
 
-def read_books(state_dir: Path, bootstrap: str, postgres_url: str, gateway_url: str) -> Books:
+def read_books(
+    state_dir: Path, bootstrap: str, postgres_url: str, gateway_urls: Sequence[str]
+) -> Books:
     snapshots = _read(bootstrap, [*sample.STATES])
     with psycopg.connect(postgres_url, connect_timeout=10) as connection:
         return Books(
@@ -74,22 +76,27 @@ def read_books(state_dir: Path, bootstrap: str, postgres_url: str, gateway_url: 
             snapshots=snapshots,
             rows=[EventRow(*row) for row in connection.execute(_ROWS)],
             stored={(e, i): (v, s) for e, i, v, s in connection.execute(_STATES)},
-            shown=_shown(gateway_url, {entity_of(record) for record in snapshots}),
+            shown=_shown(gateway_urls, {entity_of(record) for record in snapshots}),
             outbox=_one(connection.execute("SELECT count(*) FROM headrace.outbox")),
             ledger=_ledger(state_dir),
-            set_aside=[path.read_bytes() for path in set_aside_folder(state_dir).glob("*")],
-            tells_of_set_aside=_tells_of_set_aside(gateway_url),
+            set_aside=[
+                path.read_bytes()
+                for node in (state_dir, *state_dir.glob("gateway-*"))
+                for path in set_aside_folder(node).glob("*")
+            ],
+            tells_of_set_aside=any(map(_tells_of_set_aside, gateway_urls)),
         )
 
 
-def shown_and_published(bootstrap: str, gateway_url: str) -> list[tuple[State, State]]:
+def shown_and_published(bootstrap: str, gateway_urls: Sequence[str]) -> list[tuple[State, State]]:
     """Each state that is shown beside the snapshot of the same version."""
     snapshots = _read(bootstrap, [*sample.STATES])
     published = {(entity_of(r), state_of(r)[0]): state_of(r)[1] for r in snapshots}
-    found = _answers(gateway_url, {entity_of(record) for record in snapshots})
+    entities = {entity_of(record) for record in snapshots}
     return [
         (said["state"], published[entity, said["version"]])
-        for entity, said in found.items()
+        for url in gateway_urls
+        for entity, said in _answers(url, entities).items()
         if (entity, said["version"]) in published
     ]
 
@@ -139,8 +146,17 @@ def _ledger(state_dir: Path) -> dict[str, int]:
     return {term: found[term] for term in sample.TERMS}
 
 
-def _shown(gateway_url: str, entities: set[Entity]) -> dict[Entity, State]:
-    return {entity: said["state"] for entity, said in _answers(gateway_url, entities).items()}
+def _shown(gateway_urls: Sequence[str], entities: set[Entity]) -> dict[Entity, State]:
+    """Where gateways differ, all that they say: no state is like that."""
+    first, *others = (
+        {entity: said["state"] for entity, said in _answers(url, entities).items()}
+        for url in gateway_urls
+    )
+    for other in others:
+        for entity in entities:
+            if other.get(entity) != first.get(entity):
+                first[entity] = {"one": first.get(entity), "another": other.get(entity)}
+    return first
 
 
 def _answers(gateway_url: str, entities: set[Entity]) -> dict[Entity, dict[str, Any]]:

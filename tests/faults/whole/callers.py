@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tests.faults.whole.posts import Post
 
 Said = tuple[int, Any]  # status, and the answer's JSON
-_ANSWER_S = 20.0
+ANSWER_S = 20.0
 _PROGRAM_ANSWERS_S = 30.0  # it gives up after 20 by itself
 _SOURCES = Path(__file__).parent / "clients"
 
@@ -41,7 +41,7 @@ class Connection:
             self._stream = None
 
     async def post(self, post: Post) -> Said:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(ANSWER_S):
             if self._stream is None:
                 self._stream = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
             reader, writer = self._stream

@@ -138,7 +138,7 @@ async def _in_the_view(rig: Rig, chance: random.Random) -> None:
 def _no_lies(rig: Rig) -> bool:
     try:
         status = rig.launcher.status()
-        pairs = shown_and_published(status["kafka_bootstrap"], rig.launcher.gateway_url)
+        pairs = shown_and_published(status["kafka_bootstrap"], rig.gateway_urls)
     except (httpx.HTTPError, ConnectionError, TypeError):
         return False
     rig.lies += [f"/state shows {a}, published was {b}" for a, b in pairs if a != b]

@@ -37,6 +37,7 @@ class Run(NamedTuple):
     answers: Mapping[int, Sequence[Answer]]
     books: Books
     spool_flips: int = 0  # bytes of the gateway's spool that were flipped while it had payloads
+    gateways: int = 1
 
 
 class Copy(NamedTuple):
@@ -125,7 +126,8 @@ def misnamed(run: Run) -> Iterator[str]:
 
 def overtaken(run: Run) -> Iterator[str]:
     """The first copy of what a device was told is accepted stands before those of all that it sent
-    after that. What it sent in one request stands in the order of its lines."""
+    after that. What it sent in one request stands in the order of its lines. Of several gateways
+    each has its own spool: what lay in one may be overtaken by what another one took later."""
     by_device: defaultdict[tuple[str, str], list[_Accepted]] = defaultdict(list)
     firsts: dict[int, Record] = {}
     for copy in _copies(run):
@@ -135,7 +137,8 @@ def overtaken(run: Run) -> Iterator[str]:
         accepting = next((answer for answer in answers if answer.accepts), None)
         if message.number in firsts and accepting is not None and not _is_aside(run, message):
             times = answers[0].sent_at, accepting.sent_at, accepting.answered_at
-            one = _Accepted(*times, firsts[message.number].place, message)
+            may_be_late = run.gateways > 1 and any(a.told == Told.SPOOLED for a in answers)
+            one = _Accepted(*times, firsts[message.number].place, message, may_be_late)
             by_device[message.endpoint, message.device].append(one)
     for own in by_device.values():
         for one, next_one in _overtakings(own):
@@ -148,6 +151,7 @@ class _Accepted(NamedTuple):
     answered_at: int
     place: Place
     message: Message
+    may_be_late: bool
 
 
 def _overtakings(own: Sequence[_Accepted]) -> Iterator[tuple[_Accepted, _Accepted]]:
@@ -156,7 +160,9 @@ def _overtakings(own: Sequence[_Accepted]) -> Iterator[tuple[_Accepted, _Accepte
         at_once = one.sent_at == one.first_sent_at and next_one.sent_at == next_one.first_sent_at
         if together and at_once and one.place > next_one.place:
             yield one, next_one
-    told = sorted(own, key=lambda one: one.answered_at)
+    told = sorted((one for one in own if not one.may_be_late), key=lambda one: one.answered_at)
+    if not told:
+        return
     times = [one.answered_at for one in told]
     furthest = [told[0]]  # of all that were accepted until then, the one that stands last
     for one in told[1:]:

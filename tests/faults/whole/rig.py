@@ -45,6 +45,7 @@ class Rig:
         *,
         seen_within_s: float = 60.0,
         workers: int = 0,
+        gateways: int = 1,
     ) -> None:
         # a mutant is not to become well
         self._well_within_s, self.seen_within_s = (60.0, 20.0) if mutant else (240.0, seen_within_s)
@@ -76,6 +77,8 @@ class Rig:
             # which have nothing of the driver's environment
             conf = {"spark.executorEnv.HEADRACE_RIG": environment["HEADRACE_RIG"]}
             self.launcher.more["HEADRACE_SPARK_CONF"] = json.dumps(conf)
+        self.gateways = gateways
+        self.launcher.arguments += ["--gateways", str(gateways)]
         self.proxies = {
             name: Proxy(at["door"], self._behind(name, at["behind"])) for name, at in doors.items()
         }
@@ -167,16 +170,25 @@ class Rig:
         await self.release_spark()
 
     def spool_records(self) -> int | None:
-        depth = self._health().get("spool:depth")
-        return None if depth is None else int(depth[0]["observedValue"])
+        """Of all gateways; None where one of them tells nothing."""
+        depths = [self._health(url).get("spool:depth") for url in self.gateway_urls]
+        told = [int(depth[0]["observedValue"]) for depth in depths if depth]
+        return sum(told) if told and len(told) == len(depths) else None
 
     def view_is_warm(self) -> bool:
-        view = self._health().get("state_view:lag") or [{"status": "fail"}]
-        return bool(view[0]["status"] == "pass")
+        """Each gateway has one."""
+        views = [self._health(url).get("state_view:lag") for url in self.gateway_urls]
+        return bool(views) and all(view and view[0]["status"] == "pass" for view in views)
 
-    def _health(self) -> dict[str, Any]:
+    @property
+    def gateway_urls(self) -> list[str]:
+        """Past the balancer."""
+        return [*self.launcher.status()["gateway_urls"].values()]
+
+    def _health(self, url: str = "") -> dict[str, Any]:
         with contextlib.suppress(httpx.HTTPError, ValueError):
-            answer = httpx.get(f"{self.launcher.gateway_url}/health", timeout=10, trust_env=False)
+            url = f"{url or self.launcher.gateway_url}/health"
+            answer = httpx.get(url, timeout=10, trust_env=False)
             return dict(answer.json()["checks"])
         return {}
 

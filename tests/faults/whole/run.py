@@ -16,6 +16,7 @@ from tests.faults.whole.callers import Program, programs
 from tests.faults.whole.cluster import CLUSTER_KINDS
 from tests.faults.whole.faults import KINDS
 from tests.faults.whole.fleet import LATE_DEVICES, Fleet
+from tests.faults.whole.gateways import GATEWAY_KINDS
 from tests.faults.whole.movers import move_devices, register
 from tests.faults.whole.rig import NotWellError, Rig
 from tests.faults.whole.run_log import say
@@ -86,7 +87,7 @@ async def _run(
         for number, name in enumerate(faults, 1):
             await asyncio.sleep(chance.uniform(0.3, 2.5))
             fault_s = time.monotonic()
-            await {**KINDS, **CLUSTER_KINDS}[name](rig, chance)
+            await {**KINDS, **CLUSTER_KINDS, **GATEWAY_KINDS}[name](rig, chance)
             fired[name] += 1
             say(
                 f"{fault_s - began_s:6.1f} s  {name} ({time.monotonic() - fault_s:.1f} s), "
@@ -143,9 +144,9 @@ async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
     deadline_s = time.monotonic() + rig.seen_within_s
     while True:
         status = rig.launcher.status()
-        servers = status["kafka_bootstrap"], status["postgres_url"], rig.launcher.gateway_url
+        servers = status["kafka_bootstrap"], status["postgres_url"], rig.gateway_urls
         books = await asyncio.to_thread(read_books, rig.state_dir, *servers)
-        run = oracles.Run(sends.messages, sends.answers, books, rig.spool_flips)
+        run = oracles.Run(sends.messages, sends.answers, books, rig.spool_flips, rig.gateways)
         found = await asyncio.to_thread(oracles.violations, run)
         say(f"         judged after {time.monotonic() - began_s:.1f} s: {len(found)} do not hold")
         if not found or time.monotonic() > deadline_s:

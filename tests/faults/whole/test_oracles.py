@@ -549,6 +549,21 @@ def test_what_was_set_aside_and_sent_again_may_stand_behind_what_came_meanwhile(
     assert not [*overtaken(aside)]
 
 
+def test_of_several_gateways_what_one_has_spooled_may_stand_behind_what_another_one_took() -> None:
+    run = _run()
+    message = run.messages[0]
+    first = next(r for r in run.books.ingest if r.digest == message.digest)
+    again = _put(run.books, message)
+    run.books.ingest.remove(first)
+    # in a request of its own, before all others
+    spooled = Answer(Told.SPOOLED, again.id, sent_at=-2, answered_at=-1)
+    run.answers[message.number] = [spooled]
+    assert [*overtaken(run)]
+    assert not [*overtaken(run._replace(gateways=2))]
+    run.answers[message.number] = [spooled._replace(told=Told.WRITTEN, place=again.place)]
+    assert [*overtaken(run._replace(gateways=2))]
+
+
 @pytest.mark.parametrize(("line_max", "is_well"), [(3, True), (4, False)])
 def test_a_device_may_be_registered_too_late_for_what_a_full_line_has_no_room_for(
     line_max: int, is_well: bool, monkeypatch: pytest.MonkeyPatch
