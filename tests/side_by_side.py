@@ -33,6 +33,7 @@ PATIENT = (
 )
 OTHERS = ("tests", *(f"--ignore={path}" for path in PATIENT))
 _LAST_LINE = re.compile(r"^(?:=+ )?(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) .*", re.MULTILINE)
 
 
 def run_side_by_side(pytest: Sequence[str]) -> int:
@@ -59,8 +60,15 @@ def run_side_by_side(pytest: Sequence[str]) -> int:
         file.seek(0)
         output_beside = file.read().decode(errors="replace")
     say(output_beside)
-    say(f"Both runs together:\n{total([output, output_beside], time.monotonic() - began_s)}")
+    outputs = [output, output_beside]
+    last_line = total(outputs, time.monotonic() - began_s)
+    say("\n".join(["Both runs together:", *failed(outputs), last_line]))
     return code
+
+
+def failed(outputs: Sequence[str]) -> list[str]:
+    """One line for each test, however much the runs have said before."""
+    return [line for output in outputs for line in _FAILED.findall(output)]
 
 
 def total(outputs: Sequence[str], took_s: float) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests import side_by_side
-from tests.side_by_side import run_side_by_side, total
+from tests.side_by_side import failed, run_side_by_side, total
 
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 PASSES, FAILS = "def test_it(): pass\n", "def test_it(): assert False\n"
@@ -37,6 +37,14 @@ def test_both_runs_count(
     monkeypatch.setattr(side_by_side, "OTHERS", (".", "--ignore=test_beside.py"))
     assert run_side_by_side(PYTEST) == code
     assert capfd.readouterr().out.splitlines()[-1].startswith(last_line)
+
+
+def test_who_failed_is_said_again_at_the_end() -> None:
+    outputs = [
+        "..\nFAILED a.py::b[FAILED] - c\nERROR d.py::e\n1 failed",
+        "FAILED f.py::g\n",
+    ]
+    assert failed(outputs) == ["FAILED a.py::b[FAILED] - c", "ERROR d.py::e", "FAILED f.py::g"]
 
 
 def test_the_sum_is_of_every_kind_that_pytest_counts() -> None:

@@ -49,10 +49,9 @@ def asked_by_query(query: bytes, longest_s: float) -> Asked | None:
     if text is None:
         return Asked(level, min(TIMEOUT_S, longest_s))
     timeout_s = seconds_of(text)
-    if timeout_s is None or timeout_s > longest_s:
-        most = f"at most {longest_s:g}s (HEADRACE_WAIT_MAX_S)"
-        raise refused(400, "bad_timeout", f"{RULE}, {most}: ?wait={level}&timeout=5s")
-    return Asked(level, timeout_s)
+    if timeout_s is None:
+        raise refused(400, "bad_timeout", f"{RULE}: ?wait={level}&timeout=5s")
+    return Asked(level, min(timeout_s, longest_s))
 
 
 def with_preferences(asked: Asked | None, prefer: bytes, longest_s: float) -> Asked | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import orjson
 from fastapi import Header, Query
+from pydantic import WithJsonSchema
 
 from gateway.effects.asked import RULE, TIMEOUT_S, seconds_of
 from gateway.http.problems import Problem
@@ -36,6 +37,7 @@ _Timeout = Annotated[
 ]
 _Version = Annotated[
     int | None,
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}),
     Header(
         ge=0,
         lt=1 << 63,
@@ -118,14 +120,15 @@ class ReadAfter:
         if text is None:
             return min(TIMEOUT_S, self._longest_s)
         timeout_s = seconds_of(text)
-        if timeout_s is None or timeout_s > self._longest_s:
-            most = f"at most {self._longest_s:g}s (HEADRACE_WAIT_MAX_S)"
-            raise Problem(400, "bad_timeout", f"{RULE}, {most}: ?timeout=5s")
-        return timeout_s
+        if timeout_s is None:
+            raise Problem(400, "bad_timeout", f"{RULE}: ?timeout=5s")
+        return min(timeout_s, self._longest_s)
 
     @staticmethod
     def _is_so(found: Found | None, wanted: Wanted) -> bool:
-        return found is not None and has(orjson.loads(found.value)[META], wanted)
+        if found is None:
+            return wanted.after is None and not wanted.version
+        return has(orjson.loads(found.value)[META], wanted)
 
 
 def _not_so(entity: Entity | Aggregate, wanted: Wanted, found: Found | None) -> Problem:
@@ -138,7 +141,7 @@ def _not_so(entity: Entity | Aggregate, wanted: Wanted, found: Found | None) -> 
             "with a longer timeout",
         )
     return Problem(
-        504,
+        412,
         "event_not_folded",
         f"this {entity.name} does not have the event yet, or so many came after it that its id is "
         "forgotten: ask again, with a longer timeout, or without `after`",

@@ -39,12 +39,14 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
     404: {"description": "Unknown entity or id, or none that this caller may read."},
     409: {"description": "The event of `after` was parked, and is not in the state."},
-    412: {"description": "It does not have the version of If-Version-At-Least in time."},
+    412: {
+        "description": "It does not have the version of If-Version-At-Least, or the event of "
+        "`after`, in time."
+    },
     503: {
         "description": "The view has not caught up yet since its first start; or, of a version or "
         "time, PostgreSQL does not answer, or persist has not stored it yet."
     },
-    504: {"description": "It does not have the event of `after` in time."},
 }
 
 

@@ -50,7 +50,7 @@ def test_an_event_is_waited_for_by_the_id_of_its_receipt(
     gateway: Gateway, put: Put, put_soon: Put
 ) -> None:
     early = _get(gateway, "after=event-2&timeout=100ms")
-    assert (early.status_code, early.json()["code"]) == (504, "event_not_folded")
+    assert (early.status_code, early.json()["code"]) == (412, "event_not_folded")
     put(_row(1, "event-1"))
     put_soon(_row(2, "event-1", "event-2"))
     assert _get(gateway, "after=event-2&timeout=20s").json()["version"] == 2
@@ -71,12 +71,25 @@ def test_an_event_that_fold_has_parked_is_not_waited_for(gateway: Gateway, put: 
     assert time.monotonic() - began_s < 20
 
 
-@pytest.mark.parametrize("bad", ["5", "31s", "soon"])
+@pytest.mark.parametrize("bad", ["5", "-1s", "soon"])
 def test_a_timeout_that_is_none_is_told_what_to_write(gateway: Gateway, put: Put, bad: str) -> None:
     put(_row(1, "event-1"))
     answer = _get(gateway, f"after=event-1&timeout={bad}")
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_timeout")
-    assert "5s or 500ms, at most 30s" in answer.json()["detail"]
+    assert "5s or 500ms" in answer.json()["detail"]
+
+
+def test_nobody_waits_longer_than_may_be(gateway: Gateway) -> None:
+    short = gateway.rebuilt(gateway.settings.model_copy(update={"wait_max_s": 0.1}))
+    began_s = time.monotonic()
+    assert _get(short, "after=event-1&timeout=30s").status_code == 412
+    assert time.monotonic() - began_s < 20
+
+
+def test_a_state_of_none_has_version_zero(gateway: Gateway) -> None:
+    """So it is looked for at once, and is not there."""
+    answer = _get(gateway, "timeout=30s", **{"if-version-at-least": "0"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown_id")
 
 
 def test_an_aggregate_has_versions_and_no_events(gateway: Gateway) -> None:
@@ -91,6 +104,6 @@ def test_no_more_wait_than_may(gateway: Gateway, put: Put) -> None:
     put(_row(1))
     none = gateway.rebuilt(gateway.settings.model_copy(update={"waiting_posts_max": 0}))
     began_s = time.monotonic()
-    assert _get(none, "after=event-1&timeout=30s").status_code == 504
+    assert _get(none, "after=event-1&timeout=30s").status_code == 412
     assert _get(none, "timeout=30s", **{"if-version-at-least": "1"}).status_code == 200
     assert time.monotonic() - began_s < 20
