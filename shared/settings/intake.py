@@ -81,9 +81,9 @@ class IntakeSettings(Settings):
     wait_max_s: float = Field(
         30.0,
         gt=0,
-        description="Longest time that a POST with `?wait=`, or a GET of `/state` with `?after=` or "
-        "`If-Version-At-Least`, waits, "
-        "whatever its `timeout` says (docs/devices.md#waiting-for-the-effect)",
+        description="Longest time that a POST with `?wait=`, or a GET of `/state` with `?after=` "
+        "or `If-Version-At-Least`, waits, whatever its `timeout` says "
+        "(docs/devices.md#waiting-for-the-effect)",
     )
     waiting_posts_max: int = Field(
         1_000,
