@@ -55,6 +55,13 @@ class JobSettings(Settings):
         description="On a cluster: file with the secret that its master, workers and applications "
         "share. With it, all connections between them are authenticated and encrypted",
     )
+    spark_ui_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="Port of Spark's own page on 127.0.0.1, where its jobs, queries and rates are; "
+        "the next free one where it is taken (docs/operations.md#sparks-own-page)",
+    )
     standby: bool = Field(
         False,
         description="Where another process has the jobs, wait, warm, and take over when it ends "

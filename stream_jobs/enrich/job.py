@@ -29,6 +29,7 @@ from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
+from stream_jobs.source.counted_rows import NOTHING_DDL
 from stream_jobs.source.log_source import read_logs, written_by_its_work
 from stream_jobs.source.topic_writer import WriterOf
 from stream_jobs.supervision.status import Report
@@ -158,6 +159,6 @@ def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:
     job = flow.job(STAGE)
     nothing = read_logs(
-        spark, settings, STAGE, job.ignited_by, task(settings), "nothing int", may_stay=True
+        spark, settings, STAGE, job.ignited_by, task(settings), NOTHING_DDL, may_stay=True
     )
     return written_by_its_work(nothing, settings, STAGE)

@@ -14,6 +14,7 @@ from stream_jobs.guards.checkpoint_folder import checkpoint_of, remove
 from stream_jobs.guards.checkpoint_offsets import offsets_of
 from stream_jobs.parquet.rows import STAGE, RowsOf
 from stream_jobs.parquet.table import Table
+from stream_jobs.source.counted_rows import NOTHING_DDL
 from stream_jobs.source.log_source import read_logs
 from stream_jobs.supervision.status import Report
 
@@ -38,7 +39,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
     all_at_once = settings.model_copy(update={"batch_records_max": _NO_LIMIT})
     unread = RowsOf(settings.flow, flow.parquet_files[0].name)
     return (
-        read_logs(spark, all_at_once, STAGE, job.ignited_by, unread, "nothing int")
+        read_logs(spark, all_at_once, STAGE, job.ignited_by, unread, NOTHING_DDL)
         .writeStream.queryName(STAGE)
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime=f"{min(row.every_s for row in flow.parquet_files)} seconds")

@@ -6,12 +6,12 @@ broker: on their way through the JVM each would take four forms, which costs sev
 as what is done with it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Message
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
@@ -22,6 +22,7 @@ from clients.kafka.records import Offsets, by_topic
 from shared.consumer_groups import of_job
 from shared.settings import JobSettings
 from stream_jobs.guards.checkpoint_folder import checkpoint_of
+from stream_jobs.source.counted_rows import Work, a_row_for_each_record, real_rows
 from stream_jobs.source.cut_reader import CutReader
 from stream_jobs.source.log_ranges import ranges, shared_out
 from stream_jobs.source.log_reader import LogReader, RangesReader, Source, Task
@@ -29,8 +30,6 @@ from stream_jobs.source.log_rows import ROWS_DDL, LogRows
 
 # of a job behind the states: of a machine that is busy it leaves more to those before them
 SELDOM_MS = 500
-# what is done with a task's records; the rows that it yields are what Spark gets to see
-Work = Callable[[Iterator[list[Message]]], Iterator[Any]]
 
 
 def read_logs(
@@ -45,17 +44,17 @@ def read_logs(
     at_most_every_ms: int = 0,
     may_stay: bool = False,
 ) -> DataFrame:
-    """What `work` yields for the records of these topics. What needs no state may be done where
-    they come, without a batch for each few of them."""
+    """What `work` yields for the records of these topics, of which the first column is never null.
+    What needs no state may be done where they come, without a batch for each few of them."""
     source = replace(
-        _source(settings, job, topics, work, begins_at),
+        _source(settings, job, topics, partial(a_row_for_each_record, work), begins_at),
         looks_every_s=settings.trigger_ms / 1000,
         at_most_every_s=at_most_every_ms / 1000,
         wakes=_wakes(spark, settings),
         stays_s=settings.stays_s if may_stay and _has_room(spark, settings) else 0.0,
     )
     logs = _register(spark, f"logs_of_{job}", ddl, LogReader(source))
-    return spark.readStream.format(logs).load()
+    return spark.readStream.format(logs).load().where(real_rows(ddl))
 
 
 def read_logs_by_time(

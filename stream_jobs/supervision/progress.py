@@ -127,7 +127,7 @@ class Progress:
 
 
 def records_of(progress: Any) -> int:
-    """Of the batch: Spark counts rows, and sees none of most."""
+    """Of the batch, as its offsets say: what a job did ahead of them is not in them."""
     return sum(
         one.records
         for source in progress["sources"]

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from shared.settings import JobSettings
 from stream_jobs.supervision.cluster import cluster_config
+from stream_jobs.supervision.own_page import own_page
 from stream_jobs.supervision.stored_checkpoints import stored_checkpoints
 
 # a JVM that starts uses what it gets, however little that is; one that only waits, 0.0002 of a core
@@ -29,7 +30,6 @@ _STATE = f"{_STREAMING}.stateStore"
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 _ALWAYS = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
@@ -101,6 +101,7 @@ def open_session(
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(settings.state_partitions),
+        **own_page(settings.spark_ui_port),
         **where,
         **(stored_checkpoints() if settings.checkpoint_store else {}),
         **settings.spark_conf,

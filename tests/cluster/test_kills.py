@@ -162,15 +162,16 @@ def test_secrets_are_on_no_command_line_and_in_no_log(cluster: OnCluster) -> Non
 
 def test_executors_have_their_code_from_the_application_alone(cluster: Running) -> None:
     folder = str(cluster.stack.state_dir / "spark-cluster")
-    daemons = [
-        one
-        for one in _processes("stream_jobs.supervision.worker_daemon")
-        if folder in str((one / "cwd").readlink())
-    ]
-    assert daemons
+
+    def daemons() -> list[Path]:
+        found = _processes("stream_jobs.supervision.worker_daemon")
+        return [one for one in found if folder in str((one / "cwd").readlink())]
+
+    assert cluster.post(DEVICES[0], b'{"value": 1}').status_code == 202
+    cluster.eventually(lambda: bool(daemons()))
     checkout, packages = str(Path(__file__).parents[2]), sysconfig.get_path("purelib")
     plain = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    for daemon in daemons:
+    for daemon in daemons():
         told = dict(
             one.partition("=")[::2]
             for one in (daemon / "environ").read_text(errors="replace").split("\0")
