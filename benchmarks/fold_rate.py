@@ -44,11 +44,11 @@ _LOOK_S = 3.0
 BLOB = "c3RhdGlj" * 14
 
 
-def events(count: int, entities: int) -> Iterator[EventRecord]:
+def events(count: int, entities: int, *, each_once: bool = False) -> Iterator[EventRecord]:
     random.seed(42)
     now_ms = time.time_ns() // 1_000_000
     for i in range(count):
-        number = random.randrange(entities)
+        number = i if each_once else random.randrange(entities)
         data = {
             "value": random.randrange(7_000) / 100,
             "unit": "celsius",
@@ -64,7 +64,7 @@ def events(count: int, entities: int) -> Iterator[EventRecord]:
         )  # fmt: skip
 
 
-def load(bootstrap: str, count: int, entities: int) -> None:
+def load(bootstrap: str, count: int, entities: int, *, each_once: bool = False) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -76,7 +76,7 @@ def load(bootstrap: str, count: int, entities: int) -> None:
             "queue.buffering.max.messages": 500_000,
         }
     )
-    for record in events(count, entities):
+    for record in events(count, entities, each_once=each_once):
         while True:
             try:
                 producer.produce(EVENTS, event_value(record), record.entity_id)

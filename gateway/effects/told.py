@@ -12,6 +12,7 @@ from shared.published.ledger import lanes_of_events, lanes_of_payloads
 from shared.topic_names import dead_letter_topic, dropped_topic, retry_topic
 
 _ENRICH = "enrich"
+_PLACES_LEAST = 1_000
 
 
 class Made(NamedTuple):
@@ -50,11 +51,12 @@ class Told(NamedTuple):
 
 class Listener:
     """Which records tell of the payloads that are waited for. Its ids are noted by one thread, and
-    all else is another one's."""
+    all else is another one's, which forgets of itself what nobody waits for any more."""
 
     def __init__(self, flow: Flow) -> None:
         self.ids: set[bytes] = set()
-        self.places: dict[bytes, str] = {}  # of their events -> the payload's id
+        self.places: dict[bytes, bytes] = {}  # of their events -> the payload's id
+        self._places_max = _PLACES_LEAST
         self._parked_by = {dead_letter_topic(_ENRICH): _ENRICH, **lanes_of_events(flow)}
         self._event_topics = frozenset(flow.event_topics)
         self.topics = [*flow.event_topics, *lanes_of_payloads(flow), *lanes_of_events(flow)]
@@ -63,7 +65,7 @@ class Listener:
         named = dict(headers)
         origin = named.get(envelope.ORIGIN, b"")
         if (of_event := self.places.get(origin)) is not None:
-            return self._of_event(of_event, place.topic, origin, named)
+            return self._of_event(of_event.decode(), place.topic, origin, named)
         payload_id = named.get(envelope.ID, b"").partition(b"#")[0]
         if payload_id not in self.ids:
             return None
@@ -71,8 +73,14 @@ class Listener:
         if fact is None:
             return None
         if isinstance(fact, Made):
-            self.places[str(place).encode()] = payload_id.decode()
+            self._note(place, payload_id)
         return Told(payload_id.decode(), origin.decode(errors="replace"), fact)
+
+    def _note(self, place: Position, payload_id: bytes) -> None:
+        if len(self.places) >= self._places_max:
+            self.places = {at: its for at, its in self.places.items() if its in self.ids}
+            self._places_max = max(_PLACES_LEAST, 2 * len(self.places))
+        self.places[str(place).encode()] = payload_id
 
     def _of_event(
         self, payload_id: str, topic: str, origin: bytes, named: Mapping[str, bytes]

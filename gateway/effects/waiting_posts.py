@@ -17,6 +17,7 @@ from gateway.effects.answer import Posted
 from gateway.effects.asked import FOLDED, LEVELS, STORED, Asked, asked_by_query, with_preferences
 from gateway.effects.effect import Effect, folded_by
 from gateway.effects.effect_reader import Begun, EffectReader
+from gateway.effects.places import Places
 from gateway.effects.stored_rows import StoredRows
 from gateway.effects.told import Listener, Made, Told
 from gateway.effects.wait import Wait
@@ -30,17 +31,19 @@ log = logging.getLogger(__name__)
 _BEGINS_WITHIN_S = 1.0  # longer no payload is held back for it
 _ALONE_MAX_S = 60.0
 _LOOK_EVERY_S = 0.01
-_LOOKS_A_SECOND_MAX = 2_000  # at states, of all together
 _ASK_EVERY_S = 0.1
 _NOT_HEARD = "Kafka does not say what becomes of it"
 _ENDS = "this gateway is about to end"
 
 
 class WaitingPosts:
-    def __init__(self, settings: GatewaySettings, flow: Flow, view: StateView) -> None:
+    def __init__(
+        self, settings: GatewaySettings, flow: Flow, view: StateView, places: Places
+    ) -> None:
         self.flow = flow
         self._settings = settings
         self._view = view
+        self._places = places
         self._readers = folded_by(flow)
         self._rows = StoredRows(settings.postgres_url.get_secret_value())
         self._waits: dict[str, set[Wait]] = {}  # by the payload's id
@@ -85,7 +88,7 @@ class WaitingPosts:
     def enter(self, wait: Wait) -> str | None:
         if self._is_ending:
             return _ENDS
-        if self._count >= self._settings.waiting_posts_max:
+        if not self._places.take():
             return "as many wait as may: HEADRACE_WAITING_POSTS_MAX"
         self._count += 1
         self._waits.setdefault(wait.payload_id, set()).add(wait)
@@ -104,12 +107,11 @@ class WaitingPosts:
         if wait not in its:
             return
         self._count -= 1
+        self._places.give_back()
         its.discard(wait)
         if not its:
             del self._waits[wait.payload_id]
             self._listener.ids.discard(wait.payload_id.encode())
-            for place in wait.effect.places:
-                self._listener.places.pop(place.encode(), None)
         if not self._count:
             self._rest_after_a_while()
 
@@ -161,11 +163,10 @@ class WaitingPosts:
     async def _look_at_states(self) -> None:
         share = LoopShare()
         while self._count:
-            least_s = self._count / _LOOKS_A_SECOND_MAX
             for wait in self._all():
                 now_s = time.monotonic()
                 if wait.effect.is_enriched and wait.look_at_s <= now_s:
-                    wait.looks_again(now_s, least_s)
+                    wait.looks_again(now_s, self._places.pause_s)
                     await self._look(wait, share)
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -173,7 +174,10 @@ class WaitingPosts:
         for entity, entity_id in wait.effect.unfolded():
             progress, found = self._view.find(entity.topic, entity_id.encode())
             if progress.warm and progress.caught_up_ms is not None and found is not None:
-                wait.effect.look(entity, entity_id, found.value)
+                try:
+                    wait.effect.look(entity, entity_id, found.value)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    wait.give_up(f"the state of this {entity.name} cannot be read")
             if share.is_used_up():
                 await share.give_back()
         wait.is_told()

@@ -37,7 +37,7 @@ IN_FLIGHT_PAYLOADS = "in_flight_payloads"
 IN_FLIGHT_BYTES = "in_flight_bytes"
 EVENT_STREAMS = "event_streams"
 VIEW_STREAMS = "view_streams"
-WAITING_POSTS = "waiting_posts"
+WAITING_REQUESTS = "waiting_requests"
 PRODUCER_REPLACEMENTS = "producer_replacements"
 
 _PREFIX = "headrace_gateway_"
@@ -55,7 +55,7 @@ GAUGES = {
     IN_FLIGHT_BYTES: "Bytes of bodies in memory, half-read ones included",
     EVENT_STREAMS: "Readers of GET /v1/events that are connected",
     VIEW_STREAMS: "Readers of changes of views that are connected",
-    WAITING_POSTS: "POSTs that wait for what becomes of their payload",
+    WAITING_REQUESTS: "POSTs and GETs that wait for what becomes of a payload",
 }
 
 

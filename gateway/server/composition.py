@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 
 from gateway.auth.authenticate import Authenticator, NoAuthentication
 from gateway.auth.setup import known_callers
+from gateway.effects.places import Places
 from gateway.effects.waiting_posts import WaitingPosts
 from gateway.event_streams.streams import EventStreams
 from gateway.history.route import History, history_routes
@@ -26,7 +27,7 @@ from gateway.monitor.metrics import (
     IN_FLIGHT_PAYLOADS,
     PRODUCER_REPLACEMENTS,
     VIEW_STREAMS,
-    WAITING_POSTS,
+    WAITING_REQUESTS,
     Metrics,
     metrics_routes,
 )
@@ -123,7 +124,8 @@ def put_together(parts: Parts) -> Gateway:
     )
     limits = rate_limits(settings, node.buckets)
     who_asks, traced = who or NoAuthentication(), tracing or Tracing()
-    waiting = WaitingPosts(settings, flow, view)
+    places = Places(settings.waiting_posts_max)
+    waiting = WaitingPosts(settings, flow, view, places)
     ingest = Ingest(
         *(flow, log, admission, settings, who_asks),
         *(node.counts, limits, traced, waiting),
@@ -134,7 +136,7 @@ def put_together(parts: Parts) -> Gateway:
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
-    read_after = ReadAfter(view, settings.wait_max_s, settings.waiting_posts_max)
+    read_after = ReadAfter(view, settings.wait_max_s, places)
     rows = HistoryStore(settings.postgres_url.get_secret_value())
     history = History(flow, view, rows, settings.why_events_max)
     for_devices: list[BaseRoute] = [
@@ -149,7 +151,7 @@ def put_together(parts: Parts) -> Gateway:
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
         metrics.add_gauge(EVENT_STREAMS, lambda: events.count)
         metrics.add_gauge(VIEW_STREAMS, lambda: changes.count)
-        metrics.add_gauge(WAITING_POSTS, lambda: waiting.count)
+        metrics.add_gauge(WAITING_REQUESTS, lambda: places.taken)
         for_operators += metrics_routes(metrics)
     every_route = [*for_devices, *for_operators]
     background = [*background, tail, events, changes, waiting]

@@ -8,11 +8,12 @@ import time
 from typing import Annotated, Any, NamedTuple
 
 import orjson
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
 from pydantic import WithJsonSchema
 
 from gateway.effects.asked import RULE, TIMEOUT_S, seconds_of
-from gateway.http.problems import Problem
+from gateway.effects.places import Places
+from gateway.http.problems import Problem, retry_after
 from gateway.view.reader import Found, StateView
 from shared.folding.bursts import Bursts, holds
 from shared.folding.snapshot import META, id_digest
@@ -83,13 +84,14 @@ def _knows(meta: dict[str, Any], event_id: str) -> bool:
 
 
 class ReadAfter:
-    def __init__(self, view: StateView, longest_s: float, at_once_max: int) -> None:
+    def __init__(self, view: StateView, longest_s: float, places: Places) -> None:
         self._view = view
         self._longest_s = longest_s
-        self._at_once_max = at_once_max
-        self._count = 0
+        self._places = places
 
-    async def until(self, entity: Entity | Aggregate, key: str, wanted: Wanted) -> None:
+    async def until(
+        self, entity: Entity | Aggregate, key: str, wanted: Wanted, request: Request
+    ) -> None:
         """Problem where it is not so in time."""
         timeout_s = self._timeout_s(wanted.timeout)
         if wanted.after is not None and isinstance(entity, Aggregate):
@@ -99,22 +101,46 @@ class ReadAfter:
                 f"{entity.name} is added up from states and knows no events: leave out `after`, "
                 "and say If-Version-At-Least where you know its version",
             )
-        until_s, pause_s = time.monotonic() + timeout_s, _PAUSE_S
-        found = self._view.find(entity.topic, key.encode())[1]
-        if self._is_so(found, wanted):
-            return
-        if self._count < self._at_once_max:
-            self._count += 1
-            try:
-                while time.monotonic() < until_s:
-                    await asyncio.sleep(min(pause_s, max(0.0, until_s - time.monotonic())))
-                    pause_s = min(pause_s * _PAUSE_GROWS, _PAUSE_MAX_S)
-                    found = self._view.find(entity.topic, key.encode())[1]
-                    if self._is_so(found, wanted):
-                        return
-            finally:
-                self._count -= 1
-        raise _not_so(entity, wanted, found)
+        found = self._find(entity, key)
+        if timeout_s and not self._is_so(found, wanted):
+            found = await self._later(entity, key, wanted, request, timeout_s)
+        if not self._is_so(found, wanted):
+            raise _not_so(entity, wanted, found)
+
+    async def _later(
+        self,
+        entity: Entity | Aggregate,
+        key: str,
+        wanted: Wanted,
+        request: Request,
+        within_s: float,
+    ) -> Found | None:
+        """As it is when it is so, or when the time is over."""
+        if not self._places.take():
+            raise Problem(
+                503,
+                "too_many_waiting",
+                "as many requests wait here as may (HEADRACE_WAITING_POSTS_MAX): ask again later, "
+                "or another gateway",
+                headers=retry_after(1),
+            )
+        until_s, pause_s = time.monotonic() + within_s, _PAUSE_S
+        found: Found | None = None
+        try:
+            while (
+                left_s := until_s - time.monotonic()
+            ) > 0 and not await request.is_disconnected():
+                await asyncio.sleep(min(max(pause_s, self._places.pause_s), left_s))
+                pause_s = min(pause_s * _PAUSE_GROWS, _PAUSE_MAX_S)
+                before, found = found, self._find(entity, key)
+                if found != before and self._is_so(found, wanted):
+                    break
+        finally:
+            self._places.give_back()
+        return found
+
+    def _find(self, entity: Entity | Aggregate, key: str) -> Found | None:
+        return self._view.find(entity.topic, key.encode())[1]
 
     def _timeout_s(self, text: str | None) -> float:
         if text is None:

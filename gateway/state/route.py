@@ -128,7 +128,7 @@ def state_routes(
         caller: Caller = request.scope.get(CALLER, ANYONE)
         key = caller.full_id_to_read(entity, entity_id, tenant)
         if wanted is not None and key is not None:
-            await read_after.until(entity, key, wanted)
+            await read_after.until(entity, key, wanted, request)
         if not is_fresh or key is None:
             progress, found = view.find(entity.topic, (key or "").encode())
             shown = Shown(found)

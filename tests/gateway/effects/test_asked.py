@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from gateway.effects.asked import NOTHING, Asked, asked_by_query, seconds_of, with_preferences
@@ -73,3 +75,11 @@ def test_a_preference_says_how_long_and_the_query_what() -> None:
     assert with_preferences(stored, b"respond-async", 10) == NOTHING._replace(
         applied="respond-async"
     )
+
+
+def test_a_header_of_nothing_but_spaces_takes_no_time() -> None:
+    """It is read of every POST."""
+    prefer = b"a=" + b" " * 30_000 + b'"x"y, wait=3'
+    began_s = time.process_time()
+    assert with_preferences(None, prefer, 10) == Asked("folded", 3, "wait=3")
+    assert time.process_time() - began_s < 1

@@ -223,10 +223,27 @@ def test_a_batch_does_not_wait(gateway: Gateway) -> None:
 
 
 def test_a_waiting_payload_takes_no_room_of_others(gateway: Gateway) -> None:
-    paths = [f"/v1/telemetry/d{n}?wait=enriched&timeout=300ms" for n in range(20)]
-    requests = [("POST", path, {"content": b"x" * 900}) for path in paths]
-    gateway = gateway.rebuilt(gateway.settings.model_copy(update={"in_flight_bytes_max": 100_000}))
-    assert {one.status_code for one in gateway.ask_all(requests)} == {202}
+    """There is room for four bodies, and the ten that wait have come one after the other."""
+    settings = gateway.settings.model_copy(
+        update={"in_flight_bytes_max": 4_000, "in_flight_share_max": 1}
+    )
+    gateway = gateway.rebuilt(settings)
+    answers: list[httpx.Response] = []
+
+    def post(url: str) -> None:
+        answers.append(httpx.post(url, content=b"x" * 900, timeout=30))
+
+    with serving(gateway, settings) as served:
+        path = f"{served.url}/v1/telemetry/device-0001?wait=enriched&timeout=1s"
+        threads = [threading.Thread(target=post, args=(path,)) for _ in range(10)]
+        for number, thread in enumerate(threads):
+            thread.start()
+            until_s = time.monotonic() + 20
+            while len(gateway.log.records) <= number and not answers and time.monotonic() < until_s:
+                time.sleep(0.005)
+        for thread in threads:
+            thread.join()
+    assert [one.status_code for one in answers] == [202] * 10
 
 
 def test_a_gateway_that_ends_answers_who_waits(gateway: Gateway) -> None:

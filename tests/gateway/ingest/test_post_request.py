@@ -6,6 +6,7 @@ import pytest
 
 from gateway.auth.authenticate import NoAuthentication
 from gateway.auth.caller import ANYONE
+from gateway.effects.places import Places
 from gateway.effects.waiting_posts import WaitingPosts
 from gateway.http.message import Request
 from gateway.http.problems import Problem
@@ -79,7 +80,7 @@ class Parts:
             Node().counts,
             None,
             Tracing(),
-            WaitingPosts(settings, FLOW, StateView(settings.state_dir)),
+            WaitingPosts(settings, FLOW, StateView(settings.state_dir), Places(10)),
         )
 
     def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:

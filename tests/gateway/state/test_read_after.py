@@ -104,6 +104,9 @@ def test_no_more_wait_than_may(gateway: Gateway, put: Put) -> None:
     put(_row(1))
     none = gateway.rebuilt(gateway.settings.model_copy(update={"waiting_posts_max": 0}))
     began_s = time.monotonic()
-    assert _get(none, "after=event-1&timeout=30s").status_code == 412
+    answer = _get(none, "after=event-1&timeout=30s")
+    assert (answer.status_code, answer.json()["code"]) == (503, "too_many_waiting")
+    assert answer.headers["retry-after"] == "1"
+    assert _get(none, "after=event-1&timeout=0s").status_code == 412  # it would not wait
     assert _get(none, "timeout=30s", **{"if-version-at-least": "1"}).status_code == 200
     assert time.monotonic() - began_s < 20
