@@ -27,7 +27,7 @@ from shared.tables.view_tables import table_of
 from stream_jobs import relay
 from stream_jobs.guards import checkpoint_offsets
 from stream_jobs.guards.checkpoint_folder import checkpoints_of
-from stream_jobs.guards.lease import RUN, stand_by
+from stream_jobs.guards.lease import RUN, stand_by, stand_by_no_more
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
@@ -153,6 +153,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
     if settings.standby:
         copies = wait_for_turn(offsets, settings, RUN, stop)
         if not copies:
+            stand_by_no_more(settings.checkpoints, names)
             tidy_up()
             os._exit(0)
         _say_restarting(names, settings)

@@ -71,6 +71,8 @@ class Applications:
         if is_gateway(name):
             kind = FIRST
             environment["HEADRACE_GATEWAY_PORT"] = str(self._addresses.ports[name])
+            if BALANCER in self._addresses.ports:  # which is where devices come
+                environment["HEADRACE_GATEWAY_HOST"] = "127.0.0.1"
             environment["HEADRACE_STATE_DIR"] = str(node_folder(self._state_dir, name))
         url = self._addresses.postgres_url(_ROLES[kind]) if kind in _ROLES else None
         return {**environment, "HEADRACE_POSTGRES_URL": url} if url else environment

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 _CHUNK_BYTES = 64 * 1024
 _CONNECT_S = 1.0
+_HEARS_OUT_S = 1.0
 _BACKLOG = 1024
 _HERE = "127.0.0.1"
 _NOW = struct.pack("ii", 1, 0)
@@ -61,8 +62,21 @@ async def _join(client: Stream, gateway: Stream) -> None:
         down.cancel()
         await asyncio.gather(up, down, return_exceptions=True)
         _cut(gateway[1])
-        # what the gateway said last may still be on its way
-        client[1].close() if is_whole else _cut(client[1])
+        if is_whole:
+            await _hear_out(client)
+        else:
+            _cut(client[1])
+
+
+async def _hear_out(client: Stream) -> None:
+    """What the gateway said last may still be on its way: to be closed with bytes unread would cut
+    it off, of a body for instance that was refused before it had come."""
+    reader, writer = client
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_HEARS_OUT_S):
+            while await reader.read(_CHUNK_BYTES):
+                pass
+    writer.close()
 
 
 async def _pump(reader: StreamReader, writer: StreamWriter) -> None:

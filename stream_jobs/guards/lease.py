@@ -31,6 +31,12 @@ def stand_by(folder: Path, jobs: Iterable[str]) -> None:
         _waits(folder, job, _DRIVER).touch()
 
 
+def stand_by_no_more(folder: Path, jobs: Iterable[str]) -> None:
+    """Without having had them."""
+    for job in jobs:
+        _waits(folder, job, _DRIVER).unlink(missing_ok=True)
+
+
 class Lease:
     """The driver's side. A job that never held one is free: it only warms up."""
 

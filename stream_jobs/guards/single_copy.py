@@ -46,21 +46,24 @@ class OneCopy:
         self._checkpoint_folder = checkpoint or folder / job
         self._run = run or uuid4().hex[:12]
         self._mine: Claim | None = None
+        # no lock is between two machines: whoever has read the same claim takes it as well, so it
+        # counts when it is found again
+        self._is_sure = not isinstance(self._checkpoint_folder, StoredFolder)
         self._offsets: Offsets = {}
         # of topics that had more partitions than offsets when it took its claim: the offsets
         self.committed: dict[str, int] = {}
         self._watched: tuple[Claim, float] | None = None
 
-    def watch(self) -> None:
-        """A first look, long before the claim is wanted; Kafka may be away then."""
+    def watch(self) -> bool:
+        """A look, long before the claim is wanted: whether it is sure that nobody else has it.
+        Kafka may be away then."""
         try:
             with suppress(KafkaException):
-                committed = self._group.committed()
-                if (seen := highest(committed.notes)) is not None:
-                    self._is_free(seen, now_s())
+                return self._is_free(highest(self._group.committed().notes), now_s())
         except AnotherCopyError:
             self._watched = None  # whoever stands by looks again
             raise
+        return False
 
     def hold(self) -> bool:
         """Takes the claim or renews it. False as long as it is not sure that nobody else has it;
@@ -76,9 +79,12 @@ class OneCopy:
             self._mine = Claim(seen.epoch + 1 if seen else 1, self._run, _host())
         elif seen is not None and seen.outranks(self._mine):
             raise AnotherCopyError(self._who(seen))
+        else:
+            self._is_sure = True
         self._write(self._mine)
-        self._lease.extend(asked_s)
-        return True
+        if self._is_sure:
+            self._lease.extend(asked_s)
+        return self._is_sure
 
     def publish(self, offsets: Offsets) -> None:
         """Of a batch whose output is acknowledged."""

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from shared.errors import AnotherCopyError, JobError, StopError, StoreAwayError, WaitError, by_name
 
 # Damage that a restart cannot mend, or that it would make worse: a person has to look.
+_WRITTEN_BY_ANOTHER = "CONCURRENT_STREAM_LOG_UPDATE"
 _STOPPING = (
-    "CONCURRENT_STREAM_LOG_UPDATE",
+    _WRITTEN_BY_ANOTHER,
     "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
     "STREAMING_STATEFUL_OPERATOR",
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
@@ -34,8 +35,9 @@ class Failure(NamedTuple):
     store_away: bool = False
 
 
-def judge(message: str, causes: str = "") -> Failure:
-    """`causes`: the stack trace of the whole, which the message does not have."""
+def judge(message: str, causes: str = "", *, is_stored: bool = False) -> Failure:
+    """`causes`: the stack trace of the whole, which the message does not have. `is_stored`: other
+    machines reach the checkpoint, too."""
     if stops := _raised(StopError, message):
         kind, reason = stops
         is_other_copy = issubclass(kind, AnotherCopyError)
@@ -46,6 +48,9 @@ def judge(message: str, causes: str = "") -> Failure:
         return Failure(stops=False, waits=True, reason=reason, store_away=is_store_away)
     conditions = _CONDITION.findall(message)
     for condition in conditions:
+        if is_stored and condition == _WRITTEN_BY_ANOTHER:
+            # by a driver that was frozen and has lost its claim: it is about to end
+            return Failure(stops=False, waits=False, reason=condition)
         damaged = condition.startswith(_DAMAGED_STATE[0]) and _DAMAGED_STATE[1] in causes
         if damaged or condition.startswith(_STOPPING):
             return Failure(stops=True, waits=False, reason=condition)

@@ -6,7 +6,7 @@ import os
 def own_page(port: int | None) -> dict[str, str]:
     if port is None:
         return {"spark.ui.enabled": "false"}
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it listens to everybody
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # else it listens to everybody
     return {
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),

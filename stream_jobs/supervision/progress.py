@@ -99,7 +99,11 @@ class Progress:
         how far it is."""
         since_s, self._looked_s = self._looked_s, time.monotonic()
         before = self._published
-        done = further(before, self._ahead.now())
+        try:
+            done = further(before, self._ahead.now())
+        except CheckpointsAwayError as error:
+            _log.warning("%s: %s", self._job, error)
+            return
         if done == before or not self._write(done) or not before:
             return
         records = sum(one.records for one in ranges(before, done))

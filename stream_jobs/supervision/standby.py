@@ -1,13 +1,14 @@
 """A second process of the same jobs, warm, that waits for its turn (`HEADRACE_STANDBY`)."""
 
+import fcntl
 import logging
 import os
-import re
 import shutil
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from clients.kafka.offsets import LogOffsets
 from shared.errors import AnotherCopyError
@@ -17,6 +18,7 @@ from stream_jobs.guards.single_copy import OneCopy
 
 _log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.25
+_held: list[int] = []  # until this process ends
 
 
 def wait_for_turn(
@@ -28,11 +30,13 @@ def wait_for_turn(
     said = ""
     while not stop.is_set():
         try:
+            are_free = True
             for job, its in offsets.items():
                 if job not in copies:
                     copies[job] = copy_of(job, its, settings, run)
-                copies[job].watch()
-            return copies
+                are_free &= copies[job].watch()
+            if are_free:
+                return copies
         except AnotherCopyError as error:
             if str(error) != said:
                 said = str(error)
@@ -46,16 +50,27 @@ def copy_of(job: str, offsets: LogOffsets, settings: JobSettings, run: str) -> O
 
 
 def application_of_its_own(application: str, folder: Path) -> str:
-    """Two processes work in one folder: each with its own part, and none with that of one that has
-    ended."""
-    for other in folder.glob(f"{application}-of-*"):
-        pid = re.search(r"-of-(\d+)", other.name)
-        if pid and not _lives(int(pid[1])):
-            shutil.rmtree(other, ignore_errors=True)
-            with suppress(OSError):
-                other.unlink(missing_ok=True)
-    return f"{application}-of-{os.getpid()}"
+    """Several processes work in one folder: each with its own part, and none with that of one that
+    has ended. A lock says who lives, also to a container that does not see the other's processes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for lock in folder.glob(f"{application}-of-*.lock"):
+        _remove_if_it_has_ended(lock)
+    own = f"{application}-of-{uuid4().hex[:12]}"
+    hidden = folder / f".{own}.lock"  # nobody is to find it before it is held
+    held = os.open(hidden, os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    hidden.rename(folder / f"{own}.lock")
+    _held.append(held)
+    return own
 
 
-def _lives(pid: int) -> bool:
-    return Path("/proc", str(pid)).exists()
+def _remove_if_it_has_ended(lock: Path) -> None:
+    with suppress(OSError):
+        held = os.open(lock, os.O_RDWR)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for its in lock.parent.glob(f"*{lock.stem}*"):
+                shutil.rmtree(its) if its.is_dir() else its.unlink(missing_ok=True)
+        finally:
+            os.close(held)

@@ -24,7 +24,7 @@ from shared.errors import (
 from shared.settings import JobSettings
 from shared.timestamps import now_ms
 from stream_jobs.guards.breaker import Breaker
-from stream_jobs.guards.checkpoint_folder import checkpoint_of
+from stream_jobs.guards.checkpoint_folder import StoredFolder, checkpoint_of
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
@@ -241,7 +241,8 @@ class JobRun:
         self._fail(message, now_s, getattr(getattr(error, "_cause", None), "_stackTrace", ""))
 
     def _fail(self, message: str, now_s: float, causes: str = "") -> None:
-        failure = judge(message, causes)
+        is_stored = isinstance(self._checkpoint, StoredFolder)
+        failure = judge(message, causes, is_stored=is_stored)
         _log.warning("%s ended:\n%s", self.job, message)
         if failure.other_copy:
             self._give_way(failure.reason)

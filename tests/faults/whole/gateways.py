@@ -22,8 +22,10 @@ async def _one_frozen(rig: Rig, chance: random.Random) -> None:
     """For longer than clients wait: they come again, and the balancer may send them elsewhere."""
     pids = tree(await rig.pid(service(chance.choice(names_of(rig.gateways)))))
     signal_all(pids, signal.SIGSTOP)
-    await asyncio.sleep(ANSWER_S + chance.uniform(*_BEYOND_S))
-    signal_all(pids, signal.SIGCONT)
+    try:
+        await asyncio.sleep(ANSWER_S + chance.uniform(*_BEYOND_S))
+    finally:
+        signal_all(pids, signal.SIGCONT)
 
 
 GATEWAY_KINDS: dict[str, Fault] = {

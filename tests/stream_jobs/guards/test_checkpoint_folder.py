@@ -132,3 +132,11 @@ def test_a_place_in_a_bucket_has_a_folder_for_each_job() -> None:
     assert str(checkpoint_of(settings, "fold")) == "s3a://bucket/a/b/fold"
     beside = checkpoint_of(settings, "fold").with_name("fold.made-for.json")
     assert str(beside) == "s3a://bucket/a/b/fold.made-for.json"
+
+
+@pytest.mark.stack
+def test_a_bucket_that_is_not_there_is_no_lost_checkpoint(store: ObjectStore) -> None:
+    assert store.answers()
+    with pytest.raises(CheckpointsAwayError, match="there is no bucket elsewhere"):
+        names_in(StoredFolder("elsewhere/fold"))
+    assert names_in(StoredFolder(f"{BUCKET}/nothing/yet")) == []

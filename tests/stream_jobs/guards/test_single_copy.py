@@ -19,6 +19,7 @@ from shared.consumer_groups import of_job
 from shared.errors import AnotherCopyError, LeaseEndedError, StoreAwayError
 from shared.settings import JobSettings
 from stream_jobs.guards import lease, single_copy
+from stream_jobs.guards.checkpoint_folder import StoredFolder
 from stream_jobs.guards.claim import Claim, claim_from
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.persist.advisory_lock import PersistLock
@@ -120,6 +121,44 @@ def test_a_silent_copy_is_replaced_after_a_while_and_has_to_go_when_it_wakes(
     assert second.hold()
     with pytest.raises(AnotherCopyError):
         first.hold()
+
+
+def test_whoever_stands_by_on_another_machine_sees_that_the_first_is_alive_and_when_not(
+    broker: Broker, clock: Clock, tmp_path: Path
+) -> None:
+    first, second = _copy(broker, tmp_path / "1"), _copy(broker, tmp_path / "2")
+    assert second.watch()
+    assert first.hold()
+    assert not second.watch()
+    assert first.hold()
+    with pytest.raises(AnotherCopyError):
+        second.watch()
+    assert not second.watch()  # anew
+    clock.now_s += single_copy.TAKE_OVER_AFTER_S - 1
+    assert not second.watch()
+    clock.now_s += 2
+    assert second.watch()
+    assert second.hold()
+
+
+def test_with_checkpoints_in_a_store_a_claim_counts_when_it_is_found_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """No lock is between two machines that have read the same claim."""
+    stored = StoredFolder("bucket/fold")
+    one, other = (OneCopy("fold", broker, tmp_path / it, checkpoint=stored) for it in "12")
+    seen = broker.committed()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker, "committed", lambda: seen)  # before either has written
+        assert not one.hold()
+        assert not other.hold()
+    held = []
+    for copy in (one, other, one, other):
+        try:
+            held.append(copy.hold() and copy)
+        except AnotherCopyError:
+            assert copy not in held
+    assert len(set(held)) == 1
 
 
 def test_a_late_word_of_an_earlier_copy_is_put_right(broker: Broker, tmp_path: Path) -> None:

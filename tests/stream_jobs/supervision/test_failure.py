@@ -16,6 +16,14 @@ def test_damage_stops_the_job_by_name(condition: str) -> None:
     assert (failure.stops, failure.reason) == (True, condition)
 
 
+def test_what_another_driver_wrote_into_a_stored_checkpoint_is_read_again() -> None:
+    """The claim says which of both goes on."""
+    message = "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. SQLSTATE: 40000"
+    failure = judge(message, is_stored=True)
+    assert (failure.stops, failure.waits) == (False, False)
+    assert failure.reason == "CONCURRENT_STREAM_LOG_UPDATE"
+
+
 def test_a_damaged_file_of_the_state_stops_the_job_and_a_full_disk_does_not() -> None:
     message = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
     damaged = "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a/1.zip"
