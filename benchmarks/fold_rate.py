@@ -112,9 +112,8 @@ def applier_alone_rate(count: int, entities: int) -> float:
 class StateTopic:
     """What the job has written: how many events it has folded, and when."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str = DEVICE.topic) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
-        topic = DEVICE.topic
         known = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in known])
         self.counts: dict[bytes, int] = {}

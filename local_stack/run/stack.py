@@ -63,6 +63,7 @@ class Stack:
         `gateways`: several are each a node of its own, behind a balancer."""
         self.state_dir = (state_dir or default_state_dir()).absolute()
         self.jobs: dict[str, str] = {}
+        self.cluster_settings: Mapping[str, str] = {}  # by which jobs find its Spark cluster
         self.ready = False
         self._settings = {**os.environ, **(settings or {})}
         self._services, self._workers = services, workers
@@ -169,7 +170,8 @@ class Stack:
             self._settings, self._addresses, self.state_dir, java, downloads
         )
         if self._workers:
-            environment |= self._start_cluster(java)
+            self.cluster_settings = self._start_cluster(java)
+            environment |= self.cluster_settings
         programs = Applications(self._addresses, self.state_dir, environment)
         applications = list(programs.services(self._services, self._gateways))
         if applications and "postgres" in self._services:
