@@ -1,17 +1,24 @@
 """What goes to a cluster's executors with an application: code, and packages, as two archives."""
 
+import logging
 import os
 import re
 import sys
 import tarfile
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import Distribution, distributions
 from itertools import chain
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import orjson
+
+_log = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[2]
+_PACKING = ".packing-"
 CODE, PACKAGES = "headrace-code", "headrace-packages"  # folders of each executor
 _OURS = "shared", "clients", "stream_jobs"
 _DOMAIN_BYTES_MAX = 100_000_000  # it goes to each executor
@@ -21,6 +28,7 @@ _LEFT_OUT = (
     "pyarrow/include/",
 )
 _NO_CODE = "__pycache__", "site-packages", "dist-packages"
+_KEPT_S = 30 * 24 * 3600  # archives that no process has begun with since
 
 
 class NoApplicationError(ValueError):
@@ -53,9 +61,21 @@ def pack_packages(folder: Path) -> Path:
     its = sorted(_needed(), key=lambda one: one.name)
     told = [sys.version, *_LEFT_OUT, *(one.read_text("RECORD") or "" for one in its)]
     archive = folder / f"{PACKAGES}-{sha256(''.join(told).encode()).hexdigest()[:12]}.tar"
-    if not archive.exists():
+    if archive.exists():
+        archive.touch()
+    else:
         _archive(archive, chain.from_iterable(map(_installed, its)))
+    _remove_old(folder)
     return archive
+
+
+def _remove_old(folder: Path) -> None:
+    """Of packages that were others, and what was left by a process that was killed."""
+    until_s = time.time() - _KEPT_S
+    for file in (*folder.glob(f"{PACKAGES}-*.tar"), *folder.glob(f"{_PACKING}*")):
+        with suppress(OSError):
+            if file.stat().st_mtime < until_s:
+                file.unlink()
 
 
 def _named(file: Path, folder: Path, number: int) -> tuple[Path, str]:
@@ -65,7 +85,8 @@ def _named(file: Path, folder: Path, number: int) -> tuple[Path, str]:
 def _domain(folder: Path, number: int, own: list[Path]) -> Iterator[tuple[Path, str]]:
     left = _DOMAIN_BYTES_MAX
     for file in _files(folder, own):
-        left -= file.stat().st_size
+        with suppress(FileNotFoundError):  # it has gone meanwhile
+            left -= file.stat().st_size
         if left < 0:
             raise NoApplicationError(
                 f"{folder} on PYTHONPATH has more than {_DOMAIN_BYTES_MAX // 10**6} MB, and all of "
@@ -102,7 +123,22 @@ def _needed() -> Iterator[Distribution]:
     for one in distributions():
         if one.name and one.files and (name := _canonical(one.name)) not in seen:
             seen.add(name)  # the first one is the one that Python imports
+            if _is_elsewhere(one):
+                _log.warning(
+                    "%s is installed as a link to its folder and does not go to the executors: "
+                    "name the folder of its modules on PYTHONPATH",
+                    one.name,
+                )
             yield one
+
+
+def _is_elsewhere(package: Distribution) -> bool:
+    """Installed by `pip install -e`."""
+    try:
+        told = orjson.loads(package.read_text("direct_url.json") or "{}")
+        return bool(told.get("dir_info", {}).get("editable"))
+    except (ValueError, AttributeError):
+        return False
 
 
 def _locked(lock: Path) -> list[str]:
@@ -125,11 +161,17 @@ def _installed(package: Distribution) -> Iterator[tuple[Path, str]]:
 def _archive(file: Path, members: Iterable[tuple[Path, str]]) -> Path:
     """Another process may be making the same one: each has all of it, or nothing."""
     mode = "w:gz" if file.suffix == ".tgz" else "w"
-    with NamedTemporaryFile(dir=file.parent, prefix=".packing-", delete=False) as new:
+    with NamedTemporaryFile(dir=file.parent, prefix=_PACKING, delete=False) as new:
         try:
             with tarfile.open(fileobj=new, mode=mode, dereference=True) as archive:  # type: ignore[call-overload]
                 for source, name in members:
-                    archive.add(source, name)
+                    with suppress(FileNotFoundError):  # an editor's, which has gone meanwhile
+                        archive.add(source, name)
+        except OSError as error:
+            Path(new.name).unlink()
+            raise NoApplicationError(
+                f"the code for the executors cannot be packed: {error}: start again"
+            ) from None
         except BaseException:
             Path(new.name).unlink()
             raise

@@ -58,6 +58,7 @@ _ALWAYS = {
     ),
 }
 
+_ADDED_TO = "spark.archives", "spark.jars"
 _HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _JVM = ("-XX:+UseSerialGC",)
@@ -104,8 +105,8 @@ def open_session(
         **own_page(settings.spark_ui_port),
         **where,
         **(stored_checkpoints() if settings.checkpoint_store else {}),
-        **settings.spark_conf,
     }
+    config = with_own(config, settings.spark_conf)
     if folders := settings.spark_jar_folders:
         config["spark.driver.extraClassPath"] = ":".join(f"{folder}/*" for folder in folders)
     builder = SparkSession.builder.master(settings.spark_master).appName(f"headrace-{application}")
@@ -113,6 +114,13 @@ def open_session(
         builder = builder.config(name, value)
     with _ends_where_it_hangs(settings):
         return builder.getOrCreate()
+
+
+def with_own(config: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """What an operator sets counts; to what goes to the executors it is added."""
+    both = [name for name in _ADDED_TO if name in config and name in own]
+    added = {name: f"{config[name]},{own[name]}" for name in both}
+    return {**config, **own, **added}
 
 
 @atexit.register

@@ -1,6 +1,7 @@
 import os
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from shared.settings import JobSettings
 from stream_jobs.supervision import application
 from stream_jobs.supervision.application import NoApplicationError
 from stream_jobs.supervision.cluster import cluster_config
+from stream_jobs.supervision.session import with_own
 
 VARIABLES = ("PATH", "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
 
@@ -67,9 +69,9 @@ def test_an_application_brings_its_code_its_packages_and_the_domains_modules(
     assert not {"pytest", "mypy", "fastapi", "pip"} & packages
     assert not any(name.startswith("pyspark/jars/") for name in its["headrace-packages"])
     # what does not change is not packed anew
-    before = next((tmp_path / "spark").glob("headrace-packages-*.tar")).stat()
+    before = next((tmp_path / "spark").glob("headrace-packages-*.tar")).stat().st_ino
     cluster_config(_settings(tmp_path), tmp_path, {}, ())
-    assert next((tmp_path / "spark").glob("headrace-packages-*.tar")).stat() == before
+    assert next((tmp_path / "spark").glob("headrace-packages-*.tar")).stat().st_ino == before
 
 
 @pytest.mark.slow
@@ -165,3 +167,68 @@ def test_another_name_of_the_drivers_need_not_be_an_address_of_this_machine(
     config = cluster_config(_settings(tmp_path, spark_driver_host="jobs.example"), tmp_path, {}, ())
     assert config["spark.driver.host"] == "jobs.example"
     assert config["spark.driver.bindAddress"] == "0.0.0.0"
+
+
+def test_what_an_operator_adds_for_executors_is_beside_what_the_jobs_bring() -> None:
+    ours = {"spark.archives": "code.tgz#code", "spark.jars": "a.jar", "spark.driver.memory": "1g"}
+    own = {"spark.archives": "models.tgz#models", "spark.driver.memory": "2g"}
+    assert with_own(ours, own) == {
+        "spark.archives": "code.tgz#code,models.tgz#models",
+        "spark.jars": "a.jar",
+        "spark.driver.memory": "2g",
+    }
+
+
+def test_a_file_that_goes_while_it_is_packed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor's, for example."""
+    domain = tmp_path / "domain"
+    domain.mkdir()
+    for name in ("flow.py", "swap.py"):
+        (domain / name).write_text("")
+    files = application._files
+
+    def then_one_goes(room: Path, own: list[Path]) -> Iterator[Path]:
+        for file in files(room, own):
+            if file.name == "swap.py":
+                file.unlink()
+            yield file
+
+    monkeypatch.setattr(application, "_files", then_one_goes)
+    packed = application.pack_code(tmp_path / "code.tgz", "flow:FLOW", [domain], [])
+    with tarfile.open(packed) as archive:
+        names = archive.getnames()
+    assert "1/flow.py" in names
+    assert "1/swap.py" not in names
+
+
+def test_archives_of_old_packages_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "_needed", lambda: iter([]))
+    old = tmp_path / "headrace-packages-0123456789ab.tar"
+    left, new = tmp_path / ".packing-abc", tmp_path / "headrace-packages-123456789abc.tar"
+    for file in (old, left, new):
+        file.touch()
+    for file in (old, left):
+        os.utime(file, (0, 0))
+    packed = application.pack_packages(tmp_path)
+    assert {*tmp_path.iterdir()} == {packed, new}
+    os.utime(packed, (0, 0))
+    assert application.pack_packages(tmp_path) == packed  # in use again
+    assert packed.exists()
+
+
+def test_a_package_that_is_a_link_to_its_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Linked:
+        name, files = "my-domain", ["my_domain.pth"]
+
+        def read_text(self, _: str) -> str:
+            return '{"dir_info": {"editable": true}, "url": "file:///home/me/my-domain"}'
+
+    monkeypatch.setattr(application, "distributions", lambda: [Linked()])
+    assert [one.name for one in application._needed()] == ["my-domain"]
+    assert "my-domain is installed as a link to its folder" in caplog.text
