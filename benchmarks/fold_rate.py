@@ -135,6 +135,9 @@ class StateTopic:
         self._progress.append((self.last_ms, folded))
         return folded
 
+    def close(self) -> None:
+        self._consumer.close()
+
     def second_half_rate(self, total: int) -> float:
         half_ms, half = next(p for p in self._progress if p[1] * 2 >= total)
         return (total - half) * 1000 / max(self.last_ms - half_ms, 1)

@@ -113,6 +113,7 @@ def run(
     finally:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
+        states.close()
     return {
         "first_state_s": round(states.first_ms / 1000 - began_s, 1),
         "second_half_events_per_s": round(states.second_half_rate(arguments.events)),
