@@ -1,10 +1,12 @@
-"""`python -m stream_jobs.healthcheck JOB`: ends with 0 where the job has just said that it works.
+"""`python -m stream_jobs.healthcheck JOB…`: ends with 0 where each of these jobs has just said that
+it works; `all` stands for those of the flow.
 
 A job has no port to knock at; this is what its container's health check asks.
 """
 
 import sys
 import time
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -15,6 +17,7 @@ from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange
 from shared.consumer_groups import HEALTHCHECK
 from shared.errors import JobError
+from shared.flow import load_flow
 from shared.kafka_access import KafkaAccess
 from shared.settings import WRONG_SETTINGS, Settings, explain
 from shared.topic_names import JOB_STATUS_TOPIC
@@ -25,28 +28,32 @@ _RECENT_MS = 15_000  # it speaks every two seconds
 _WELL = ("running", "waiting", "rebuilding")
 
 
-def last_word(kafka: KafkaAccess, job: str) -> dict[str, Any] | None:
-    """KafkaException or JobError where the broker has no answer."""
+def last_words(kafka: KafkaAccess, jobs: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Of those that have spoken. KafkaException or JobError where the broker has no answer."""
     since_ms = time.time_ns() // 1_000_000 - _RECENT_MS
     at = JOB_STATUS_TOPIC, 0
     with LogOffsets(kafka, HEALTHCHECK, answer_s=_ANSWER_S) as log:
         start, end = log.since({at: since_ms})[at], log.ends([at])[at]
-    said: dict[str, Any] | None = None
+    said: dict[str, dict[str, Any]] = {}
     if start is not None:
         consumer = RangeReader(kafka, HEALTHCHECK, _ANSWER_S)
         try:
             for messages in consumer.read([LogRange(*at, start, end)]):
                 for message in messages:
-                    if message.key() == job.encode():
-                        said = orjson.loads(message.value() or b"null")
+                    job = (message.key() or b"").decode(errors="replace")
+                    if job in jobs and (value := message.value()):
+                        said[job] = orjson.loads(value)
         finally:
             consumer.close()
     return said
 
 
-def main(job: str) -> int:
+def main(*jobs: str) -> int:
     try:
-        said = last_word(Settings().kafka, job)
+        settings = Settings()
+        if jobs == ("all",):
+            jobs = tuple(job.name for job in load_flow(settings.flow).jobs())
+        said = last_words(settings.kafka, jobs)
     except WRONG_SETTINGS as error:
         print(explain(error))
         return 2
@@ -56,6 +63,10 @@ def main(job: str) -> int:
     except JobError as error:
         print(f"Kafka: {error}")
         return 1
+    return max(_judge(job, said.get(job)) for job in jobs)
+
+
+def _judge(job: str, said: dict[str, Any] | None) -> int:
     if said is None:
         print(f"{job} has not said a word for {_RECENT_MS // 1000} s")
         return 1
@@ -64,6 +75,6 @@ def main(job: str) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m stream_jobs.healthcheck JOB")
-    sys.exit(main(sys.argv[1]))
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m stream_jobs.healthcheck JOB…")
+    sys.exit(main(*sys.argv[1:]))

@@ -130,9 +130,12 @@ class OneCopy:
             return ""
 
     def _who(self, claim: Claim) -> str:
+        folder = self._checkpoint_folder
+        is_stored = isinstance(folder, StoredFolder)
+        with_what = "" if is_stored else f", with another checkpoint than {folder}"
         return (
-            f"ANOTHER_COPY: {self._job} already runs on {claim.host} (run {claim.run}), with "
-            f"another checkpoint than {self._checkpoint_folder}: stop one of the two"
+            f"ANOTHER_COPY: {self._job} already runs on {claim.host} (run {claim.run}){with_what}: "
+            "stop one of the two"
         )
 
 

@@ -27,8 +27,8 @@ def says(settings: JobSettings, job: str, state: str, detail: str = "") -> None:
 def test_the_last_word_of_a_job_is_its_health(
     kafka: JobSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ask(job: str) -> tuple[int, str]:
-        return healthcheck.main(job), capsys.readouterr().out.strip()
+    def ask(*jobs: str) -> tuple[int, str]:
+        return healthcheck.main(*jobs), capsys.readouterr().out.strip()
 
     says(kafka, "healthy", "restarting")
     says(kafka, "healthy", "running")
@@ -39,6 +39,9 @@ def test_the_last_word_of_a_job_is_its_health(
     assert ask("patient") == (0, "patient is waiting: PostgreSQL: away")
     assert ask("broken") == (1, "broken is failed: data_loss")
     assert ask("silent") == (1, "silent has not said a word for 15 s")
+    assert ask("healthy", "patient")[0] == 0
+    both = "healthy is running\nbroken is failed: data_loss"
+    assert ask("healthy", "broken") == (1, both)  # one of them that is not well is enough
     # what was said before then no longer counts
     monkeypatch.setattr(healthcheck, "_RECENT_MS", 0)
     assert ask("healthy") == (1, "healthy has not said a word for 0 s")

@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from clients.kafka.create_topics import ensure_topics
 from clients.kafka.offsets import Committed, LogOffsets
@@ -23,6 +26,7 @@ from stream_jobs.guards.checkpoint_folder import StoredFolder
 from stream_jobs.guards.claim import Claim, claim_from
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.persist.advisory_lock import PersistLock
+from stream_jobs.supervision.standby import wait_for_turn
 from tests.kafka_log import eventually, read_topic
 from tests.races import DEVICES
 
@@ -107,6 +111,64 @@ def test_a_copy_with_another_checkpoint_sees_that_the_first_is_alive(
     assert first.hold()
     with pytest.raises(AnotherCopyError, match="already runs on"):
         second.hold()
+
+
+class Patience(threading.Event):
+    """Whoever waits for it lets the clock go on, and lets the others do something meanwhile."""
+
+    def __init__(self, clock: Clock, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self._clock, self._meanwhile = clock, meanwhile
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.now_s += timeout or 0.0
+        self._meanwhile()
+        return self.is_set()
+
+
+def test_who_stands_by_on_another_machine_waits_for_as_long_as_the_first_is_alive(
+    broker: Broker, clock: Clock, tmp_path: Path
+) -> None:
+    first = _copy(broker, tmp_path / "1")
+    assert first.hold()
+    beats = 100
+
+    def beat() -> None:
+        nonlocal beats
+        if beats:
+            beats -= 1
+            assert first.hold()
+
+    settings = JobSettings(state_dir=tmp_path / "2")
+    copies = wait_for_turn({"fold": broker}, settings, "second", Patience(clock, beat))
+    assert not beats  # it has waited for as long as there were any
+    assert clock.now_s - 1_000.0 > single_copy.TAKE_OVER_AFTER_S
+    assert copies["fold"].hold()
+    assert broker.claim().run == "second"
+
+
+def test_who_stands_by_on_another_machine_begins_at_once_after_an_orderly_end(
+    broker: Broker, clock: Clock, tmp_path: Path
+) -> None:
+    first = _copy(broker, tmp_path / "1")
+    assert first.hold()
+    settings = JobSettings(state_dir=tmp_path / "2")
+    patience = Patience(clock, first.release)
+    assert wait_for_turn({"fold": broker}, settings, "second", patience)["fold"].hold()
+    assert clock.now_s - 1_000.0 < single_copy.TAKE_OVER_AFTER_S / 2
+
+
+def test_who_stands_by_waits_while_kafka_is_away(
+    broker: Broker, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> Committed:
+        raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+
+    monkeypatch.setattr(broker, "committed", away)
+    patience = Patience(clock, lambda: clock.now_s > 2_000.0 and patience.set())
+    settings = JobSettings(state_dir=tmp_path)
+    assert wait_for_turn({"fold": broker}, settings, "second", patience) == {}
+    assert clock.now_s > 2_000.0
 
 
 def test_a_silent_copy_is_replaced_after_a_while_and_has_to_go_when_it_wakes(
