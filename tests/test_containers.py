@@ -20,10 +20,13 @@ from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER, ROLES
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
 from stream_jobs import healthcheck
+from tests.deploy.kustomize import env_file
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
 FIELDS = GatewaySettings.model_fields.keys() | JobSettings.model_fields.keys()
+CLUSTER = "spark-master", "spark-worker"  # of that profile alone
+SHARED = "checkpoints:/var/lib/headrace-checkpoints"
 SETTINGS = {f"HEADRACE_{name.upper()}" for name in FIELDS}
 
 
@@ -145,7 +148,7 @@ def test_every_setting_is_one_of_ours(services: dict[str, Any]) -> None:
     for name, service in services.items():
         given = {key for key in service["environment"] if key.startswith("HEADRACE_")}
         assert given <= SETTINGS, name
-        assert bool(given) == (name not in ("kafka", "postgres"))
+        assert bool(given) == (name not in ("kafka", "postgres", *CLUSTER))
     for dockerfile in DOCKERFILES:
         assert set(re.findall(r"HEADRACE_[A-Z_]+", dockerfile.read_text())) <= SETTINGS
 
@@ -181,7 +184,8 @@ def test_what_ends_is_waited_for(services: dict[str, Any]) -> None:
 
 
 def test_each_job_keeps_its_files_in_a_volume_of_its_own(services: dict[str, Any]) -> None:
-    volumes = [volume for job in load_flow().jobs() for volume in services[job.name]["volumes"]]
+    volumes = [volume for job in load_flow().jobs() for volume in services[job.name]["volumes"]
+               if volume != SHARED]  # fmt: skip
     assert len(set(volumes)) == len(load_flow().jobs())
     folders = {volume.split(":")[1] for volume in [*volumes, *services["gateway"]["volumes"]]}
     for dockerfile in DOCKERFILES:
@@ -190,6 +194,51 @@ def test_each_job_keeps_its_files_in_a_volume_of_its_own(services: dict[str, Any
         assert f"install --directory --owner headrace --group headrace {folder}" in (
             dockerfile.read_text()
         )
+
+
+def test_the_profile_of_a_cluster_runs_every_job_on_spark_s_workers(
+    compose: dict[str, Any], services: dict[str, Any]
+) -> None:
+    master, worker = (services[name] for name in CLUSTER)
+    assert [name for name, service in services.items() if "profiles" in service] == [*CLUSTER]
+    asked = env_file(ROOT / "deploy" / "cluster.env")
+    jobs = [services[job.name] for job in load_flow().jobs()]
+    for name, value in asked.items():
+        (setting,) = {key for job in jobs for key, its in job["environment"].items()
+                      if its.startswith(f"${{{name}:-")}  # fmt: skip
+        assert setting in SETTINGS
+        assert value
+    host, port = master["command"][-3], master["command"][-1]
+    assert (host, asked["SPARK_MASTER"]) == ("spark-master", f"spark://{host}:{port}")
+    assert worker["command"][-1] == asked["SPARK_MASTER"]
+    # drivers and executors have the same checkpoints, secret and files
+    assert SHARED.partition(":")[2] == asked["CHECKPOINT_DIR"]
+    for service in (*jobs, worker):
+        assert SHARED in service["volumes"]
+    assert SHARED.partition(":")[2] in (ROOT / "Dockerfile.spark").read_text()  # of user 10001
+    secret = compose["configs"]["spark.secret"]["content"]
+    assert {service["environment"]["_SPARK_AUTH_SECRET"] for service in (master, worker)} == {
+        secret
+    }
+    conf = compose["configs"]["spark.conf"]["file"]
+    assert "spark.authenticate true" in (ROOT / conf).read_text()
+    for job in jobs:
+        assert job["environment"]["HEADRACE_SPARK_SECRET_FILE"] == "/spark.secret"
+        assert "spark.secret" in job["configs"]
+        assert {one for one in job["configs"] if one != "spark.secret"} <= {*worker["configs"]}
+
+
+def test_workers_of_the_cluster_have_room_for_every_job(services: dict[str, Any]) -> None:
+    """Each is an application of its own, and one that finds no cores waits for ever."""
+    worker = services["spark-worker"]
+    has = dict(zip(worker["command"], worker["command"][1:], strict=False))
+    applications = [services[job.name]["environment"] for job in load_flow().jobs()]
+    wanted = [orjson.loads(one["HEADRACE_SPARK_CONF"]) for one in applications]
+    cores = sum(int(one["spark.cores.max"]) for one in wanted)
+    assert int(worker["scale"]) * int(has["--cores"]) >= cores
+    # each has an executor on each worker
+    memory_mb = sum(int(one["spark.executor.memory"].removesuffix("m")) for one in wanted)
+    assert int(has["--memory"].removesuffix("g")) * 1024 >= memory_mb
 
 
 def test_what_can_do_without_postgresql_does_not_wait_for_it(services: dict[str, Any]) -> None:
