@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from clients.kafka.create_topics import ensure_topics
+from local_stack.machine.downloads import fetch_for_object_stores
+from local_stack.machine.java import find_java
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
 from tests.job_process import JobProcess
 from tests.kafka_log import eventually
+from tests.object_store import BUCKET, ObjectStore
 from tests.races import DEVICES
 
 pytestmark = pytest.mark.stack
@@ -51,5 +54,49 @@ def test_who_stands_by_takes_over_when_the_other_is_killed_and_nothing_counts_tw
         eventually(lambda: waits in logs[1].read_text(), within_s=300)
         one.kill()
         eventually(lambda: logs[1].read_text().count("fold is running") == 2, within_s=300)
+    assert "rebuilding" not in logs[0].read_text() + logs[1].read_text()
+    DEVICES.assert_won(bootstrap)
+
+
+@pytest.mark.long
+def test_who_stands_by_on_another_machine_takes_over_from_the_object_store(
+    empty_kafka: Stack,
+    spark_environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """Nothing but Kafka and the store tells it of the other."""
+    bootstrap = empty_kafka.kafka_bootstrap
+    one, other = (
+        JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / name) for name in ("1", "2")
+    )
+    ensure_topics(DEVICES.flow, one)
+    DEVICES.write(bootstrap, [DEVICES.event(number, second=False) for number in range(PAIRS)])
+    jars = f"{spark_environment['HEADRACE_SPARK_JARS']}:{fetch_for_object_stores(find_java())}"
+    logs = [tmp_path / "1.log", tmp_path / "2.log"]
+    with ObjectStore(tmp_path / "store") as store:
+        eventually(store.answers, within_s=60)
+        variables = {
+            **spark_environment,
+            **store.access,
+            "HEADRACE_SPARK_JARS": jars,
+            "HEADRACE_STANDBY": "true",
+            "HEADRACE_CHECKPOINT_STORE": f"s3a://{BUCKET}/of/both",
+        }
+        first, second = (
+            JobProcess("fold", settings, log, variables)
+            for settings, log in zip((one, other), logs, strict=True)
+        )
+        with first, second:
+            eventually(lambda: DEVICES.folded(bootstrap) == PAIRS, within_s=300)
+            works, waits = (0, 1) if "fold is running" in logs[0].read_text() else (1, 0)
+            eventually(lambda: "stands by: ANOTHER_COPY" in logs[waits].read_text(), within_s=300)
+            DEVICES.write(
+                bootstrap, [DEVICES.event(number, second=True) for number in range(PAIRS)]
+            )
+            (first, second)[works].kill()
+            began_s = time.monotonic()
+            eventually(lambda: "fold is running" in logs[waits].read_text(), within_s=300)
+            print(f"taken over after {time.monotonic() - began_s:.1f} s")
+            eventually(lambda: DEVICES.folded(bootstrap) >= 2 * PAIRS, within_s=300)
     assert "rebuilding" not in logs[0].read_text() + logs[1].read_text()
     DEVICES.assert_won(bootstrap)
