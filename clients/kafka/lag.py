@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import TopicPartition
 
 from clients.kafka.connect import reader
 from clients.kafka.records import Offsets, Partition, Range
 from shared.kafka_access import KafkaAccess
+from shared.published.partition_lag import PartitionLag, told
 
 _WITHIN_S = 1.0
 
@@ -16,6 +17,18 @@ _WITHIN_S = 1.0
 class Lag(NamedTuple):
     records: int
     seconds: float | None  # None: the oldest record was not read in time
+    partitions: Mapping[Partition, PartitionLag] = {}  # where there is any
+
+    def told(self) -> dict[str, Any]:
+        """As the job's report has it."""
+        return {
+            "lag_records": self.records,
+            "lag_s": self.seconds,
+            "partitions": told(self.partitions),
+        }
+
+
+UNKNOWN: dict[str, Any] = {"lag_records": None, "lag_s": None, "partitions": {}}
 
 
 class UnreadRecords(NamedTuple):
@@ -51,16 +64,21 @@ class LagReader:
 
     def lag(self, waiting: Mapping[Partition, UnreadRecords]) -> Lag:
         """KafkaException where the broker does not answer."""
-        records = sum(one.records for one in waiting.values())
         firsts = {(place, one.offset) for place, one in waiting.items()}
         self._at_ms = {first: at for first, at in self._at_ms.items() if first in firsts}
         self._read(firsts - self._at_ms.keys())
-        if not records:
+        if not waiting:
             return Lag(0, 0.0)
-        if not self._at_ms:
-            return Lag(records, None)
-        age_s = time.time() - min(self._at_ms.values()) / 1000
-        return Lag(records, round(max(age_s, 0.0), 3))
+        now_ms = time.time() * 1000
+        ages_s = {
+            place: round(max(now_ms - at_ms, 0.0) / 1000, 3)
+            for (place, _), at_ms in self._at_ms.items()
+        }
+        partitions = {
+            place: PartitionLag(one.records, ages_s.get(place)) for place, one in waiting.items()
+        }
+        records = sum(one.records for one in waiting.values())
+        return Lag(records, max(ages_s.values(), default=None), partitions)
 
     def _read(self, firsts: set[tuple[Partition, int]]) -> None:
         if not firsts:

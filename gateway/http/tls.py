@@ -3,7 +3,8 @@
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from gateway.http.file_state import file_state
@@ -12,6 +13,13 @@ from shared.settings import GatewaySettings, WrongSetting
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
+_FILES = ("tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_crl_file")
+
+
+def named_files(settings: GatewaySettings, names: Iterable[str]) -> dict[str, Path]:
+    """Those that the settings name."""
+    files = {name: getattr(settings, name) for name in names}
+    return {name: file for name, file in files.items() if file is not None}
 
 
 class _ReloadingContext(ssl.SSLContext):
@@ -30,11 +38,7 @@ class ServerTls:
 
     def __init__(self, settings: GatewaySettings) -> None:
         """WrongSetting where TLS cannot use them."""
-        self._files = {
-            name: file
-            for name in ("tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_crl_file")
-            if (file := getattr(settings, name)) is not None
-        }
+        self._files = named_files(settings, _FILES)
         self._seen = self._signature()
         self._looked_at_s = time.monotonic()
         try:

@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from shared.published import partition_lag
+from shared.published.partition_lag import PartitionLag
+
 # they speak every two seconds
 SILENT_MAX_MS = 5_000
 _STATES = ("closed", "half-open", "open")
@@ -41,9 +44,13 @@ class JobStatus(NamedTuple):
     def lag_s(self) -> float | None:
         """Who says nothing does nothing: what was there then is older now."""
         lag_s = self.number("lag_s")
-        if lag_s is None or not self.is_silent or not self.lag_records:
-            return lag_s
-        return round(lag_s + self.silent_ms / 1000, 3)
+        return self._older(lag_s) if self.lag_records else lag_s
+
+    @property
+    def partitions(self) -> dict[tuple[str, str], PartitionLag]:
+        """Where anything is unread, by topic and partition."""
+        found = partition_lag.read(self.said.get("partitions"))
+        return {at: lag._replace(seconds=self._older(lag.seconds)) for at, lag in found.items()}
 
     @property
     def breakers(self) -> dict[str, SaidBreaker]:
@@ -105,6 +112,11 @@ class JobStatus(NamedTuple):
             if isinstance(one, dict)
         }
         return {lane: [*map(str, who)] for lane, who in told.items() if isinstance(who, list)}
+
+    def _older(self, seconds: float | None) -> float | None:
+        if seconds is None or not self.is_silent:
+            return seconds
+        return round(seconds + self.silent_ms / 1000, 3)
 
     def number(self, name: str) -> float | None:
         return _number(self.said.get(name))

@@ -86,6 +86,11 @@ def metrics(said: bytes | None, now_ms: int) -> Iterator[Metric]:
             "How old these numbers are",
             max(0, now_ms - seen.as_of_ms) / 1000,
         )
+        yield GaugeMetricFamily(
+            "headrace_ledger_recounting",
+            "Entities that have counted a repeat twice, until they are folded anew",
+            seen.recounting,
+        )
     endpoints = seen.endpoints if seen else {}
     yield metric(
         GaugeMetricFamily,

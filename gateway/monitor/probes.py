@@ -36,6 +36,7 @@ class KafkaSeen(NamedTuple):
     lane_records: dict[str, int] = {}  # noqa: RUF012 - never changed
     # of each partition: its replicas, and those in sync
     partitions: dict[str, dict[int, tuple[int, int]]] = {}  # noqa: RUF012
+    lane_written: dict[str, int] = {}  # noqa: RUF012 - ever, also what was deleted since
 
 
 class KafkaProbe:
@@ -60,14 +61,16 @@ class KafkaProbe:
             return KafkaSeen(Seen(False, _ms_since(begun_s), output))
         missing = tuple(topic for topic in self._topics if topic not in topics)
         records: dict[str, int] = {}
+        written: dict[str, int] = {}
         for (topic, _), (start, end) in ranges.items():
             records[topic] = records.get(topic, 0) + end - start
+            written[topic] = written.get(topic, 0) + end
         partitions = {
             name: {p: (len(its.replicas), len(its.isrs)) for p, its in topic.partitions.items()}
             for name, topic in topics.items()
             if name in self._looked_at
         }
-        return KafkaSeen(Seen(True, _ms_since(begun_s)), missing, records, partitions)
+        return KafkaSeen(Seen(True, _ms_since(begun_s)), missing, records, partitions, written)
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:

@@ -18,6 +18,7 @@ from gateway.http.problems import Problem, retry_after
 from gateway.kafka_writer.known_partitions import KnownPartitions
 from gateway.kafka_writer.outcome import Log
 from gateway.monitor import ledger_check
+from gateway.monitor.health_metrics import health_metrics
 from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_news import JobNews
 from gateway.monitor.kafka_facts import KafkaFacts, look_at_facts
@@ -71,10 +72,9 @@ class Health:
         self._unread: list[Unread] | None = None
         self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
         self._ingest = [*flow.ingest_topics]
+        self._read = {job.name: job.ignited_by for job in flow.jobs()}
         self._facts_seen_s = float("-inf")
-        self._retention = RetentionLook(
-            settings.kafka, {job.name: job.ignited_by for job in flow.jobs()}
-        )
+        self._retention = RetentionLook(settings.kafka, self._read)
         self._kafka_seen_s = self._postgres_seen_s = 0.0
         self._loops: list[asyncio.Task[None]] = []
 
@@ -138,7 +138,15 @@ class Health:
         return ledger_check.metrics(said, time.time_ns() // 1_000_000)
 
     def jobs_metrics(self) -> Iterator[Metric]:
-        return job_metrics(self.news.statuses((*self.jobs, *self.sources)))
+        partitions = self._kafka.partitions
+        read = {
+            job: [(topic, str(p)) for topic in topics for p in partitions.get(topic, ())]
+            for job, topics in self._read.items()
+        }
+        return job_metrics(self.news.statuses((*self.jobs, *self.sources)), read)
+
+    def metrics(self) -> Iterator[Metric]:
+        return health_metrics(self.report(), self._kafka.lane_written)
 
     async def _look_at_kafka(self, probe: KafkaProbe) -> None:
         while True:

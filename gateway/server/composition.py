@@ -21,6 +21,7 @@ from gateway.ingest.durable_log import DurableLog
 from gateway.ingest.span import Tracing
 from gateway.kafka_writer.kafka_log import KafkaLog
 from gateway.kafka_writer.outcome import Log
+from gateway.monitor.health_metrics import certificate_metrics
 from gateway.monitor.metrics import (
     EVENT_STREAMS,
     IN_FLIGHT_BYTES,
@@ -103,6 +104,11 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
     metrics.add_gauge(WORKERS_READY, lambda: log.is_healthy() and not node.is_ending)
     metrics.add_families(health.ledger)
     metrics.add_families(health.jobs_metrics)
+    metrics.add_families(health.metrics)
+    if settings.tls_cert_file is not None:
+        from gateway.http.certificate_ends import certificate_ends  # nobody else needs its library
+
+        metrics.add_families(lambda: certificate_metrics(certificate_ends(settings)))
     metrics.add_families(lambda: view_metrics(flow.views, health.news, view))
     # in the order in which they start; they stop the other way round
     starting: list[Background | None] = [credentials, writer, kafka, drain, health, traces, metrics]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from clients.kafka.lag import LagReader, unread
+from clients.kafka.lag import UNKNOWN, LagReader, unread
 from clients.kafka.offsets import LogOffsets
 from clients.postgres import store
 from shared.errors import (
@@ -262,7 +262,7 @@ class JobRun:
 
     def _report(self) -> None:
         state, detail, kafka = self._state, self._detail, self._breakers["kafka"]
-        self._progress.numbers["lag_records"] = self._progress.numbers["lag_s"] = None
+        self._progress.numbers |= UNKNOWN
         if kafka.is_open:
             if state != "failed":
                 state, detail = "waiting", f"Kafka: {kafka.reason}"
@@ -272,8 +272,7 @@ class JobRun:
             with suppress(KafkaException):
                 if not self._rests:
                     waiting = unread(self._offsets.committed().offsets, self._offsets.ranges())
-                    lag = self._lag.lag(waiting)
-                    self._progress.numbers["lag_records"], self._progress.numbers["lag_s"] = lag
+                    self._progress.numbers |= self._lag.lag(waiting).told()
                 self._progress.numbers |= self._driver_task.numbers()
         breakers = {name: breaker.told() for name, breaker in self._breakers.items()}
         self._status.report(state, detail, **self._progress.numbers, breakers=breakers)

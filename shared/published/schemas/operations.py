@@ -70,6 +70,15 @@ def job_status() -> RecordSchema:
                 },
                 "letters": {"type": "object", "description": "dead letters that are undecided"},
                 "view": {"type": "object", "description": "how far it is, and what it left out"},
+                "partitions": {
+                    "type": "object",
+                    "description": "by topic and partition: records that the job has yet to "
+                    "finish, and the age of the oldest in seconds",
+                    "additionalProperties": {
+                        "type": "object",
+                        "additionalProperties": {"type": "array", "items": _NUMBER_OR_NULL},
+                    },
+                },
                 "lanes": {
                     "type": "object",
                     "description": "what waits in them, and what has gone on or was given up",

@@ -42,5 +42,8 @@ def test_the_oldest_unread_record_says_how_far_a_job_is_behind(parts: Stack) -> 
         assert records == 4 and 300 <= seconds < 330
     records, seconds = behind({0: 2, 1: 0})
     assert records == 2 and 250 <= seconds < 280
+    told = reader.lag(unread({topic: {0: 1}}, ranges)).told()["partitions"][topic]
+    (records, seconds), (others, longer) = told["0"], told["1"]
+    assert (records, others) == (2, 1) and 200 <= seconds < 230 and 250 <= longer < 280
     assert reader.lag(unread({topic: {0: 3, 1: 1}}, ranges)) == Lag(0, 0.0)
     reader.close()

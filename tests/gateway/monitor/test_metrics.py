@@ -3,14 +3,16 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown, Receipt, Record, Spooled
 from gateway.monitor import ledger_check
+from gateway.monitor.health_metrics import certificate_metrics, health_metrics
 from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_status import JobStatus
 from gateway.monitor.metrics import PRODUCER_REPLACEMENTS, Metrics
@@ -19,6 +21,7 @@ from gateway.node.node import Node, SharedMemory
 from gateway.node.payload_counts import Counts
 from gateway.spool.frame import Frame
 from gateway.spool.spool import Spool
+from shared.published.partition_lag import PARTITIONS_MAX
 from tests.gateway.monitor.test_ledger_check import NOW_MS, said
 from tests.gateway.support import Gateway, serving
 
@@ -46,6 +49,8 @@ def metrics(node: Node, spool: Spool, gateway: Gateway) -> Metrics:
     metrics.add_families(lambda: job_metrics({}))
     health = gateway.health
     metrics.add_families(lambda: view_metrics((), health.news, health.view))
+    metrics.add_families(health.metrics)
+    metrics.add_families(lambda: certificate_metrics({}))
     return metrics
 
 
@@ -143,12 +148,89 @@ def test_jobs_tell_their_lag_and_their_breakers(gateway: Gateway, node: Node) ->
     assert {name: value for name, value in found.items() if name[0].startswith("headrace_job")} == {
         ("headrace_job_running", "persist"): 1,
         ("headrace_job_running", "fold"): 0,
+        ("headrace_job_running", "enrich"): 0,
+        ("headrace_job_failed", "persist"): 0,
+        ("headrace_job_failed", "fold"): 0,
         ("headrace_job_silent_seconds", "persist"): 0.5,
         ("headrace_job_silent_seconds", "fold"): 9,
         ("headrace_job_lag_records", "persist"): 7,
         ("headrace_job_lag_seconds", "persist"): 2.5,
         ("headrace_job_breaker", "persist", "postgres"): 2,
     }
+
+
+PARTITIONS = {"event.a.v1": {"0": [7, 2.5], "1": [3, None], "2": "odd"}, "odd": 1}
+
+
+def partition_lags(status: JobStatus, read: Collection[tuple[str, str]] = ()) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for family in job_metrics({"fold": status}, {"fold": read}):
+        for sample in family.samples:
+            if "partition" in sample.labels:
+                of, topic, at = (sample.labels[name] for name in ("job", "topic", "partition"))
+                assert of == "fold"
+                name = sample.name.removeprefix("headrace_job_partition_lag_")
+                found[f"{name} {topic}/{at}"] = sample.value
+    return found
+
+
+def test_a_job_tells_its_lag_in_each_partition_that_it_reads() -> None:
+    said = {"state": "running", "lag_records": 10, "lag_s": 2.5, "partitions": PARTITIONS}
+    read = [("event.a.v1", "0"), ("event.a.v1", "1"), ("event.a.v1", "3")]
+    fold = JobStatus(said, silent_ms=500)
+    assert partition_lags(fold, read) == {
+        "records event.a.v1/0": 7,
+        "seconds event.a.v1/0": 2.5,
+        "records event.a.v1/1": 3,  # since when is not known
+        "records event.a.v1/3": 0,
+        "seconds event.a.v1/3": 0,
+    }
+
+
+def test_a_job_that_does_not_know_its_lag_tells_none_of_a_partition() -> None:
+    unknown = {"state": "waiting", "lag_records": None, "lag_s": None, "partitions": {}}
+    assert partition_lags(JobStatus(unknown, silent_ms=500), [("event.a.v1", "0")]) == {}
+
+
+def test_of_very_many_partitions_only_those_are_told_that_are_behind() -> None:
+    read = [("event.a.v1", str(at)) for at in range(PARTITIONS_MAX + 1)]
+    said = {"state": "running", "lag_records": 7, "partitions": {"event.a.v1": {"0": [7, 2.5]}}}
+    fold = JobStatus(said, silent_ms=500)
+    assert partition_lags(fold, read) == {"records event.a.v1/0": 7, "seconds event.a.v1/0": 2.5}
+    assert len(partition_lags(fold, read[1:])) == 2 * PARTITIONS_MAX + 2
+
+
+def test_the_lag_of_a_partition_grows_while_its_job_is_silent() -> None:
+    said = {"state": "running", "lag_records": 7, "partitions": {"event.a.v1": {"0": [7, 2.5]}}}
+    found = partition_lags(JobStatus(said, silent_ms=60_000), [("event.a.v1", "1")])
+    assert found["seconds event.a.v1/0"] == 62.5
+    assert found["seconds event.a.v1/1"] == 0
+
+
+def test_a_job_that_stays_down_and_webhooks_that_have_stopped_are_told() -> None:
+    hooks = {"stopped": {"a": "paused: no answer", "b": "ended: status 410"}}
+    said = {
+        "fold": JobStatus({"state": "failed"}, silent_ms=0),
+        "forward": JobStatus({"state": "running", "hooks": hooks}, silent_ms=0),
+    }
+    samples = [sample for family in job_metrics(said) for sample in family.samples]
+    found = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
+    assert found["headrace_job_failed", "fold"] == 1
+    assert found["headrace_job_failed", "forward"] == 0
+    assert found["headrace_job_hooks_stopped", "forward"] == 2
+    assert ("headrace_job_hooks_stopped", "fold") not in found
+
+
+def test_health_and_what_lanes_got_are_metrics() -> None:
+    checks = {"a": [{"status": "pass"}], "b": [{"status": "warn"}], "c": [{"status": "fail"}]}
+    families = health_metrics({"checks": checks}, {"dlq.enrich.v1": 7})
+    found = [(s.name, *s.labels.values(), s.value) for one in families for s in one.samples]
+    assert found == [
+        ("headrace_health_check", "a", 0),
+        ("headrace_health_check", "b", 1),
+        ("headrace_health_check", "c", 2),
+        ("headrace_lane_written_total", "dlq.enrich.v1", 7),
+    ]
 
 
 def test_the_job_that_empties_a_lane_tells_what_waits_in_it() -> None:
