@@ -29,6 +29,7 @@ DEVICES = (ROOT / "docs" / "devices.md").read_text()
 CONSUMERS = (ROOT / "docs" / "consumers.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 YOUR_OWN_DOMAIN = (ROOT / "docs" / "your-own-domain.md").read_text()
 SECURITY = (ROOT / "docs" / "security.md").read_text()
 DECISIONS = ROOT / "docs" / "decisions"
@@ -47,6 +48,7 @@ DOCUMENTS = {
     "YOUR_OWN_DOMAIN": YOUR_OWN_DOMAIN,
     "SECURITY": SECURITY,
     "OPERATIONS": OPERATIONS,
+    "RUNBOOK": RUNBOOK,
     **{f"decisions/{path.stem}": path.read_text() for path in (*DECISION_FILES, DECISION_INDEX)},
 }
 README_LINES_MAX = 200
@@ -54,7 +56,7 @@ FIELDS = GatewaySettings.model_fields | JobSettings.model_fields
 PACKAGES = (
     *("gateway", "shared", "stream_jobs", "clients", "desk", "local_stack", "consumer"),
     *("tests", "examples", "docs"),
-    *("benchmarks", "contracts", "jars", "requirements"),
+    *("benchmarks", "contracts", "jars", "monitoring", "requirements"),
 )
 
 
@@ -206,7 +208,7 @@ def test_the_page_for_consumers_names_every_topic_of_the_flow() -> None:
     assert {topic.name for topic in load_flow().topics()} <= _topics(CONSUMERS)
 
 
-@pytest.mark.parametrize("document", ["README", "DEVICES", "CONSUMERS", "OPERATIONS", "SECURITY"])
+@pytest.mark.parametrize("document", ["README", "DEVICES", "CONSUMERS", "OPERATIONS", "RUNBOOK", "SECURITY"])
 def test_every_topic_that_a_document_names_is_one_of_the_flow(document: str) -> None:
     assert _topics(DOCUMENTS[document]) <= {topic.name for topic in load_flow().topics()}
 

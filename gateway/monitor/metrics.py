@@ -3,7 +3,7 @@
 import asyncio
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from fastapi import Request
@@ -105,7 +105,9 @@ class Metrics(Collector):
         what, of = "Always 1: its labels say what runs", ("version", "python")
         yield metric(GaugeMetricFamily, f"{_PREFIX}build_info", what, of, runs)
         for name, (meaning, labels) in _COUNTERS.items():
-            yield metric(CounterMetricFamily, _PREFIX + name, meaning, labels, _of(name, numbers))
+            # one without labels is there from the start: that it grows is seen from 0 on
+            rows = _of(name, numbers) or ([] if labels else [((), 0.0)])
+            yield metric(CounterMetricFamily, _PREFIX + name, meaning, labels, rows)
         for name, meaning in GAUGES.items():
             yield GaugeMetricFamily(_PREFIX + name, meaning, numbers.get((name,), 0.0))
         yield GaugeMetricFamily(
@@ -118,7 +120,7 @@ class Metrics(Collector):
             yield from read()
 
 
-def _of(which: str, numbers: Mapping[Name, float]) -> Iterable[tuple[Name, float]]:
+def _of(which: str, numbers: Mapping[Name, float]) -> Sequence[tuple[Name, float]]:
     return [(name[1:], number) for name, number in numbers.items() if name[0] == which]
 
 
