@@ -208,7 +208,9 @@ def test_the_page_for_consumers_names_every_topic_of_the_flow() -> None:
     assert {topic.name for topic in load_flow().topics()} <= _topics(CONSUMERS)
 
 
-@pytest.mark.parametrize("document", ["README", "DEVICES", "CONSUMERS", "OPERATIONS", "RUNBOOK", "SECURITY"])
+@pytest.mark.parametrize(
+    "document", ["README", "DEVICES", "CONSUMERS", "OPERATIONS", "RUNBOOK", "SECURITY"]
+)
 def test_every_topic_that_a_document_names_is_one_of_the_flow(document: str) -> None:
     assert _topics(DOCUMENTS[document]) <= {topic.name for topic in load_flow().topics()}
 

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.end_to_end.conftest import Running
 from tests.oracle import expected_states
@@ -43,6 +44,24 @@ def _persist_waits(running: Running) -> bool:
     return since and job.get("lag_records", 0) > 0 and job.get("lag_s", 0) > 0
 
 
+def _numbers(running: Running, metric: str, **labels: str) -> list[float]:
+    """Of persist."""
+    wanted = {"job": "persist", **labels}
+    return [
+        sample.value
+        for family in text_string_to_metric_families(running.http.get("/metrics").text)
+        for sample in family.samples
+        if sample.name == metric and wanted.items() <= sample.labels.items()
+    ]
+
+
+def _partitions_add_up_to_the_lag(running: Running) -> bool:
+    (records,) = _numbers(running, "headrace_job_lag_records")
+    of_partitions = _numbers(running, "headrace_job_partition_lag_records")
+    ages_s = _numbers(running, "headrace_job_partition_lag_seconds")
+    return sum(of_partitions) == records > 0 and max(ages_s) > 0 and len(of_partitions) > 4
+
+
 def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
     devices = [f"device-{101 + i:04}" for i in range(50)]
     dead_before = running.dead_letters()
@@ -58,8 +77,8 @@ def test_postgres_down_holds_up_only_what_needs_it(running: Running) -> None:
     running.eventually(lambda: running.folded(dict.fromkeys(devices, 20)), within_s=240)
     running.eventually(lambda: _persist_waits(running))
     assert running.job_status("persist") == "warn"
-    metrics = running.http.get("/metrics").text
-    assert 'headrace_job_breaker{job="persist",store="postgres"}' in metrics
+    assert _numbers(running, "headrace_job_breaker", store="postgres")
+    running.eventually(lambda: _partitions_add_up_to_the_lag(running))
 
     def only_warns() -> bool:
         health = running.http.get("/health")

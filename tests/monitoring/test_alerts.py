@@ -129,6 +129,14 @@ def _place_in_runbook(alert: str) -> int:
     return RUNBOOK.index(f"\n### {alert}\n")
 
 
+def test_labels_of_the_same_name_survive_the_sample_configuration() -> None:
+    """Else Prometheus puts its own `job` in the place of the metrics'."""
+    scraped = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
+    assert all(one["honor_labels"] for one in scraped)
+    of_up = [re.findall(r'up\{job="([\w-]+)"\}', rule["expr"]) for rule in RULES]
+    assert {one["job_name"] for one in scraped} == {name for names in of_up for name in names}
+
+
 def test_each_alert_fires_in_one_of_promtool_s_tests() -> None:
     expected = [
         sample["labels"]
