@@ -10,8 +10,9 @@ from local_stack.machine.downloads import fetch_for_object_stores
 from local_stack.machine.java import find_java
 from local_stack.run.stack import Stack
 from shared.settings import JobSettings
+from shared.topic_names import JOB_STATUS_TOPIC
 from tests.job_process import JobProcess
-from tests.kafka_log import eventually
+from tests.kafka_log import eventually, last_values
 from tests.object_store import BUCKET, ObjectStore
 from tests.races import DEVICES
 
@@ -88,6 +89,8 @@ def test_who_stands_by_on_another_machine_takes_over_from_the_object_store(
         )
         with first, second:
             eventually(lambda: DEVICES.folded(bootstrap) == PAIRS, within_s=300)
+            # what is not committed yet is folded anew, from what was published
+            eventually(lambda: _unread(bootstrap) == 0, within_s=60)
             works, waits = (0, 1) if "fold is running" in logs[0].read_text() else (1, 0)
             eventually(lambda: "stands by: ANOTHER_COPY" in logs[waits].read_text(), within_s=300)
             DEVICES.write(
@@ -100,3 +103,8 @@ def test_who_stands_by_on_another_machine_takes_over_from_the_object_store(
             eventually(lambda: DEVICES.folded(bootstrap) >= 2 * PAIRS, within_s=300)
     assert "rebuilding" not in logs[0].read_text() + logs[1].read_text()
     DEVICES.assert_won(bootstrap)
+
+
+def _unread(bootstrap: str) -> int | None:
+    said = last_values(bootstrap, JOB_STATUS_TOPIC).get("fold", {})
+    return said.get("lag_records")
