@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.http.problems import Problem, retry_after
+from gateway.http.problems import Problem
+from gateway.pages.parameters import token_of
+from gateway.pages.turns import Turns
 from gateway.view.reader import Keyed, StateView
 from gateway.views.order import First, Order
-from gateway.views.selection import END, Selection, token_of
+from gateway.views.selection import END, Selection
 from shared.folding.snapshot import META
 from shared.model import View
 
@@ -18,7 +19,6 @@ from shared.model import View
 _AT_ONCE = 100
 # who seeks longer goes on with the next request
 _LOOKED_AT_MAX = 5_000
-_SORTS_MAX = 16  # that wait for their turn, or have it
 
 
 class Page(NamedTuple):
@@ -51,29 +51,6 @@ async def page_of(
             looked_at += 1
         await asyncio.sleep(0)
     return Page(rows, None)
-
-
-class Turns:
-    """Those who sort at the same time share the time of one."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._count = 0
-
-    @contextmanager
-    def one(self) -> Iterator[asyncio.Lock]:
-        if self._count == _SORTS_MAX:
-            raise Problem(
-                503,
-                "too_many_sorts",
-                "too many ask for rows in an order of their own at once; ask again in a second",
-                headers=retry_after(1),
-            )
-        self._count += 1
-        try:
-            yield self._lock
-        finally:
-            self._count -= 1
 
 
 async def sorted_page_of(

@@ -1,8 +1,6 @@
 """GET /views and GET /views/{name}: what the flow's views say, and how far they are behind what was
 accepted."""
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,12 +13,14 @@ from starlette.routing import BaseRoute
 from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
 from gateway.monitor.job_news import JobNews
+from gateway.pages.csv_page import CSV, csv_answer, wants_csv
+from gateway.pages.turns import Turns
 from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.streams.frames import EVENT_STREAM
 from gateway.view.reader import StateView
 from gateway.views.asked import asked_by, may_read
 from gateway.views.copied_topic import warming
-from gateway.views.page import CannotReadError, Page, Turns, page_of, sorted_page_of
+from gateway.views.page import CannotReadError, page_of, sorted_page_of
 from gateway.views.selection import described_parameters, is_closed, only_of_changes
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
@@ -28,7 +28,8 @@ from shared.model import View
 from shared.tables.view_rows import WINDOW
 from shared.timestamps import now_ms, to_rfc3339
 
-_CSV = "text/csv"
+_SORTS_MAX = 16  # that wait for their turn, or have it
+_TOO_MANY_SORTS = "too many ask for rows in an order of their own at once"
 _STILL_READ = "its rows are still being read from Kafka"
 _LIST_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The views that this caller may read, and how far each of them is."},
@@ -40,7 +41,7 @@ _ROWS_ANSWERS: dict[int | str, dict[str, Any]] = {
         "description": "Rows, in the order of their keys or as `sort` says, and how far the "
         "view is. As text/event-stream without an end: rows, then each change, with an `id` from "
         "which any gateway goes on.",
-        "content": {kind: {"schema": {"type": "string"}} for kind in (_CSV, EVENT_STREAM)},
+        "content": {kind: {"schema": {"type": "string"}} for kind in (CSV, EVENT_STREAM)},
     },
     400: {"description": "An unknown parameter, or a value that cannot be read."},
     404: {"description": "No such view, or none that this caller may read."},
@@ -57,7 +58,7 @@ def view_routes(
     flow: Flow, source: StateView, news: JobNews, pipeline: Pipeline, stale_after_s: float
 ) -> list[BaseRoute]:
     names = [*dict.fromkeys(row.name for row in flow.views)]
-    turns = Turns()
+    turns = Turns(_SORTS_MAX, "too_many_sorts", _TOO_MANY_SORTS)
 
     async def views(request: Request) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
@@ -86,8 +87,9 @@ def view_routes(
         except CannotReadError:
             raise warming(row) from None
         shown = [_with_closed(one, watermark_ms) for one in page.rows]
-        if _CSV in request.headers.get("accept", ""):
-            return _as_csv(row, shown, page, request)
+        if wants_csv(request):
+            flat = [_flat(one) for one in shown]
+            return csv_answer(request, [*flat[0]] if flat else row.key, flat, page.next)
         body = {
             "view": row.name,
             "version": row.version,
@@ -171,24 +173,11 @@ def _with_closed(row: dict[str, Any], watermark_ms: float | None) -> dict[str, A
     return row
 
 
-def _as_csv(row: View, shown: list[dict[str, Any]], page: Page, request: Request) -> Response:
-    rows = [_flat(one) for one in shown]
-    text = io.StringIO()
-    out = csv.DictWriter(text, fieldnames=[*rows[0]] if rows else [*row.key], lineterminator="\n")
-    out.writeheader()
-    out.writerows(rows)
-    headers = {}
-    if page.next is not None:
-        there = request.url.include_query_params(next=page.next)
-        headers["link"] = f'<{there.path}?{there.query}>; rel="next"'
-    return Response(text.getvalue(), headers=headers, media_type=_CSV)
-
-
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, its in row.items():
         if name in (WINDOW, META):
             flat |= {f"{name}_{part}": value for part, value in its.items()}
         else:
-            flat[name] = orjson.dumps(its).decode() if isinstance(its, dict | list) else its
+            flat[name] = its
     return flat

@@ -1,13 +1,12 @@
 """Which of a view's rows a request asks for, from where on, and how many. Pure."""
 
-import re
-from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from gateway.http.problems import Problem
+from gateway.pages.parameters import DESCRIBED_LIMIT, WHOLE, limit_of, next_of
 from gateway.streams.frames import EVENT_STREAM
 from gateway.views.order import ORDER_BEGINS, Order, of_another_order, order_of
 from shared.ids import NO_TENANT
@@ -15,9 +14,6 @@ from shared.model import View
 from shared.tables.view_rows import COLUMN, PARAMETERS, TENANT, WINDOW
 from shared.timestamps import from_rfc3339
 
-LIMIT_MAX = 1000
-_LIMIT = 100
-_WHOLE = re.compile(r"[0-9]{1,9}")
 _OF_PAGES = "closed", "limit", "next", "sort"
 # behind every key that begins as it does
 END = b"\xff"
@@ -81,10 +77,6 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def token_of(key: bytes) -> str:
-    return urlsafe_b64encode(key).decode()
-
-
 def selection_of(view: View, parameters: Mapping[str, str]) -> Selection:
     """Raises Problem, naming the parameters that there are, where one is unknown or unreadable."""
     columns = [name for name in view.key if name != WINDOW]
@@ -97,7 +89,7 @@ def selection_of(view: View, parameters: Mapping[str, str]) -> Selection:
             f"{unknown[0]} is no parameter here: rows can be asked for by {', '.join(known)}",
         )
     order = order_of(parameters["sort"]) if "sort" in parameters else None
-    after = _token(parameters)
+    after = next_of(parameters)
     if order is None and after.startswith(ORDER_BEGINS):
         raise of_another_order()
     return Selection(
@@ -106,7 +98,7 @@ def selection_of(view: View, parameters: Mapping[str, str]) -> Selection:
         _time(parameters, "until"),
         _truth(parameters, "closed"),
         after,
-        _limit(parameters),
+        limit_of(parameters),
         order,
         parameters.get("from_now") == "" or bool(_truth(parameters, "from_now")),
     )
@@ -132,7 +124,7 @@ def described_parameters(views: Iterable[View]) -> list[dict[str, Any]]:
         **{name: {"type": "string"} for name in keys},
         **{name: {"type": "string", "format": "date-time"} for name in ("from", "until")},
         "closed": {"type": "boolean"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": _LIMIT},
+        "limit": DESCRIBED_LIMIT,
         "next": {"type": "string"},
         "from_now": {"type": "boolean"},
         "version": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
@@ -178,27 +170,11 @@ def _truth(parameters: Mapping[str, str], name: str) -> bool | None:
     return parameters[name] == "true"
 
 
-def _token(parameters: Mapping[str, str]) -> bytes:
-    try:
-        return b64decode(parameters.get("next", "").encode(), b"-_", validate=True)
-    except ValueError:
-        raise Problem(
-            400, "bad_parameter", "next is what an answer said is next, as it came"
-        ) from None
-
-
 def version_of(parameters: Mapping[str, str]) -> int | None:
     """Of the view itself; None: the one that is shown."""
     told = parameters.get("version")
     if told is None:
         return None
-    if not _WHOLE.fullmatch(told) or int(told) < 1:
+    if not WHOLE.fullmatch(told) or int(told) < 1:
         raise Problem(400, "bad_parameter", "version is a whole number from 1 on")
-    return int(told)
-
-
-def _limit(parameters: Mapping[str, str]) -> int:
-    told = parameters.get("limit", str(_LIMIT))
-    if not _WHOLE.fullmatch(told) or not 1 <= int(told) <= LIMIT_MAX:
-        raise Problem(400, "bad_parameter", f"limit is a whole number from 1 to {LIMIT_MAX}")
     return int(told)

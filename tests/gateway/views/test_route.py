@@ -11,9 +11,9 @@ import pytest
 
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
+from gateway.pages.parameters import LIMIT_MAX
 from gateway.view.store import ViewStore, view_path
 from gateway.views import page
-from gateway.views.selection import LIMIT_MAX
 from shared.settings import GatewaySettings
 from shared.timestamps import now_ms, to_rfc3339
 from shared.topic_names import JOB_STATUS_TOPIC

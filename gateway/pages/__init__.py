@@ -1,0 +1,1 @@
+"""What answers that come page by page share: limit, where the next one begins, CSV."""
