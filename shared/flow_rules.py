@@ -28,6 +28,7 @@ from shared.model import (
 )
 from shared.retry_policy import RetryPolicy
 from shared.search.rules import refuse_bad_search_indexes
+from shared.tables.indexed_fields import refuse_bad_indexed_fields
 from shared.tables.parquet_rules import refuse_bad_parquet_files
 from shared.tables.view_rules import refuse_bad_views
 from shared.topic_names import VIEW_TOPICS
@@ -92,6 +93,7 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
         refuse_what_is_no_tuple(event_type, "upcasters")
         _refuse_bad_retry(f"event type {event_type.name}", event_type.retry)
     for row in flow.with_state:
+        refuse_what_is_no_tuple(row, "indexed")
         _refuse_bad_retry(row.name, row.retry)
         if row.retry and not row.retry.in_order:
             raise ValueError(f"{row.name}: a retry without order is for event types, not states")
@@ -158,6 +160,8 @@ def refuse_what_does_not_add_up(flow: FlowTable) -> None:
         for name, shape in contracts:
             if shape is not None:
                 _refuse_bad_contract(f"{kind} {name}", partial(contract_of, shape))
+    for row in flow.with_state:
+        refuse_bad_indexed_fields(row)
     refuse_bad_views(flow.views, flow.event_types)
     for endpoint in flow.endpoints:
         if endpoint.example:

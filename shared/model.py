@@ -350,6 +350,8 @@ class Entity:
     completions: bool = False  # one for each version that becomes a row: see `completion_topic`
     retry: RetryPolicy | None = None  # as that of an event type; always in order
     history: bool = False  # each version that is published is kept in PostgreSQL, for ever
+    # fields of its contract, with dots for inner ones: GET /state/<name> finds and sorts by them
+    indexed: tuple[str, ...] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -386,6 +388,7 @@ class Aggregate:
     completions: bool = False
     retry: RetryPolicy | None = None
     history: bool = False
+    indexed: tuple[str, ...] = ()
 
     @property
     def topic(self) -> str:

@@ -51,7 +51,8 @@ def _truth(value: Any) -> bool:
     return type(value) is bool
 
 
-_FITS: Mapping[str, Callable[[Any], bool]] = {
+# what a contract says of one value, and which values are that
+FITS: Mapping[str, Callable[[Any], bool]] = {
     "string": _text,
     "bigint": _whole,
     "double": _number,
@@ -88,7 +89,7 @@ def values_of(columns: tuple[Column, ...], data: Fields) -> tuple[list[Any], str
         value = rest.get(column.field)
         if value is not None and column.kind == _JSON:
             value = orjson.dumps(value).decode()
-        elif value is not None and not _FITS[column.kind](value):
+        elif value is not None and not FITS[column.kind](value):
             values.append(None)
             continue
         values.append(value)
@@ -107,17 +108,17 @@ def _fields(row: EventType) -> Mapping[str, str]:
         return {}
     schema = contract_of(row.data).json_schema()
     return {
-        name: _kind(its, schema.get("$defs", {}))
+        name: kind_of(its, schema.get("$defs", {}))
         for name, its in schema.get("properties", {}).items()
     }
 
 
-def _kind(schema: Fields, definitions: Fields) -> str:
+def kind_of(schema: Fields, definitions: Fields) -> str:
     if "$ref" in schema:
-        return _kind(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        return kind_of(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     several = schema.get("anyOf") or schema.get("oneOf")
     if several:
-        kinds = {_kind(one, definitions) for one in several if one.get("type") != "null"}
+        kinds = {kind_of(one, definitions) for one in several if one.get("type") != "null"}
         if kinds == {"bigint", "double"}:
             return "double"
         return kinds.pop() if len(kinds) == 1 else _JSON
