@@ -1,17 +1,10 @@
 """Reads the view. A read takes tens of microseconds, so it runs in the event loop."""
 
-import logging
-import sqlite3
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.view.store import checksum, remove, view_path
+from gateway.view.view_file import ViewFile
 
-log = logging.getLogger(__name__)
-
-_BUSY_S = 0.05
-_LOOK_AT_FILE_EVERY_S = 1.0
 _FIND = """
 SELECT t.warm, t.caught_up_ms, r.value, r.version, r.timestamp_ms, r.partition,
   r.offset, r.checksum
@@ -77,52 +70,51 @@ class Progress(NamedTuple):
 
 class StateView:
     def __init__(self, state_dir: Path) -> None:
-        self._path = view_path(state_dir)
-        self._db: sqlite3.Connection | None = None
-        self._inode = 0
-        self._file_due_s = 0.0
+        self._file = ViewFile(state_dir)
 
     def find(self, topic: str, key: bytes) -> tuple[Progress, Found | None]:
-        rows = self._query(_FIND, (key, topic))
+        rows = self._file.query(_FIND, (key, topic))
         if not rows:
             return Progress(False, None), None
         warm, caught_up_ms, value, *row = rows[0]
         progress = Progress(bool(warm), caught_up_ms)
         if value is None:
             return progress, None
-        if not self._are_sound([(key, value, *row)]):
+        if not self._file.are_sound([(key, value, *row)]):
             return Progress(False, None), None
         _, timestamp_ms, partition, offset, _ = row
         return progress, Found(value, timestamp_ms, partition, offset)
 
     def progress(self) -> dict[str, Progress]:
-        rows = self._query("SELECT name, warm, caught_up_ms, skipped FROM topic", ())
+        rows = self._file.query("SELECT name, warm, caught_up_ms, skipped FROM topic", ())
         return {name: Progress(bool(warm), at_ms, skipped) for name, warm, at_ms, skipped in rows}
 
     def values(self, topic: str) -> dict[bytes, bytes]:
         """Of a topic that has few records."""
-        rows = self._query(_ALL, (topic,))
-        return {key: value for key, value, *_ in rows} if self._are_sound(rows) else {}
+        rows = self._file.query(_ALL, (topic,))
+        return {key: value for key, value, *_ in rows} if self._file.are_sound(rows) else {}
 
     def mark(self, topic: str) -> list[tuple[Any, ...]]:
         """Another one wherever the topic's values may be others."""
-        return self._query(_MARK, (topic,))
+        return self._file.query(_MARK, (topic,))
 
     def values_if_warm(self, topic: str) -> dict[bytes, bytes] | None:
         """None where not all of them have been read from Kafka yet."""
-        rows = self._query(_ALL_IF_WARM, (topic,))
+        rows = self._file.query(_ALL_IF_WARM, (topic,))
         there = [row for row in rows if row[0] is not None]
-        return {k: value for k, value, *_ in there} if rows and self._are_sound(there) else None
+        return (
+            {k: value for k, value, *_ in there} if rows and self._file.are_sound(there) else None
+        )
 
     def topic_progress(self, topic: str) -> Progress:
-        rows = self._query("SELECT warm, caught_up_ms FROM topic WHERE name = ?", (topic,))
+        rows = self._file.query("SELECT warm, caught_up_ms FROM topic WHERE name = ?", (topic,))
         return Progress(bool(rows[0][0]), rows[0][1]) if rows else Progress(False, None)
 
     def between(self, topic: str, after: bytes, before: bytes, at_most: int) -> list[Keyed] | None:
         """In the order of their keys; None where they cannot be told now."""
-        rows = self._query(_BETWEEN, (topic, after, before, at_most, topic))
+        rows = self._file.query(_BETWEEN, (topic, after, before, at_most, topic))
         there = [row for row in rows if row[0] is not None]
-        if not rows or not self._are_sound(there):
+        if not rows or not self._file.are_sound(there):
             return None
         return [Keyed(key, value) for key, value, *_ in there]
 
@@ -131,62 +123,16 @@ class StateView:
     ) -> list[Changed] | None:
         """Rows of a view by the offset of their last change; None where they cannot be told now."""
         at = topic, partition, begin, end, at_most, topic, topic_id, partition, end
-        rows = self._query(_CHANGED, at)
+        rows = self._file.query(_CHANGED, at)
         there = [row for row in rows if row[0] is not None]
-        if not rows or not self._are_sound(there):
+        if not rows or not self._file.are_sound(there):
             return None
         return [Changed(key, value, offset) for key, value, _, _, _, offset, _ in there]
 
     def count_of_view(self, topic: str) -> int:
         """Out of an index alone, so that many take little time."""
-        rows = self._query(_COUNT, (topic,))
+        rows = self._file.query(_COUNT, (topic,))
         return int(rows[0][0]) if rows else 0
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
-
-    def _are_sound(self, rows: list[tuple[Any, ...]]) -> bool:
-        """Else the view is removed, and the writer makes it anew: better late than wrong."""
-        if all(checksum(*fields) == known for *fields, known in rows):
-            return True
-        log.error("a row of the view is not what was written: the view is made anew from Kafka")
-        if self._path.exists() and self._path.stat().st_ino == self._inode:
-            remove(self._path)
-        self.close()
-        return False
-
-    def _query(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """Nothing where there is no view yet."""
-        try:
-            db = self._connection()
-            return [] if db is None else db.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            log.warning("cannot read the view, opening it again: %s", error)
-            self.close()
-            return []
-
-    def _connection(self) -> sqlite3.Connection | None:
-        if self._db is None or time.monotonic() >= self._file_due_s:
-            self._file_due_s = time.monotonic() + _LOOK_AT_FILE_EVERY_S
-            self._notice_new_file()
-        return self._db
-
-    def _notice_new_file(self) -> None:
-        # a file that was removed and made again is another file under the same name
-        try:
-            inode = self._path.stat().st_ino
-        except FileNotFoundError:
-            inode = 0
-        if inode != self._inode or self._db is None:
-            self.close()
-            self._inode = inode
-            if inode:
-                self._db = self._open()
-
-    def _open(self) -> sqlite3.Connection:
-        address = f"{self._path.absolute().as_uri()}?mode=rw"
-        db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S)
-        db.execute("PRAGMA query_only = ON")
-        return db
+        self._file.close()

@@ -1,16 +1,19 @@
 """The view on disk: one SQLite file, written by one process, read by many."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
-from zlib import crc32
 
-from clients.kafka.records import Partition
+from gateway.view import state_index
+from gateway.view.records import Changes, DamagedError, Row, checksum
+from gateway.view.state_index import StateIndex
+from shared.tables.indexed_fields import IndexedStates
 
-_FORMAT = 3
-_SCHEMA = """
+_FORMAT = 4
+# changes are all over them: with SQLite's own 2 MiB each costs a third more
+_CACHE_OF_INDEXES_KIB = 32 * 1024
+_SCHEMA = f"""
 CREATE TABLE record (
   topic TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, version INTEGER,
   timestamp_ms INTEGER NOT NULL, partition INTEGER NOT NULL, offset INTEGER NOT NULL,
@@ -22,6 +25,7 @@ CREATE TABLE topic (
 CREATE TABLE position (
   topic TEXT NOT NULL, partition INTEGER NOT NULL, next_offset INTEGER NOT NULL,
   checksum INTEGER NOT NULL, PRIMARY KEY (topic, partition));
+{state_index.SCHEMA}
 """
 _UPSERT = """
 INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, key) DO UPDATE SET
@@ -29,46 +33,6 @@ INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, key) DO U
   partition = excluded.partition, offset = excluded.offset, checksum = excluded.checksum
 WHERE excluded.version IS NULL OR record.version IS NULL OR excluded.version >= record.version
 """
-
-
-class Row(NamedTuple):
-    topic: str
-    key: bytes
-    value: bytes
-    version: int | None
-    timestamp_ms: int
-    partition: int
-    offset: int
-
-
-class DamagedError(Exception):
-    """A row is not what was written: SQLite itself does not see that."""
-
-
-def checksum(key: bytes, value: bytes, *numbers: int | None) -> int:
-    return crc32(b" ".join((key, value, *(b"%d" % (number or 0) for number in numbers))))
-
-
-class Changes:
-    """What a batch of records comes to: per key the last one counts."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[str, bytes], Row] = {}
-        self.deleted: set[tuple[str, bytes]] = set()
-        self.positions: dict[Partition, int] = {}
-        self.skipped: dict[str, int] = {}
-
-    def put(self, row: Row) -> None:
-        earlier = self.rows.get((row.topic, row.key))
-        if earlier is None or (row.version or 0) >= (earlier.version or 0):
-            self.rows[row.topic, row.key] = row
-
-    def delete(self, topic: str, key: bytes) -> None:
-        self.rows.pop((topic, key), None)
-        self.deleted.add((topic, key))
-
-    def skip(self, topic: str) -> None:
-        self.skipped[topic] = self.skipped.get(topic, 0) + 1
 
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -89,7 +53,7 @@ def view_path(state_dir: Path) -> Path:
 
 
 class ViewStore:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, indexed: Sequence[IndexedStates] = ()) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._db = _opened(path)
@@ -100,6 +64,11 @@ class ViewStore:
         if self._format() != _FORMAT:
             self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
         self._inode = path.stat().st_ino
+        self._index = StateIndex(self._db, indexed)
+        if indexed:
+            self._db.execute(f"PRAGMA cache_size = -{_CACHE_OF_INDEXES_KIB}")
+        with self._transaction():
+            self._index.prepare()
 
     def _format(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
@@ -134,6 +103,7 @@ class ViewStore:
         with self._transaction() as db:
             for table in ("record", "position"):
                 db.execute(f"DELETE FROM {table} WHERE topic = ?", (topic,))
+            self._index.forget(topic)
             db.execute(
                 "INSERT OR REPLACE INTO topic (name, topic_id) VALUES (?, ?)", (topic, topic_id)
             )
@@ -142,6 +112,7 @@ class ViewStore:
         with self._transaction() as db:
             db.executemany("DELETE FROM record WHERE topic = ? AND key = ?", changes.deleted)
             db.executemany(_UPSERT, ((*row, _checksum_of(row)) for row in changes.rows.values()))
+            self._index.apply(changes)
             db.executemany(
                 "INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?)",
                 (
@@ -153,6 +124,13 @@ class ViewStore:
                 "UPDATE topic SET skipped = skipped + ? WHERE name = ?",
                 ((count, topic) for topic, count in changes.skipped.items()),
             )
+
+    def index_more(self) -> bool:
+        """A little of what is to be indexed anew; whether there is more."""
+        if not self._index.is_built:
+            with self._transaction():
+                self._index.build_some()
+        return not self._index.is_built
 
     def caught_up(self, topics: Iterable[str], at_ms: int) -> None:
         with self._transaction() as db:

@@ -18,12 +18,14 @@ from confluent_kafka import Message
 from clients.kafka.messages import position_of
 from clients.kafka.records import Partition
 from gateway.node.parent_process import die_with_parent, leave_with_parent, only_writer
-from gateway.view.store import Changes, DamagedError, Row, ViewStore, is_damaged, remove, view_path
+from gateway.view.records import Changes, DamagedError, Row
+from gateway.view.store import ViewStore, is_damaged, remove, view_path
 from gateway.view.topics import TopicFacts, ViewSource, reached_end
 from shared.flow import load_flow
 from shared.folding.snapshot import META
 from shared.kafka_access import KafkaAwayError
 from shared.settings import GatewaySettings
+from shared.tables.indexed_fields import indexed_states
 from shared.timestamps import is_time_ms
 from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
 
@@ -59,7 +61,8 @@ class ViewWriter:
             self.look_again()
             # not less often than Kafka is looked at anyway: the consumer reconnects by itself
             self._ends_due_s = time.monotonic() + _LOOK_AT_ENDS_EVERY_S
-        messages = self._source.take(_WAIT_S)
+        is_indexing = self._store.index_more()
+        messages = self._source.take(0 if is_indexing else _WAIT_S)
         if messages:
             changes = to_changes(messages)
             self._store.apply(changes)
@@ -189,7 +192,7 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt), only_writer(path, parent_pid):
         try:
             source = ViewSource(settings.kafka, lambda: writer.look_again())
-            writer = ViewWriter(ViewStore(path), source, topics)
+            writer = ViewWriter(ViewStore(path, indexed_states(flow.with_state)), source, topics)
             while True:
                 writer.step()
                 leave_with_parent(parent_pid)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.view.store import Changes, Row, ViewStore, view_path
+from gateway.view.records import Changes, Row
+from gateway.view.store import ViewStore, view_path
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.settings import GatewaySettings

@@ -19,7 +19,8 @@ from gateway.effects.effect import Effect, folded_by
 from gateway.effects.effect_reader import Begun
 from gateway.effects.told import Ended, Fact, Listener, Made, Told, Waits
 from gateway.kafka_writer.outcome import NotWritten, Spooled
-from gateway.view.store import Row, ViewStore
+from gateway.view.records import Row
+from gateway.view.store import ViewStore
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.timestamps import now_ms

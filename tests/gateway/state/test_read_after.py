@@ -8,7 +8,8 @@ import httpx
 import orjson
 import pytest
 
-from gateway.view.store import Row, ViewStore
+from gateway.view.records import Row
+from gateway.view.store import ViewStore
 from shared.folding.snapshot import id_digest
 from shared.timestamps import now_ms
 from tests.gateway.support import Gateway

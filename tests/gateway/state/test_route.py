@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.view.store import Row, ViewStore
+from gateway.view.records import Row
+from gateway.view.store import ViewStore
 from shared.timestamps import now_ms
 from tests.gateway.support import Gateway
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.view.reader import Found, Progress, StateView
-from gateway.view.store import Changes, DamagedError, Row, ViewStore, view_path
+from gateway.view.records import Changes, DamagedError, Row
+from gateway.view.store import ViewStore, view_path
 
 TOPIC, KEY, VALUE = "state.device.v1", b"device-0001", b'{"count": 127}'
 
