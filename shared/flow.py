@@ -49,6 +49,7 @@ FLOW = Flow(
             emits=("alarm_raised", "alarm_cleared"),
             deleted_by=("retired",),
             history=True,
+            indexed=("area", "status", "connection", "value"),
         ),
     ),
     aggregates=(
@@ -59,6 +60,7 @@ FLOW = Flow(
             add=area.add,
             total=area.total,
             state=area.Area,
+            indexed=("alarms_now", "devices", "highest"),
         ),
     ),
 )

@@ -44,17 +44,22 @@ class Caller(NamedTuple):
     def is_own(self, entity_id: str) -> bool:
         return self.device is None or self.device == entity_id
 
+    def tenant_to_read(self, of: Entity | Aggregate, tenant: str | None) -> str | None:
+        """`tenant`: the one that the request names. None: for this caller it has nothing of it."""
+        if tenant is not None and tenant != self.tenant and not self.all_tenants:
+            return None
+        if self.role in ("device", "gateway") and isinstance(of, Aggregate):
+            return None
+        return self.tenant if tenant is None else tenant
+
     def full_id_to_read(
         self, of: Entity | Aggregate, entity_id: str, tenant: str | None
     ) -> str | None:
-        """`tenant`: the one that the request names. None: for this caller there is no such id."""
-        if tenant is not None and tenant != self.tenant and not self.all_tenants:
+        """None: for this caller there is no such id."""
+        its = self.tenant_to_read(of, tenant)
+        if its is None or not self.is_own(entity_id):
             return None
-        if self.role in ("device", "gateway") and (
-            isinstance(of, Aggregate) or not self.is_own(entity_id)
-        ):
-            return None
-        return full_id(self.tenant if tenant is None else tenant, entity_id)
+        return full_id(its, entity_id)
 
 
 ANYONE = Caller("anyone", all_tenants=True)

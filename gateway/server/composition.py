@@ -21,6 +21,8 @@ from gateway.ingest.durable_log import DurableLog
 from gateway.ingest.span import Tracing
 from gateway.kafka_writer.kafka_log import KafkaLog
 from gateway.kafka_writer.outcome import Log
+from gateway.lists.reader import ListReader
+from gateway.lists.route import list_routes
 from gateway.monitor.health_metrics import certificate_metrics
 from gateway.monitor.metrics import (
     EVENT_STREAMS,
@@ -142,11 +144,13 @@ def put_together(parts: Parts) -> Gateway:
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
+    lists = ListReader(settings.state_dir)
     read_after = ReadAfter(view, settings.wait_max_s, places)
     rows = HistoryStore(settings.postgres_url.get_secret_value())
     history = History(flow, view, rows, settings.why_events_max)
     for_devices: list[BaseRoute] = [
         *history_routes(flow, history),
+        *list_routes(flow, lists, pipeline, settings.stale_after_s),
         *state_routes(flow, view, fresh, history, pipeline, settings.stale_after_s, read_after),
         *view_routes(flow, view, health.news, pipeline, settings.stale_after_s),
         *probe_routes(log, node),
@@ -160,7 +164,7 @@ def put_together(parts: Parts) -> Gateway:
         metrics.add_gauge(WAITING_REQUESTS, lambda: places.taken)
         for_operators += metrics_routes(metrics)
     every_route = [*for_devices, *for_operators]
-    background = [*background, tail, events, changes, waiting]
+    background = [*background, tail, events, changes, waiting, lists]
     if sockets:
         described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
         background.append(AdminPort(described, settings, sockets, node))

@@ -14,6 +14,7 @@ from gateway.event_streams.streams import PATH
 from gateway.history import openapi as history
 from gateway.http.problems import MEDIA_TYPE
 from gateway.ingest.split_batch import FRAMES, NDJSON
+from gateway.lists import openapi as lists
 from shared.flow_table import Flow
 from shared.ids import ENTITY_ID
 from shared.model import Endpoint
@@ -180,7 +181,7 @@ def describe(
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
-        schemas |= {"State": _STATE, "Effect": effects.EFFECT, **history.SCHEMAS}
+        schemas |= {"State": _STATE, "Effect": effects.EFFECT, **history.SCHEMAS, **lists.SCHEMAS}
         for endpoint in flow.open_endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}

@@ -18,6 +18,7 @@ from gateway.auth.caller import ANYONE, Caller
 from gateway.history.openapi import content
 from gateway.history.route import History
 from gateway.http.problems import Problem
+from gateway.state import told
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
 from gateway.state.pipeline_lag import Freshness, Pipeline
@@ -28,7 +29,6 @@ from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.ids import ENTITY_ID, TENANT
 from shared.model import Aggregate, Entity
-from shared.timestamps import to_rfc3339
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -50,6 +50,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+_OF_LISTS = {"where", "sort", "limit", "next"}
 # said, not checked: what is no id is the id of nobody
 _Id = Annotated[str, Path(json_schema_extra={"pattern": f"^{ENTITY_ID.pattern}$"})]
 _Version = Annotated[int | None, Query(ge=0, lt=1 << 63)]
@@ -98,6 +99,13 @@ def state_routes(
         at: _Time = None,
         wanted: _Wanted = None,
     ) -> Response:
+        if entity_id in names and not _OF_LISTS.isdisjoint(request.query_params):
+            raise Problem(
+                400,
+                "no_list",
+                f"there is no list of {entity_id}: its row of the flow says by `indexed` which "
+                "fields it is found and sorted by",
+            )
         first = flow.with_state[0]
         if version is not None or at is not None:
             return await answer_of_past(first, entity_id, request, tenant, version, at)
@@ -145,7 +153,7 @@ def state_routes(
         refuse_while_warming(entity, progress)
         is_ahead = shown.events is not None  # of fold and of the view
         behind = pipeline.of(entity, is_fresh=is_ahead)
-        view_lag_s = 0.0 if is_ahead else _view_lag_ms(progress, now_ms) / 1000
+        view_lag_s = 0.0 if is_ahead else told.view_lag_ms(progress, now_ms) / 1000
         freshness = Freshness(behind, view_lag_s, stale_after_s)
         return _answer(entity, entity_id, request, with_meta, progress, shown, freshness, now_ms)
 
@@ -217,30 +225,15 @@ def _body(
     freshness: Freshness,
     now_ms: int,
 ) -> dict[str, Any]:
-    event_time_ms = meta.get("event_time_ms")
-    # how often the device's clock made a difference: only where it did
-    clocks: dict[str, Any] = {name: meta[name] for name in ("late", "clock_off") if name in meta}
     return {
         "entity": entity.name,
         "id": entity_id,
-        "version": meta["version"],
-        "event_time": None if event_time_ms is None else to_rfc3339(event_time_ms),
-        "updated_at": to_rfc3339(found.timestamp_ms),
+        **told.of_version(meta, found.timestamp_ms),
         "age_ms": max(0, now_ms - found.timestamp_ms),
-        "view": {
-            "caught_up_at": to_rfc3339(progress.caught_up_ms or 0),
-            "lag_ms": _view_lag_ms(progress, now_ms),
-        },
-        "pipeline_lag_s": freshness.lag_s,
-        "stale": bool(freshness.why_stale),
-        **({"stale_because": freshness.why_stale} if freshness.why_stale else {}),
-        **clocks,
+        **told.of_lag(progress, freshness, now_ms),
+        **told.of_clocks(meta),
         "state": state,
     }
-
-
-def _view_lag_ms(progress: Progress, now_ms: int) -> int:
-    return max(0, now_ms - (progress.caught_up_ms or 0))
 
 
 def _has(if_none_match: str | None, tag: str) -> bool:
