@@ -9,7 +9,7 @@ from clients.postgres.grants import DESK, GATEWAY, JOBS, OWNER
 from local_stack.machine.log_files import log_path
 from local_stack.machine.ports import accepts
 from local_stack.machine.processes import Service, python, run_to_the_end
-from local_stack.servers.addresses import Addresses
+from local_stack.servers.addresses import OWN_SERVER, Addresses
 from local_stack.servers.gateways import BALANCER, FIRST, is_gateway, names_of, node_folder
 
 _ROLES = {FIRST: GATEWAY, "spark": JOBS, "relay": JOBS, "desk": DESK, "migrate": OWNER}
@@ -44,6 +44,11 @@ class Applications:
                     yield self._balancer(names_of(gateways))
             else:
                 yield self._service(name)
+        yield from map(self._job, sorted({*wanted} - {*_COMMANDS, *OWN_SERVER}))
+
+    def _job(self, name: str) -> Service:
+        """In a process of its own, where `spark` would run all of them in one."""
+        return Service(name, python("-m", "stream_jobs", name), self._as_part("spark"), stage=1)
 
     def _service(self, name: str) -> Service:
         kind = FIRST if is_gateway(name) else name

@@ -59,7 +59,8 @@ class Stack:
         workers: int = 0,
         gateways: int = 1,
     ) -> None:
-        """`workers`: of a Spark cluster for the jobs; without any, Spark runs in their process.
+        """`services` may name jobs, too: each has a process of its own, in place of all in `spark`.
+        `workers`: of a Spark cluster for the jobs; without any, Spark runs in their process.
         `gateways`: several are each a node of its own, behind a balancer."""
         self.state_dir = (state_dir or default_state_dir()).absolute()
         self.jobs: dict[str, str] = {}
