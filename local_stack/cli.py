@@ -18,6 +18,7 @@ from local_stack.verbs.doctor import doctor
 from local_stack.verbs.flow import flow
 from local_stack.verbs.ledger import ledger
 from local_stack.verbs.logs import logs
+from local_stack.verbs.plan import plan
 from local_stack.verbs.reenrich import reenrich
 from local_stack.verbs.refold import refold
 from local_stack.verbs.reset import reset
@@ -42,6 +43,7 @@ VERBS = (
     breaches,
     where,
     skew,
+    plan,
     site,
 )
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
