@@ -16,6 +16,7 @@ from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow
 from shared.folding import snapshot
 from shared.ids import derived_event_id, part_id
+from shared.model import Fields
 from shared.tables.view_tables import ViewTable, table_of
 from stream_jobs.persist.fitness import UnfitError, data_text, json_value, refuse_too_long, text_key
 from stream_jobs.persist.view_rows import ViewRow, view_row
@@ -62,6 +63,7 @@ class StateRow(NamedTuple):
     late: int = 0
     clock_off: int = 0
     has_history: bool = False
+    positions: str | None = None  # of the events that are in it, as JSON; None: not known
 
     @property
     def completion_headers(self) -> list[Header]:
@@ -207,7 +209,24 @@ def _state_row(
     known = facts.version, facts.event_time_ms, state, facts.deleted
     late, clock_off = _count(meta.get("late")), _count(meta.get("clock_off"))
     row = StateRow(record, entity, entity_id, *known, completion_topic)
-    return row._replace(late=late, clock_off=clock_off, has_history=has_history)
+    positions = _positions(meta) if has_history else None
+    return row._replace(
+        late=late, clock_off=clock_off, has_history=has_history, positions=positions
+    )
+
+
+def _positions(meta: Fields) -> str | None:
+    """By event topic/partition, the offset up to which it has looked. While an entity is folded
+    anew, that is ahead of what is in it."""
+    told = meta.get("positions")
+    if not isinstance(told, dict) or meta.get("asked"):
+        return None
+    known = {
+        log: offset
+        for log, offset in told.items()
+        if type(offset) is int and abs(offset) < _BIGINT_END and "\0" not in log
+    }
+    return orjson.dumps(known).decode()
 
 
 def _count(told: object) -> int:

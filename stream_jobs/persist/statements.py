@@ -101,15 +101,17 @@ UPSERT_AND_COMPLETE_STATES = f"""
 KEEP_VERSIONS = """
     INSERT INTO headrace.state_version
         (entity, id, life, version, at, event_time, late, clock_off, deleted, state, "offset",
-         began_after)
+         began_after, positions)
     SELECT entity, id, coalesce(last.life + (last.forgotten_offset IS NOT NULL)::int, 0),
            given.version, coalesce('epoch'::timestamptz + at_ms * interval '1 ms', now()),
            'epoch'::timestamptz + time_ms * interval '1 ms', late, clock_off, deleted, state::json,
-           given."offset", coalesce(last.forgotten_offset, last.began_after, -1)
+           given."offset", coalesce(last.forgotten_offset, last.began_after, -1),
+           positions::json
     FROM unnest(
         %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
-        %b::bigint[], %b::boolean[], %b::text[], %b::bigint[]
-    ) AS given (entity, id, version, at_ms, time_ms, late, clock_off, deleted, state, "offset")
+        %b::bigint[], %b::boolean[], %b::text[], %b::bigint[], %b::text[]
+    ) AS given (entity, id, version, at_ms, time_ms, late, clock_off, deleted, state, "offset",
+                positions)
     LEFT JOIN LATERAL (
         SELECT life, version, forgotten_offset, began_after FROM headrace.state_version AS kept
         WHERE (kept.entity, kept.id) = (given.entity, given.id)

@@ -211,7 +211,7 @@ def _kept(row: StateRow) -> tuple[object, ...]:
     return (
         *(row.entity, row.id, row.version),
         *(row.record.time_ms or None, row.event_time_ms, row.late, row.clock_off, row.deleted),
-        *(row.state, row.record.position.offset),
+        *(row.state, row.record.position.offset, row.positions),
     )
 
 

@@ -106,6 +106,23 @@ def test_a_snapshot_becomes_a_row_without_its_bookkeeping() -> None:
     assert orjson.loads(row.state) == {"count": 3}
 
 
+def test_a_version_that_is_kept_says_which_events_are_in_it() -> None:
+    maker = RowMaker.of(FLOW)
+    positions = {"event.reading.v1/0": 7, "event.reading.v1/1": 0}
+
+    def positions_of(maker: RowMaker, **known: Any) -> str | None:
+        taken = Snapshot({"count": 3}, version=9, positions=positions, **known)
+        row = maker.make(_state(snapshot.encode(taken, "f")))
+        assert isinstance(row, StateRow)
+        return row.positions
+
+    assert orjson.loads(positions_of(maker) or "") == positions
+    # of what is folded anew they are ahead
+    assert positions_of(maker, asked={"event-1": 1}, emitted_to={}) is None
+    without = replace(FLOW, entities=(replace(FLOW.entities[0], history=False),))
+    assert positions_of(RowMaker.of(without)) is None
+
+
 def test_a_deleted_snapshot_says_so_and_a_null_that_it_is_over() -> None:
     taken = Snapshot({"count": 0}, version=9, deleted=True)
     row = _MAKER.make(_state(snapshot.encode(taken, "f")))
