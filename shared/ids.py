@@ -80,6 +80,12 @@ def part_id(payload_id: str, part: int) -> str:
     return f"{payload_id}#{part}" if part else payload_id
 
 
+def line_alone(entity_id: str, its_id: str) -> str:
+    """The line of what waits without order; those of an entity that has one are called as itself.
+    A newline stands in no entity's id."""
+    return f"{entity_id}\n{its_id}"
+
+
 @lru_cache(4)
 def _begin(time_ms: int) -> str:
     digits = f"{time_ms:012x}"

@@ -438,7 +438,7 @@ USES = (
     ),
     Use(
         "aiokafka's hash of a key",
-        ("gateway.kafka_writer.kafka_log",),
+        ("gateway.kafka_writer.kafka_log", "gateway.whereabouts.log_search"),
         "putting a record into the partition where Kafka's own clients put it",
         "write murmur2 down here, and hold it by the same vectors",
         (Part("aiokafka.partitioner", "murmur2", ("data",)),),

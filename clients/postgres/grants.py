@@ -2,7 +2,7 @@
 
 The roles are made by roles.sql; where there are none (one's own server, one role for all), nothing
 is granted. The gateway takes payloads without it: it only reads, and only what
-`GET /state` tells of the past.
+`GET /state` tells of the past, and `GET /events` of what became of a payload.
 """
 
 from collections.abc import Collection, Iterator
@@ -63,7 +63,15 @@ _DESK = {
     "master_refusal": _READ,
     "waiting_row": "SELECT, UPDATE",
 }
-_GATEWAY = {"event": _READ, "state_version": _READ}
+_LINES = 'topic, partition, "offset", line, headers, since, due_at, tries, reason, detail'
+_GATEWAY = {
+    "event": _READ,
+    "state_version": _READ,
+    "letter": _READ,
+    # what waits, and not what is in it
+    "waiting_row": f"SELECT ({_LINES})",
+    "outbox": "SELECT (seq, topic, headers)",
+}
 # of whatever else is there, master data among it, the jobs read what is asked for on demand
 _NOT_FOR_JOBS = {*_DESK, "seed", "alembic_version"} - _JOBS.keys()
 

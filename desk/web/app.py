@@ -25,10 +25,10 @@ from desk.web.hook_pages import hook_pages
 from desk.web.master_api import master_api, sources_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
-from desk.whereabouts.service import BadPlaceError
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
+from gateway.whereabouts.finder import BadPlaceError
 from shared.errors import RowRefusedError, StoreAwayError
 from shared.kafka_access import KafkaAwayError
 from shared.master_data.rows import BadRowError

@@ -1,1 +1,1 @@
-"""Where the event of a receipt is, and what became of its payload."""
+"""Where an event is, for operators: as the gateway tells it, of every tenant."""

@@ -11,7 +11,7 @@ from gateway.http.problems import Problem
 
 CALLER = "headrace.caller"
 _OPEN = ("/livez", "/readyz")  # for whoever starts and stops gateways
-_SCOPED = "/state/", "/views"  # show each caller its own
+_SCOPED = "/state/", "/views", "/events/"  # show each caller its own
 
 
 class Guard:

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from gateway.http.problems import Problem, refused
-from shared.ids import NO_TENANT, full_id
+from shared.ids import NO_TENANT, full_id, tenant_of
 from shared.model import Aggregate, Entity
 
 Role = Literal["anyone", "device", "gateway", "operator"]
@@ -51,6 +51,13 @@ class Caller(NamedTuple):
         if self.role in ("device", "gateway") and isinstance(of, Aggregate):
             return None
         return self.tenant if tenant is None else tenant
+
+    def may_see(self, full: str) -> bool:
+        """What this entity has sent, and what has become of it."""
+        its = tenant_of(full)
+        if its != self.tenant and not self.all_tenants:
+            return False
+        return self.is_own(full.removeprefix(f"{its}/") if its else full)
 
     def full_id_to_read(
         self, of: Entity | Aggregate, entity_id: str, tenant: str | None

@@ -28,8 +28,9 @@ _ENDED_BY_SERVER = "57014"
 
 
 class HistoryStore:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, about: str = "what states were") -> None:
         self._url = url
+        self._about = about
         self._threads = ThreadPoolExecutor(_THREADS, "history")
         self._room = threading.Semaphore(_WAITING_MAX)
         self._away_until_s = 0.0
@@ -53,7 +54,7 @@ class HistoryStore:
             raise Problem(
                 503,
                 "too_many_questions",
-                "too many ask for what states were at once; ask again in a second",
+                f"too many ask for {self._about} at once; ask again in a second",
                 headers=retry_after(1),
             )
         working = self._threads.submit(task)

@@ -61,7 +61,7 @@ class Health:
         self._topics = [topic.name for topic in flow.topics()]
         self._settings = settings
         self._log = log
-        self._spool = spool
+        self.spool = spool
         self._refusal = refusal
         self._node = node or Node()
         self.view = state_view
@@ -114,7 +114,7 @@ class Health:
                 refusal=self._refusal(),
                 workers=self._node.workers,
                 workers_ready=workers_ready,
-                spool=None if self._spool is None else self._spool.state(),
+                spool=None if self.spool is None else self.spool.state(),
                 view=self._read_on(),
                 job_statuses=self.news.words(),
                 silent_ms=self.news.silent_ms(),
@@ -131,7 +131,7 @@ class Health:
 
     def spooled_s(self) -> float:
         """How long the oldest payload has waited that this node has accepted and Kafka has not."""
-        return 0.0 if self._spool is None else self._spool.state().age_ms / 1000
+        return 0.0 if self.spool is None else self.spool.state().age_ms / 1000
 
     def ledger(self) -> Iterator[Metric]:
         said = self.news.words().get(ledger_check.KEEPER)

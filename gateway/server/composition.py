@@ -53,6 +53,7 @@ from gateway.view.process import ViewProcess
 from gateway.view.reader import StateView
 from gateway.views.change_streams import ChangeStreams
 from gateway.views.route import view_routes
+from gateway.whereabouts.route import Events, event_routes
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings
@@ -149,6 +150,7 @@ def put_together(parts: Parts) -> Gateway:
     rows = HistoryStore(settings.postgres_url.get_secret_value())
     history = History(flow, view, rows, settings.why_events_max)
     for_devices: list[BaseRoute] = [
+        *event_routes(Events(settings, flow, health.spool)),
         *history_routes(flow, history),
         *list_routes(flow, lists, pipeline, settings.stale_after_s),
         *state_routes(flow, view, fresh, history, pipeline, settings.stale_after_s, read_after),

@@ -15,6 +15,7 @@ from gateway.history import openapi as history
 from gateway.http.problems import MEDIA_TYPE
 from gateway.ingest.split_batch import FRAMES, NDJSON
 from gateway.lists import openapi as lists
+from gateway.whereabouts import openapi as whereabouts
 from shared.flow_table import Flow
 from shared.ids import ENTITY_ID
 from shared.model import Endpoint
@@ -111,8 +112,7 @@ _STATE = {
             "HEADRACE_STALE_AFTER_S.",
         },
         "stale_because": {"type": "string", "description": "Only where it is: who is behind."},
-        "late": {"type": "integer"},
-        "clock_off": {"type": "integer"},
+        **{name: {"type": "integer"} for name in ("late", "clock_off")},
         "fresh": {"type": "boolean", "description": "Only where it was asked for."},
         "events_ahead": {"type": "integer"},
         "not_fresh": {"type": "string", "description": "Why a fresh state could not be had."},
@@ -181,7 +181,8 @@ def describe(
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
         schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
-        schemas |= {"State": _STATE, "Effect": effects.EFFECT, **history.SCHEMAS, **lists.SCHEMAS}
+        schemas |= {"State": _STATE, "Effect": effects.EFFECT}
+        schemas |= {**history.SCHEMAS, **lists.SCHEMAS, **whereabouts.SCHEMAS}
         for endpoint in flow.open_endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}

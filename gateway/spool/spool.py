@@ -10,14 +10,16 @@ import fcntl
 import logging
 import sys
 import time
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.spool.frame import Frame, bodies, unpack
 from gateway.spool.lock import SpoolLock
 from gateway.spool.set_aside import FOLDER, SetAside
 from gateway.spool.spool_log import SpoolLog, Stuck
+from shared.events.envelope import ID, text
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +85,15 @@ class Spool:
             tuple(one.stuck for one in waiting if one.stuck),
         )
 
+    def find(self, event_id: str, bytes_max: int) -> Iterator[Frame]:
+        """Of what is not drained: of each topic so many bytes, from the oldest on. Changes nothing;
+        what another process drains meanwhile may be missed."""
+        named = event_id.encode()
+        for raw in chain.from_iterable(_waiting(one, bytes_max) for one in self._logs.values()):
+            for body in bodies(raw):
+                if named in body and text((its := unpack(body)).record.headers, ID) == event_id:
+                    yield its
+
     def may_drain(self) -> bool:
         """One process drains, and keeps to it until it ends."""
         try:
@@ -131,3 +142,17 @@ class Spool:
         common.close()
         (self._folder / "positions").unlink()
         self._bytes_max = bytes_max
+
+
+def _waiting(log: SpoolLog, bytes_max: int) -> Iterator[bytes]:
+    for path, begin, end in log.waiting():
+        if bytes_max <= 0:
+            return
+        try:
+            with path.open("rb") as file:
+                file.seek(begin)
+                raw = file.read(min(end - begin, bytes_max))
+        except FileNotFoundError:
+            continue
+        bytes_max -= len(raw)
+        yield raw

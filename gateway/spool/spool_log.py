@@ -11,7 +11,7 @@ set aside, byte for byte, and the operator hears of it.
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -157,6 +157,12 @@ class SpoolLog:
             rest = self._path(start).read_bytes()[at - start : segment_end - start]
             self._skip_damaged(rest[: next_frame(rest)])
         return [unpack(body) for body in found], at + sum(map(size_bytes, found))
+
+    def waiting(self) -> Iterator[tuple[Path, int, int]]:
+        """Files of what is not drained, the oldest first, and from where to where of them."""
+        for start, end in pairwise([*self._segments(), self._at.written]):
+            if end > self._at.drained:
+                yield self._path(start), max(self._at.drained - start, 0), end - start
 
     def drained(self, frames: int, end: int, oldest_ms: int | None) -> None:
         with self._lock.held():

@@ -24,7 +24,8 @@ def where(
 
     Example: ./headrace where 01a1fe21-64e7-7df2-bd10-eeb3ebef5579
     """
-    from desk.whereabouts.service import BadPlaceError, Whereabouts
+    from desk.whereabouts.service import Whereabouts
+    from gateway.whereabouts.finder import BadPlaceError
 
     with letters_desk(state_dir) as desk:
         try:

@@ -63,9 +63,9 @@ def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     # what a fresh state is folded from, what event streams show, and what becomes of a payload
     # whose POST waits for it
     read = [*states, *flow.event_topics, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC]
-    read += [*lanes_of_payloads(flow), *lanes_of_events(flow)]
+    read += [*lanes_of_payloads(flow), *lanes_of_events(flow), *_of_one_payload(flow)]
     yield from _write("gateway", written)
-    yield from _on_topics("gateway", "READ", read)
+    yield from _on_topics("gateway", "READ", dict.fromkeys(read))
     # /health tells what is missing and how much lies in the lanes
     others = [topic for topic in every if topic not in (*written, *read)]
     yield from _on_topics("gateway", "DESCRIBE", others)
@@ -74,6 +74,13 @@ def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     yield Acl("gateway", "DESCRIBE", "cluster", CLUSTER)  # the sizes of logs
     jobs = [groups.of_job(job.name) for job in flow.jobs()]
     yield from _asks("gateway", groups.GATEWAY, groups.VIEW, *jobs)
+
+
+def _of_one_payload(flow: Flow) -> list[str]:
+    """What `GET /events/{id}` looks at, beside the events: a bounded part, about the time at which
+    it came."""
+    gates = [gate_topic("enrich")] if flow.waits else []
+    return [*flow.ingest_topics, *flow.completion_topics, DELIVERY_TOPIC, *gates]
 
 
 def _jobs(flow: Flow) -> Iterable[Acl]:
@@ -155,10 +162,9 @@ def _desk(flow: Flow) -> Iterable[Acl]:
     looked_at = [*parked, *map(master_topic, flow.master_tables)]
     looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC]
     looked_at += flow.job("forward").ignited_by  # to replay
-    looked_at += flow.ingest_topics  # what became of a payload
-    if flow.waits:
-        looked_at.append(gate_topic("enrich"))
-    yield from _on_topics("desk", "READ", looked_at)
+    # what became of a payload
+    looked_at += [*_of_one_payload(flow), *lanes_of_payloads(flow)]
+    yield from _on_topics("desk", "READ", dict.fromkeys(looked_at))
     yield from _write("desk", [JOB_STATUS_TOPIC, HOOK_TOPIC, again_topic("forward")])
     yield from _asks("desk", *_DESK_GROUPS)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from clients.kafka.records import Payload
 from shared.events import envelope
 from shared.flow_table import Flow
-from shared.ids import tenant_of
+from shared.ids import line_alone, tenant_of
 
-_ALONE = "\n"  # stands in no entity's id
+_ALONE = "\n"  # see line_alone
 _SAID = " "  # so that a terminal can show it, and an operator can name it
 
 # None: it can have none, and goes to the dead letters
@@ -41,7 +41,7 @@ def key_of_line(flow: Flow) -> KeyOf:
 
 def alone(entity_id: str, its_id: str) -> str:
     """The key of what waits without order."""
-    return f"{entity_id}{_ALONE}{its_id}"
+    return line_alone(entity_id, its_id)
 
 
 def is_alone(key: str) -> bool:

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from clients.kafka.offsets import LogOffsets
 from clients.postgres.grants import DESK
-from desk.whereabouts import log_search
-from desk.whereabouts.service import BadPlaceError, Whereabouts
+from desk.whereabouts.service import Whereabouts
+from gateway.whereabouts import log_search
+from gateway.whereabouts.finder import BadPlaceError
 from local_stack import cli
 from local_stack.servers.postgres_address import as_role
 from shared.consumer_groups import of_job
@@ -82,11 +83,9 @@ def test_a_payload_is_followed_from_the_log_to_its_row(room: Room, log: Log) -> 
     store(room, f"{event_id}#1", place)
     store(room, f"{event_id}0", place)  # another one
     found = where.find(event_id)
-    assert (found["now"], "2 rows" in found["why"]) == ("stored", True)
-    assert [one["stage"] for one in found["stages"]] == [
-        *("accepted", "enriched", "stored"),
-        *("enriched", "stored"),
-    ]
+    assert (found["now"], "its 2 events are rows" in found["why"]) == ("stored", True)
+    of_event = "enriched", "stored", "completed"
+    assert [one["stage"] for one in found["stages"]] == ["accepted", *of_event, *of_event]
 
 
 def test_a_dead_letter_is_named(room: Room, log: Log) -> None:
@@ -108,7 +107,7 @@ def test_what_never_came_is_unknown_and_it_is_said_what_was_looked_through(
     assert "tells no time" in where.find(derived)["why"]
     place = log.put(derived)
     assert where.find(derived, str(place))["now"] == "accepted"
-    monkeypatch.setattr(log_search, "_RECORDS_MAX", 0)
+    monkeypatch.setattr(log_search, "RECORDS_MAX", 0)
     assert "too much was accepted" in where.find(never)["why"]
     for wrong, said in (
         ("nonsense", "is no place"),
@@ -132,10 +131,11 @@ def test_it_is_asked_over_http_and_at_a_terminal(
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(room.app(), client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            paths = (event_id, f"{event_id}?place={place}", f"{event_id}?place=x")
+            paths = (event_id, f"{event_id}?place={place}", f"{event_id}?place=x", "a%00b")
             return [await client.get(f"/api/events/{path}") for path in paths]
 
-    first, second, wrong = asyncio.run(ask())
+    first, second, wrong, with_nul = asyncio.run(ask())
+    assert (with_nul.status_code, with_nul.json()["now"]) == (200, "unknown")
     assert first.json() == second.json()
     assert (wrong.status_code, wrong.json()["code"]) == (404, "no_payload_there")
     url = as_role(room.settings.postgres_url.get_secret_value(), DESK)

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.auth.caller import ANYONE, Caller
 from tests.gateway.auth.support import Given
 from tests.gateway.support import Gateway
 
@@ -136,3 +137,25 @@ def test_what_another_tenant_has_looks_like_what_nobody_has(
     for name in ("acme:one", "acme:gateway"):
         nowhere = told("acme:operator", "/state/area/nowhere")
         assert told(name, "/state/area/north") == told(name, "/state/area/device-0001") == nowhere
+
+
+def test_of_events_everyone_is_told_of_what_it_may_read_the_state_of() -> None:
+    callers = {
+        "device": Caller("device", "acme", "device-0001"),
+        "gateway": Caller("gateway", "acme"),
+        "operator": Caller("operator", "acme"),
+        "of all": Caller("operator", all_tenants=True),
+        "of none": Caller("operator"),
+        "anyone": ANYONE,
+    }
+    seen = {
+        full_id: {name for name, caller in callers.items() if caller.may_see(full_id)}
+        for full_id in ("acme/device-0001", "acme/device-0002", "beta/device-0001", "device-0001")
+    }
+    of_all = {"of all", "anyone"}
+    assert seen == {
+        "acme/device-0001": {"device", "gateway", "operator", *of_all},
+        "acme/device-0002": {"gateway", "operator", *of_all},
+        "beta/device-0001": of_all,
+        "device-0001": {"of none", *of_all},
+    }

@@ -32,11 +32,12 @@ def test_the_gateway_writes_payloads_and_nothing_else() -> None:
     assert names(FLOW, "gateway", "WRITE") == {endpoint.topic for endpoint in FLOW.endpoints}
 
 
-def test_the_gateway_reads_what_becomes_of_payloads_and_no_payload() -> None:
+def test_the_gateway_reads_payloads_and_what_becomes_of_them_and_no_master_data() -> None:
     read = names(FLOW, "gateway", "READ")
     lanes = {"retry.enrich.v1", *(f"dlq.{stage}.v1" for stage in ("enrich", "fold", "persist"))}
-    assert lanes | {*FLOW.event_topics} <= read
-    assert not read & {*FLOW.ingest_topics}
+    told = {"gate.enrich.v1", "delivery.v1", *FLOW.completion_topics}
+    assert lanes | told | {*FLOW.event_topics, *FLOW.ingest_topics} <= read
+    assert not [topic for topic in read if topic.startswith(("master.", "hooks."))]
 
 
 def test_each_job_reads_what_ignites_it_and_writes_what_it_emits_by_the_flow() -> None:

@@ -1,0 +1,132 @@
+"""What has come of events: states that have them, completions, and tries to send them on."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import orjson
+
+from clients.kafka.records import Record
+from gateway.whereabouts.facts import Delivery, Event, Facts, Folded
+from gateway.whereabouts.log_search import LogSearch, TooMuch
+from gateway.whereabouts.places import place_of
+from gateway.whereabouts.rows import Rows, StoredEvent, completion_id
+from shared.events import envelope
+from shared.events.envelope import Position
+from shared.flow_table import Flow
+from shared.folding.snapshot import META
+from shared.model import Fields
+from shared.timestamps import is_time_ms
+from shared.topic_names import DELIVERY_TOPIC
+
+_BEFORE_MS, _AFTER_MS = 1_000, 30_000
+_FOLLOWED_MAX = 20  # events of one payload
+_OF_DELIVERY = "hook", "try", "status", "verdict"
+
+
+class Later:
+    def __init__(
+        self,
+        flow: Flow,
+        rows: Rows,
+        log: LogSearch,
+        snapshot_of: Callable[[str, bytes], bytes | None],
+    ) -> None:
+        self.rows, self.log = rows, log
+        self._snapshot_of = snapshot_of
+        self._completions = {row.name: row.completion_topic for row in flow.event_types}
+        self._readers = {
+            row.name: [entity for entity in flow.entities if row.name in entity.reads]
+            for row in flow.event_types
+        }
+
+    def follow(self, facts: Facts, rows: Sequence[StoredEvent], knows_hooks: bool) -> Facts:
+        events: list[Event] = []
+        deliveries: list[Delivery] = []
+        stored = {row.id: row for row in rows}
+        folded = [
+            one
+            for event in facts.events[:_FOLLOWED_MAX]
+            for one in self._folded(event, stored.get(event.id))
+        ]
+        for event in facts.events:
+            row = stored.get(event.id)
+            if event.row is not None and event.type in self._completions:
+                topic = self._completions[event.type]
+                event = event._replace(row=event.row._replace(completion_topic=topic))
+            if len(events) < _FOLLOWED_MAX:
+                event, its = self._told_later(event, row, knows_hooks)
+                deliveries += its
+            events.append(event)
+        return facts._replace(events=events, folded=folded, deliveries=deliveries)
+
+    def _folded(self, event: Event, row: StoredEvent | None) -> Iterator[Folded]:
+        place = place_of(event.place)
+        if place is None:
+            return
+        since_ms = row.arrived_ms if row else event.written_ms or 0
+        for entity in self._readers.get(event.type, ()):
+            of = event.id, entity.name, event.entity_id
+            known = self._snapshot_of(entity.topic, event.entity_id.encode())
+            version = None if known is None else version_with(known, event.id, place)
+            if entity.history and (version or known is None):
+                kept = self.rows.version_with(entity.name, event.entity_id, place, since_ms)
+                if kept is not None:
+                    yield Folded(*of, *kept, is_exact=True)
+                    continue
+            if version is not None:
+                yield Folded(*of, version, None, is_exact=False)
+
+    def _told_later(
+        self, event: Event, row: StoredEvent | None, knows_hooks: bool
+    ) -> tuple[Event, list[Delivery]]:
+        """On the topics of its completion and of deliveries, in the partitions of its entity."""
+        told_ms = [ms for ms in (event.written_ms, row.stored_ms if row else None) if ms]
+        if not told_ms:
+            return event, []
+        topics = [DELIVERY_TOPIC]
+        if event.row is not None and event.row.completion_topic:
+            topics.append(event.row.completion_topic)
+        its_id = completion_id(event.id, event.revision)
+        deliveries: list[Delivery] = []
+        window = min(told_ms) - _BEFORE_MS, max(told_ms) + _AFTER_MS
+        try:
+            for record in self.log.between(topics, *window, event.entity_id.encode()):
+                if record.position.topic == DELIVERY_TOPIC:
+                    ids = event.id, its_id
+                    deliveries += delivery_in(record, event.id, ids, knows_hooks)
+                elif envelope.text(record.headers, envelope.ID) == its_id and event.row:
+                    its = event.row._replace(
+                        is_completed=True,
+                        completed_ms=record.time_ms,
+                        completion_place=str(record.position),
+                    )
+                    event = event._replace(row=its)
+        except TooMuch:
+            pass  # it is told without their places
+        return event, deliveries
+
+
+def version_with(snapshot: bytes, event_id: str, place: Position) -> int | None:
+    """Of a state that has the event, by its own note of how far its logs are in it. While it is
+    folded anew, that note is ahead of what is in it."""
+    try:
+        meta = orjson.loads(snapshot)[META]
+        upto = meta["positions"].get(f"{place.topic}/{place.partition}", -1)
+        is_in = upto >= place.offset and not meta.get("asked")
+        is_parked = event_id in meta.get("parked", ())
+        return meta["version"] if is_in and not is_parked else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def delivery_in(
+    record: Record, event_id: str, ids: Sequence[str], knows_hooks: bool
+) -> Iterator[Delivery]:
+    """None where it is another one's."""
+    try:
+        told: Fields = orjson.loads(record.value or b"")
+        if told["event_id"] in ids and is_time_ms(told["at_ms"]):
+            shown = {name: told.get(name) for name in _OF_DELIVERY} if knows_hooks else {}
+            of = {} if told["event_id"] == event_id else {"of": "completion"}
+            yield Delivery(event_id, told["at_ms"], {**shown, **of})
+    except (ValueError, KeyError, TypeError):
+        return

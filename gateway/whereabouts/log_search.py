@@ -1,0 +1,173 @@
+"""Short stretches of the log, for one question: never more than a bounded number of records and of
+bytes, nor for longer than a few seconds."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import NamedTuple, Self
+
+from aiokafka.partitioner import murmur2
+
+from clients.kafka.connect import answering
+from clients.kafka.messages import record_of
+from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
+from clients.kafka.read_at import RecordsAt
+from clients.kafka.read_range import RangeReader
+from clients.kafka.records import LogRange, Partition, Record, or_end
+from shared.consumer_groups import of_job
+from shared.errors import LogCutError, StalledError
+from shared.events import envelope
+from shared.events.envelope import Position
+from shared.kafka_access import KafkaAccess, KafkaAwayError
+from shared.timestamps import is_time_ms, to_rfc3339
+
+# A gateway gives the id, then Kafka the time. Most come within a second or two; the clocks may
+# differ, and what lay in a spool came later than all of this.
+WINDOWS_MS = (500, 2_000), (5_000, 30_000)  # before and after it
+RECORDS_MAX = 20_000
+BYTES_MAX = 32 * 1024 * 1024
+_SECONDS_MAX = 10.0
+_ANSWER_S = 3.0
+_STALLED_S = 10
+_UUID_7 = re.compile("([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+FOR_CERTAIN = "the place on its receipt, topic/partition/offset, finds it for certain"
+
+
+class TooMuch(Exception):  # noqa: N818 - it is an answer
+    """There lies more than one question may look through."""
+
+
+class Searched(NamedTuple):
+    record: Record | None
+    how: str
+
+
+def time_of(event_id: str) -> int | None:
+    """Epoch milliseconds, of an id that a gateway has made; None where it tells no time, as one
+    that was made of an Idempotency-Key."""
+    found = _UUID_7.fullmatch(event_id)
+    time_ms = int(found[1] + found[2], 16) if found else 0
+    widest_ms = max(before_ms for before_ms, _ in WINDOWS_MS)
+    return time_ms if time_ms > widest_ms and is_time_ms(time_ms + 60_000) else None
+
+
+def has_id(record: Record, event_id: str) -> bool:
+    return envelope.text(record.headers, envelope.ID) == event_id
+
+
+class LogSearch:
+    """KafkaAwayError where no broker answers. One thread's own."""
+
+    def __init__(self, kafka: KafkaAccess, group: str) -> None:
+        self._kafka = kafka
+        self._group = group
+        self._log = LogOffsets(kafka, group, answer_s=_ANSWER_S, options=ANSWERS_SOON)
+        self._single: RecordsAt | None = None
+        self._reader: RangeReader | None = None
+        self._until_s = time.monotonic() + _SECONDS_MAX
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in (self._log, self._single, self._reader):
+            if one is not None:
+                one.close()
+
+    def at(self, places: Iterable[Position]) -> Mapping[Position, Record]:
+        """Those that are there."""
+        with answering(self._kafka):
+            if self._single is None:
+                self._single = RecordsAt(self._kafka, self._group)
+            return self._single.read(places)
+
+    def payload(
+        self, topics: Iterable[str], time_ms: int, is_meant: Callable[[Record], bool]
+    ) -> Searched:
+        """About the time that its id tells."""
+        how, topics = "", [*topics]
+        for before_ms, after_ms in WINDOWS_MS:
+            begin_ms, end_ms = time_ms - before_ms, time_ms + after_ms
+            about = f"between {to_rfc3339(begin_ms)} and {to_rfc3339(end_ms)}"
+            try:
+                for record in self.between(topics, begin_ms, end_ms):
+                    if is_meant(record):
+                        return Searched(record, "")
+            except TooMuch:
+                too_much = f"too much was accepted {about} to be looked through"
+                return Searched(None, f"{how or too_much}: {FOR_CERTAIN}")
+            how = f"no payload that came {about} has it (what lay in a gateway's spool comes later)"
+        return Searched(None, f"{how}: {FOR_CERTAIN}")
+
+    def between(
+        self, topics: Iterable[str], begin_ms: int, end_ms: int, key: bytes | None = None
+    ) -> Iterator[Record]:
+        """TooMuch where more lies there. `key`: that of whoever's records are looked for, in whose
+        partitions they are."""
+        with answering(self._kafka):
+            ends = self._log.ends(self._partitions(topics, None if key is None else [key]))
+            begins = self._log.since(dict.fromkeys(ends, begin_ms))
+            after = self._log.since(dict.fromkeys(ends, end_ms + 1))
+        ranges = [
+            LogRange(*at, begin, or_end(after, at, end))
+            for at, end in ends.items()
+            if (begin := begins[at]) is not None
+        ]
+        yield from self._read(ranges)
+
+    def latest(self, topic: str, keys: Sequence[bytes]) -> Iterator[Record]:
+        """All that a compacted topic has in the partitions of these keys."""
+        with answering(self._kafka):
+            ranges = self._log.ranges(self._partitions([topic], keys))
+        yield from self._read([LogRange(*at, *its) for at, its in ranges.items()])
+
+    def enrich_goes_on_at(self, place: Position) -> int | None:
+        """None where it has not begun there."""
+        its = place.topic, place.partition
+        with (
+            answering(self._kafka),
+            closing(LogOffsets(self._kafka, of_job("enrich"), answer_s=_ANSWER_S)) as log,
+        ):
+            return log.known_positions([its]).get(its)
+
+    def _partitions(self, topics: Iterable[str], keys: Sequence[bytes] | None) -> list[Partition]:
+        return partitions_in(self._log.partition_counts(topics), keys)
+
+    def _read(self, ranges: Iterable[LogRange]) -> Iterator[Record]:
+        ranges = [one for one in ranges if one.records > 0]
+        if sum(one.records for one in ranges) > RECORDS_MAX:
+            raise TooMuch
+        if not ranges:
+            return
+        size_bytes = 0
+        try:
+            with answering(self._kafka):
+                if self._reader is None:
+                    self._reader = RangeReader(self._kafka, self._group, _STALLED_S)
+                for messages in self._reader.read(ranges):
+                    for message in messages:
+                        record = record_of(message)
+                        yield record
+                        size_bytes += len(record.key or b"") + len(record.value or b"")
+                        if size_bytes > BYTES_MAX or time.monotonic() > self._until_s:
+                            raise TooMuch
+        except (StalledError, LogCutError) as error:
+            told = f"Kafka at {self._kafka.bootstrap} gives no records: {error}"
+            raise KafkaAwayError(told) from error
+
+
+def partitions_in(counts: Mapping[str, int], keys: Sequence[bytes] | None) -> list[Partition]:
+    """Those of these keys; None: all."""
+    if keys is None:
+        return [(topic, p) for topic, count in counts.items() for p in range(count)]
+    return [
+        (topic, p)
+        for topic, count in counts.items()
+        for p in sorted({partition_of(key, count) for key in keys})
+    ]
+
+
+def partition_of(key: bytes, count: int) -> int:
+    """As all who write do it."""
+    return int(murmur2(key) & 0x7FFFFFFF) % count
