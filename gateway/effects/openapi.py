@@ -61,6 +61,7 @@ EFFECT = {
         "why": {"type": "string", "description": "Why it has not reached what was asked for."},
     },
 }
+SCHEMAS = {"Effect": EFFECT}
 _SCHEMA = {"$ref": "#/components/schemas/Effect"}
 REACHED = {
     "description": "Written, and it has reached what `wait` names.",

@@ -180,9 +180,13 @@ def describe(
             _describe_refusals(path["get"]["responses"])
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
-        schemas |= {"Receipt": _RECEIPT, "Receipts": _RECEIPTS, "Problem": _PROBLEM}
-        schemas |= {"State": _STATE, "Effect": effects.EFFECT}
-        schemas |= {**history.SCHEMAS, **lists.SCHEMAS, **whereabouts.SCHEMAS}
+        schemas |= {
+            "Receipt": _RECEIPT,
+            "Receipts": _RECEIPTS,
+            "Problem": _PROBLEM,
+            "State": _STATE,
+        }
+        schemas |= {**effects.SCHEMAS, **history.SCHEMAS, **lists.SCHEMAS, **whereabouts.SCHEMAS}
         for endpoint in flow.open_endpoints:
             schemas |= _payload_schemas(endpoint)
             schema["paths"][path_of(endpoint)] = {"post": _operation(endpoint, settings)}
