@@ -1,7 +1,8 @@
 """Where an accepted payload goes: to Kafka, and while Kafka takes none to this node's spool.
 
 As long as anything of its topic is in the spool, a payload goes through it: nothing may overtake an
-earlier payload of its entity.
+earlier payload of its entity. So it does while the topic is given partitions: then this process has
+no right to write to it (`writing_right.py`).
 """
 
 import asyncio
@@ -12,11 +13,11 @@ from itertools import repeat
 from typing import NamedTuple
 
 from gateway.kafka_writer.outcome import (
-    Log,
     NotWritten,
     OnWritten,
     Outcome,
     OutcomeUnknown,
+    PartitionedLog,
     Receipt,
     Record,
     Spooled,
@@ -31,6 +32,7 @@ FULL = NotWritten("spool_full", "Kafka is away and the spool is full")
 # to wait for Kafka would not help: the operator has to set it right, and should hear of it
 WRONG = {"record_formless", "record_too_large", "topic_missing", "not_authorized"}
 _GATE_LOOK_S = 0.005
+_RIGHT_LOOK_S = 0.2
 
 
 class _Waiting(NamedTuple):
@@ -46,10 +48,28 @@ class _Waiting(NamedTuple):
 
 
 class DurableLog:
-    def __init__(self, kafka: Log, spool: Spool) -> None:
+    def __init__(self, kafka: PartitionedLog, spool: Spool) -> None:
         self._kafka = kafka
         self._spool = spool
         self._ways = {one.topic: _Way(kafka, one) for one in spool.logs}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        for way in self._ways.values():
+            way.look_at_right()
+        self._task = asyncio.create_task(self._look_at_rights())
+
+    async def stop(self) -> None:
+        """What is under way goes on: the rights end with the process."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _look_at_rights(self) -> None:
+        while True:
+            await asyncio.sleep(_RIGHT_LOOK_S)
+            for way in self._ways.values():
+                way.look_at_right()
 
     def is_healthy(self) -> bool:
         return self._kafka.is_healthy() or self._spool.has_room()
@@ -61,10 +81,12 @@ class DurableLog:
 class _Way:
     """Of one topic's payloads."""
 
-    def __init__(self, kafka: Log, spool: SpoolLog) -> None:
+    def __init__(self, kafka: PartitionedLog, spool: SpoolLog) -> None:
         self._kafka = kafka
         self._spool = spool
         self._topic = spool.topic
+        self._right = spool.new_right()
+        self._may_write = True
         self._puts = 0
         self._asked: dict[bytes, int] = {}  # by entity: what Kafka has yet to answer
         self._held: dict[bytes, list[_Waiting]] = {}  # by entity: until Kafka has
@@ -73,7 +95,8 @@ class _Way:
 
     def put(self, records: Sequence[Record], on_written: OnWritten) -> None:
         self._puts += 1
-        if self._writer is None and not self._held and self._spool.is_empty():
+        is_free = self._may_write and self._writer is None and not self._held
+        if is_free and self._spool.is_empty():
             self._put_into_kafka(self._puts, records, on_written)
             return
         waiting = _Waiting(self._puts, records, on_written, None)
@@ -82,6 +105,19 @@ class _Way:
             self._held.setdefault(entity, []).append(waiting)
         else:
             self._put_into_spool([waiting])
+
+    def look_at_right(self) -> None:
+        """Given back when Kafka has answered all that it was asked; had again, it is to a topic
+        that may have more partitions."""
+        if not self._right.is_mine:
+            if self._right.take():
+                self._kafka.forget(self._topic)
+        elif self._right.is_wanted():
+            self._may_write = False
+            if self._asked:
+                return
+            self._right.give_back()
+        self._may_write = self._right.is_mine
 
     def _put_into_kafka(
         self, number: int, records: Sequence[Record], on_written: OnWritten
@@ -135,7 +171,8 @@ class _Way:
 
     def _may_pass_the_spool(self, group: list[_Waiting]) -> bool:
         untried = all(waiting.kafka is None for waiting in group)
-        return untried and self._spool.is_empty() and self._kafka.is_healthy()
+        is_free = self._may_write and self._spool.is_empty()
+        return untried and is_free and self._kafka.is_healthy()
 
     async def _write_into_spool(self, group: list[_Waiting]) -> None:
         now_ms = time.time_ns() // 1_000_000

@@ -25,6 +25,8 @@ _ENVELOPE_BYTES_MAX = 64 * 1024  # key, headers and framing, beside the body
 _METADATA_DEADLINE_S = 1.0
 _KEYS_KNOWN_MAX = 100_000
 _REFUSAL_TOLD_S = 60.0
+_NEWS_LOOKS = 8
+_NEWS_PAUSE_S = 0.2
 
 
 class KafkaLog:
@@ -38,9 +40,11 @@ class KafkaLog:
         self._keeper = ProducerKeeper(self._make_producer, topics, settings.kafka_bootstrap)
         self._known = KnownPartitions(settings.state_dir, settings.widened_topics)
         self._queues: dict[str, list[PartitionQueue]] = {}
+        self._forgotten: set[str] = set()
         self._writers: dict[int | None, Writer] = {}  # by the broker; None: nobody leads
         self._hashes: dict[bytes, int] = {}
         self._looks: set[asyncio.Task[None]] = set()
+        self._looked_for: dict[str, list[Parcel]] = {}  # by topic, in their order
         self._now_s: Callable[[], float]
 
     async def start(self) -> None:
@@ -54,9 +58,10 @@ class KafkaLog:
         await self._keeper.stop()
 
     def forget(self, topic: str) -> None:
-        """Its partitions are looked up anew: it may be another one by now. Only for who has nothing
-        of it under way."""
-        self._queues.pop(topic, None)
+        """Its partitions are looked up anew, at Kafka itself: it may be another one by now, or have
+        more. Only for who has nothing of it under way."""
+        if self._queues.pop(topic, None) is not None:
+            self._forgotten.add(topic)
 
     def is_healthy(self) -> bool:
         return self._keeper.producer() is not None
@@ -72,27 +77,48 @@ class KafkaLog:
             return
         parcel = Parcel(records, on_written, self._now_s() + self._deadline_s)
         queues = self._queues.get(topic)
-        if queues is None:
-            look = asyncio.create_task(self._put_on_new_queues(topic, parcel))
+        if queues is not None:
+            queues[self._hash(records[0].key) % len(queues)].put(parcel)
+        elif topic in self._looked_for:
+            self._looked_for[topic].append(parcel)
+        else:
+            self._looked_for[topic] = [parcel]
+            look = asyncio.create_task(self._put_on_new_queues(topic))
             self._looks.add(look)
             look.add_done_callback(self._looks.discard)
-        else:
-            queues[self._hash(records[0].key) % len(queues)].put(parcel)
 
-    async def _put_on_new_queues(self, topic: str, parcel: Parcel) -> None:
-        producer = self._keeper.producer()
-        count = await _partitions(producer, topic) if producer else 0
+    async def _put_on_new_queues(self, topic: str) -> None:
+        producer, count = self._keeper.producer(), None
+        try:
+            count = await self._count(producer, topic) if producer else None
+        finally:
+            parcels = self._looked_for.pop(topic)
         if not count:
-            why = self._why_unknown(producer, topic) if producer else self._why_none()
-            parcel.on_batch_done(0, [why] * len(parcel.records))
+            why = self._why_none() if count is None else self._why_unknown(producer, topic)
+            for parcel in parcels:
+                parcel.on_batch_done(0, [why] * len(parcel.records))
             return
-        # they stay as they are: more partitions would move keys, and break their order
-        if topic not in self._queues:
-            count = self._known.to_use(topic, count)
-            writer = self._writer(None)
-            self._queues[topic] = [PartitionQueue(topic, p, writer) for p in range(count)]
-        queues = self._queues[topic]
-        queues[self._hash(parcel.records[0].key) % len(queues)].put(parcel)
+        # they stay until it is forgotten: more partitions would move keys, and break their order
+        count, writer = self._known.to_use(topic, count), self._writer(None)
+        queues = self._queues[topic] = [PartitionQueue(topic, p, writer) for p in range(count)]
+        for parcel in parcels:
+            queues[self._hash(parcel.records[0].key) % count].put(parcel)
+
+    async def _count(self, producer: Any, topic: str) -> int | None:
+        """None where Kafka does not say it. Its answer counts, and not what the producer has heard
+        before, where the topic may have got partitions; and not the answer of a broker alone that
+        may not have heard of them yet."""
+        count, known = _partitions(producer, topic), self._known.of(topic)
+        is_to_ask = topic in self._forgotten or not count or count < known
+        for look in range(_NEWS_LOOKS if is_to_ask else 0):
+            await asyncio.sleep(_NEWS_PAUSE_S if look else 0)
+            if not await _is_updated(producer):
+                return None
+            count = _partitions(producer, topic)
+            if not count or count >= known:
+                break
+        self._forgotten.discard(topic)
+        return count
 
     def refusal(self) -> str:
         """What Kafka does not let the gateway do; of a topic only while somebody goes on trying."""
@@ -145,9 +171,12 @@ class KafkaLog:
         )
 
 
-async def _partitions(producer: Any, topic: str) -> int:
-    if not producer.client.cluster.partitions_for_topic(topic):
-        with contextlib.suppress(Exception):  # aiokafka lets more through than its own errors
-            async with asyncio.timeout(_METADATA_DEADLINE_S):
-                await producer.client.force_metadata_update()
+def _partitions(producer: Any, topic: str) -> int:
     return len(producer.client.cluster.partitions_for_topic(topic) or ())
+
+
+async def _is_updated(producer: Any) -> bool:
+    with contextlib.suppress(Exception):  # aiokafka lets more through than its own errors
+        async with asyncio.timeout(_METADATA_DEADLINE_S):
+            return bool(await producer.client.force_metadata_update())
+    return False

@@ -2,7 +2,8 @@
 
 An entity's partition comes from their number. Where a topic is given more of them later, the node
 goes on with those it knew: so it accepts, and no entity's next payload overtakes its last one. It
-is remembered on the disk, for each topic in a file that the node's workers share.
+is remembered on the disk, for each topic in a file that the node's workers share. Who widens a
+topic in order (`./headrace topics widen`) writes the new number there before the topic has it.
 """
 
 import logging
@@ -22,7 +23,10 @@ class KnownPartitions:
     def to_use(self, topic: str, now: int) -> int:
         known = self._known(topic)
         if known is None or known > now or self._accepted.get(topic) == now:
-            self._remember(topic, now)
+            try:
+                self.remember(topic, now)
+            except OSError as error:  # it is accepted all the same
+                log.error("how many partitions %s has cannot be remembered: %s", topic, error)
             return now
         if known < now:
             log.error("%s", self._told(topic, known, now))
@@ -45,19 +49,21 @@ class KnownPartitions:
             "what to do"
         )
 
+    def of(self, topic: str) -> int:
+        """0: the node has not written to it yet."""
+        return self._known(topic) or 0
+
     def _known(self, topic: str) -> int | None:
         try:
             return int((self._folder / topic).read_text())
         except (OSError, ValueError):
             return None
 
-    def _remember(self, topic: str, count: int) -> None:
+    def remember(self, topic: str, count: int) -> None:
+        """OSError where the disk does not take it."""
         if self._known(topic) == count:
             return
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            new = self._folder / f".{topic}.{os.getpid()}"
-            new.write_text(str(count))
-            new.replace(self._folder / topic)
-        except OSError as error:  # it is accepted all the same
-            log.error("how many partitions %s has cannot be remembered: %s", topic, error)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        new = self._folder / f".{topic}.{os.getpid()}"
+        new.write_text(str(count))
+        new.replace(self._folder / topic)

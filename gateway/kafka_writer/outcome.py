@@ -61,6 +61,12 @@ class Log(Protocol):
         """Whether a record that is put now has a chance."""
 
 
+class PartitionedLog(Log, Protocol):
+    def forget(self, topic: str) -> None:
+        """How many partitions it has: it may have been made anew, or got more. Only for who has
+        nothing of it under way."""
+
+
 def put_all(log: Log, records: Sequence[tuple[str, Record]], on_written: OnWritten) -> None:
     """`on_written` is called when the last outcome is known."""
     numbers_of: dict[tuple[str, bytes], list[int]] = {}

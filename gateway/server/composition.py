@@ -88,10 +88,10 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
     topics = [*flow.posted_topics]
     kafka = KafkaLog(settings, topics)
     log: Log = kafka
-    spool = drain = who = credentials = traces = None
+    spool = durable = drain = who = credentials = traces = None
     if settings.spool_bytes_max:
         spool = Spool(settings.state_dir / "spool", settings.spool_bytes_max, topics)
-        log = DurableLog(kafka, spool)
+        log = durable = DurableLog(kafka, spool)
         drain = SpoolDrain(KafkaLog(settings, topics), spool)
     view = StateView(settings.state_dir)
     writer = ViewProcess(settings) if node.workers == 1 else None
@@ -114,7 +114,8 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
         metrics.add_families(lambda: certificate_metrics(certificate_ends(settings)))
     metrics.add_families(lambda: view_metrics(flow.views, health.news, view))
     # in the order in which they start; they stop the other way round
-    starting: list[Background | None] = [credentials, writer, kafka, drain, health, traces, metrics]
+    starting: list[Background | None] = [credentials, writer, kafka, durable]
+    starting += [drain, health, traces, metrics]
     background = [part for part in starting if part is not None]
     shown = metrics if settings.metrics else None
     return Parts(

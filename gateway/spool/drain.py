@@ -4,10 +4,17 @@ import asyncio
 import logging
 from typing import Protocol
 
-from gateway.kafka_writer.outcome import Log, NotWritten, Outcome, Receipt, append_all
+from gateway.kafka_writer.outcome import (
+    NotWritten,
+    Outcome,
+    PartitionedLog,
+    Receipt,
+    append_all,
+)
 from gateway.spool.frame import Frame, brought
 from gateway.spool.spool import Spool
 from gateway.spool.spool_log import NOT_ACKNOWLEDGED, STUCK_BY, SpoolLog
+from gateway.spool.writing_right import WritingRight
 
 log = logging.getLogger(__name__)
 
@@ -19,16 +26,13 @@ _IDLE_MAX_S = 10.0  # so long its way into Kafka stays open: trouble seldom come
 _NEVER = {"record_too_large", "record_formless"}
 
 
-class OwnLog(Log, Protocol):
+class OwnLog(PartitionedLog, Protocol):
     """The drain has a way of its own into Kafka: a topic that does not take what is brought, again
     and again, must not disturb those who POST."""
 
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
-
-    def forget(self, topic: str) -> None:
-        """What is known of it: it may have been made anew. Nothing of it is under way."""
 
 
 class SpoolDrain:
@@ -37,6 +41,7 @@ class SpoolDrain:
         self._spool = spool
         self._task: asyncio.Task[None] | None = None
         self._drains: dict[str, asyncio.Task[None]] = {}
+        self._rights = {one.topic: one.new_right() for one in spool.logs}
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._look())
@@ -75,25 +80,37 @@ class SpoolDrain:
             await self._kafka.stop()
 
     def _begin(self, one: SpoolLog) -> None:
-        task = self._drains[one.topic] = asyncio.create_task(_TopicDrain(self._kafka, one).drain())
+        drain = _TopicDrain(self._kafka, one, self._rights[one.topic])
+        task = self._drains[one.topic] = asyncio.create_task(drain.drain())
         task.add_done_callback(lambda _: self._drains.pop(one.topic))
 
 
 class _TopicDrain:
-    def __init__(self, kafka: OwnLog, spool: SpoolLog) -> None:
+    def __init__(self, kafka: OwnLog, spool: SpoolLog, right: WritingRight) -> None:
         self._kafka = kafka
         self._spool = spool
+        self._right = right
 
     async def drain(self) -> None:
-        while not self._spool.is_empty():
-            try:
-                if self._kafka.is_healthy():
-                    await self._drain_some()
-                else:
-                    await asyncio.sleep(_LOOK_EVERY_S)
-            except OSError as error:
-                log.error("the spool cannot be read: %s", error)
-                await asyncio.sleep(_AGAIN_S)
+        try:
+            while not self._spool.is_empty():
+                try:
+                    if self._may_write() and self._kafka.is_healthy():
+                        await self._drain_some()
+                    else:
+                        await asyncio.sleep(_LOOK_EVERY_S)
+                except OSError as error:
+                    log.error("the spool cannot be read: %s", error)
+                    await asyncio.sleep(_AGAIN_S)
+        finally:
+            self._right.give_back()
+
+    def _may_write(self) -> bool:
+        if self._right.is_mine and self._right.is_wanted():
+            self._right.give_back()
+        if not self._right.is_mine and self._right.take():
+            self._kafka.forget(self._spool.topic)  # it may have got partitions
+        return self._right.is_mine
 
     async def _drain_some(self) -> None:
         begun_s = asyncio.get_running_loop().time()

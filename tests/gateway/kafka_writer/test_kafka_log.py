@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from aiokafka.errors import (
 
 from gateway.kafka_writer import kafka_log, producer_keeper
 from gateway.kafka_writer.kafka_log import KafkaLog
+from gateway.kafka_writer.known_partitions import KnownPartitions
 from gateway.kafka_writer.outcome import (
     NotWritten,
     Outcome,
@@ -66,7 +69,8 @@ class FakeProducer:
         self.send_hangs = self.stop_hangs = False
         self.topics: set[str] = {TOPIC}
         self.unauthorized: set[str] = set()
-        self.answers_probes = True
+        self.answers_probes = self.answers_updates = True
+        self.count, self.updates, self.widened_at = 2, 0, 0
         self.batches: list[list[bytes]] = []
         self.leaders: dict[int, int] = {}
         self._sender = SimpleNamespace(sender_task=None, _fail_all=None)
@@ -77,7 +81,7 @@ class FakeProducer:
                 unauthorized_topics=self.unauthorized,
             ),
             set_topics=self._nothing,
-            force_metadata_update=self._nothing,
+            force_metadata_update=self._update,
             fetch_all_metadata=self._probe,
             close=self._nothing,
         )
@@ -114,7 +118,7 @@ class FakeProducer:
         return future
 
     def _partitions(self, topic: str) -> set[int] | None:
-        return {0, 1} if topic in self.topics else None
+        return set(range(self.count)) if topic in self.topics else None
 
     def _leader(self, place: TopicPartition) -> int:
         return self.leaders.get(place.partition, 1)
@@ -122,6 +126,12 @@ class FakeProducer:
     async def _probe(self) -> None:
         if not self.answers_probes:
             raise KafkaConnectionError
+
+    async def _update(self) -> bool:
+        self.updates += 1
+        if self.updates == self.widened_at:
+            self.count = 4
+        return self.answers_updates
 
     async def _nothing(self, *_: object) -> None:
         return None
@@ -132,6 +142,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     FakeProducer.made, FakeProducer.starts_fail = [], 0
     FakeProducer.why = KafkaConnectionError
     monkeypatch.setattr(kafka_log, "AIOKafkaProducer", FakeProducer)
+    monkeypatch.setattr(kafka_log, "_NEWS_PAUSE_S", 0.02)
     for name in ("_START_PAUSE_S", "_PROBE_EVERY_S", "_PROBE_DEADLINE_S", "_STOP_DEADLINE_S"):
         monkeypatch.setattr(producer_keeper, name, 0.02)
     yield
@@ -220,6 +231,46 @@ def test_a_missing_topic_is_definite_and_costs_no_producer() -> None:
     _with_log(body)
 
 
+def test_a_topic_that_is_to_have_more_partitions_is_asked_for_until_it_has_them(
+    tmp_path: Path,
+) -> None:
+    known = KnownPartitions(tmp_path, {})
+
+    async def body(log: KafkaLog) -> None:
+        assert await _append(log) == Receipt(TOPIC, 1, 7)
+        known.remember(TOPIC, 4)
+        log.forget(TOPIC)
+        _last().widened_at = 2  # the first broker has not heard of it
+        told: list[list[Outcome]] = []
+        for number in range(3):
+            log.put(TOPIC, [RECORD._replace(value=b"%d" % number)], told.append)
+            await asyncio.sleep(0.005)
+        await eventually(lambda: len(told) == 3)
+        assert _last().updates == 2
+        assert [value for batch in _last().batches[1:] for value in batch] == [b"0", b"1", b"2"]
+
+    _with_log(body, state_dir=tmp_path)
+    assert known.of(TOPIC) == 4
+
+
+def test_as_long_as_kafka_does_not_say_how_many_it_has_nothing_is_written(tmp_path: Path) -> None:
+    known = KnownPartitions(tmp_path, {})
+
+    async def body(log: KafkaLog) -> None:
+        await _append(log)
+        known.remember(TOPIC, 4)
+        log.forget(TOPIC)
+        _last().answers_updates = False
+        with pytest.raises(NotWritten, match="kafka_unreachable"):
+            await _append(log)
+        assert known.of(TOPIC) == 4
+        _last().answers_updates = True  # and it has those alone that it had
+        assert await _append(log) == Receipt(TOPIC, 1, 7)
+
+    _with_log(body, state_dir=tmp_path)
+    assert known.of(TOPIC) == 2
+
+
 def test_a_topic_that_the_gateway_may_not_even_see_is_not_told_as_missing() -> None:
     async def body(log: KafkaLog) -> None:
         _last().topics.clear()
@@ -305,10 +356,20 @@ def test_records_that_still_wait_do_not_keep_it_from_stopping() -> None:
 
 
 def _with_log(
-    body: Callable[[KafkaLog], Coroutine[Any, Any, None]], deadline_s: float = DEADLINE_S
+    body: Callable[[KafkaLog], Coroutine[Any, Any, None]],
+    deadline_s: float = DEADLINE_S,
+    state_dir: Path | None = None,
 ) -> None:
+    with TemporaryDirectory() as folder:
+        settings = GatewaySettings(
+            produce_deadline_s=deadline_s, spool_bytes_max=0, state_dir=state_dir or Path(folder)
+        )
+        _run(body, settings)
+
+
+def _run(body: Callable[[KafkaLog], Coroutine[Any, Any, None]], settings: GatewaySettings) -> None:
     async def run() -> None:
-        log = KafkaLog(GatewaySettings(produce_deadline_s=deadline_s, spool_bytes_max=0), [TOPIC])
+        log = KafkaLog(settings, [TOPIC])
         await log.start()
         await eventually(log.is_healthy)
         try:
