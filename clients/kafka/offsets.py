@@ -26,7 +26,7 @@ from clients.kafka.records import Offsets, Partition, Range, by_partition
 from shared.kafka_access import KafkaAccess
 
 _ANSWER_S = 5.0
-_NEW_PARTITIONS_S = 30.0
+_NEW_PARTITIONS_S = 10.0
 _LEADER_S = 0.1
 _WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 # where somebody waits for the answer

@@ -12,16 +12,16 @@ import orjson
 
 from shared.errors import OtherLogError
 from stream_jobs.guards.checkpoint_folder import CheckpointFolder, replace
+from stream_jobs.guards.widened_topics import WidenedTopics
 
 Counts = Mapping[str, int]
 
 
 class PartitionCounts:
-    def __init__(self, job: str, checkpoint: CheckpointFolder, accepted: Counts) -> None:
-        """`accepted`: what the operator says that topics have now."""
+    def __init__(self, job: str, checkpoint: CheckpointFolder, widened: WidenedTopics) -> None:
         self._job = job
         self._file = checkpoint.with_name(f"{checkpoint.name}.partitions.json")
-        self._accepted = accepted
+        self._widened = widened
         self._in_use: Counts = {}
 
     def check(self, ids: Mapping[str, str], now: Counts, committed: Counts) -> None:
@@ -45,7 +45,7 @@ class PartitionCounts:
     def _refuse(self, known: Counts, now: Counts) -> None:
         for topic, before in known.items():
             count = now.get(topic, before)
-            if count > before and self._accepted.get(topic) != count:
+            if count > before and not self._widened.accepts(topic, count):
                 raise OtherLogError(
                     f"TOPIC_WIDENED: {topic} had {before} partitions and has {count} now, so an "
                     f"entity's next records go elsewhere than its last ones. {self._job} stays "

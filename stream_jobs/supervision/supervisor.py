@@ -28,6 +28,7 @@ from stream_jobs.guards.checkpoint_folder import StoredFolder, checkpoint_of
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
+from stream_jobs.guards.widened_topics import WidenedTopics
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.failure import judge
 from stream_jobs.supervision.progress import Progress
@@ -67,7 +68,8 @@ class JobRun:
         self._checkpoint = checkpoint_of(settings, job)
         self._same_log = TopicIdentityCheck(job, self._checkpoint, offsets.topics)
         self._uses = {*offsets.topics, *uses}
-        self._counts = PartitionCounts(job, self._checkpoint, settings.widened_topics)
+        widened = WidenedTopics(settings.state_dir, settings.widened_topics)
+        self._counts = PartitionCounts(job, self._checkpoint, widened)
         self._start_at_s = self._started_at_s = self._count_at_s = 0.0
         self._report_at_s = self._hold_at_s = 0.0
         self._query: StreamingQuery | None = None

@@ -14,6 +14,7 @@ from shared.settings import JobSettings
 from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import topic_ids
+from stream_jobs.guards.widened_topics import WidenedTopics
 from tests.kafka_log import eventually
 
 TOPIC = "state.device.v1"
@@ -26,7 +27,7 @@ SAID = (
 
 
 def counts(folder: Path, accepted: int = 0) -> PartitionCounts:
-    return PartitionCounts("fold", folder / "fold", {TOPIC: accepted})
+    return PartitionCounts("fold", folder / "fold", WidenedTopics(folder, {TOPIC: accepted}))
 
 
 @pytest.fixture
@@ -69,6 +70,19 @@ def test_what_the_operator_accepts_is_the_number_from_then_on(
     counts(tmp_path).check(IDS, {TOPIC: 8}, {})
     with pytest.raises(OtherLogError, match="had 8 partitions and has 9 now"):
         accepting.check(IDS, {TOPIC: 9}, {})
+
+
+def test_what_the_verb_accepts_a_job_that_works_hears_at_once(
+    known: PartitionCounts, tmp_path: Path
+) -> None:
+    verb = WidenedTopics(tmp_path)
+    verb.accept("another.v1", 2)
+    verb.accept(TOPIC, 8)
+    known.check_in_use({TOPIC: 8})
+    counts(tmp_path).check(IDS, {TOPIC: 8}, {TOPIC: 4})
+    with pytest.raises(OtherLogError, match="had 4 partitions and has 9 now"):
+        known.check_in_use({TOPIC: 9})
+    assert verb.accepts("another.v1", 2)
 
 
 def test_a_topic_that_was_made_anew_is_another_one(known: PartitionCounts) -> None:
