@@ -8,7 +8,17 @@ import typer
 from typer.exceptions import TyperException
 
 from local_stack.terminal.errors import StackError
-from local_stack.verbs import credentials, devices, hooks, letters, master, spool, views, waiting
+from local_stack.verbs import (
+    credentials,
+    devices,
+    hooks,
+    letters,
+    master,
+    spool,
+    topics,
+    views,
+    waiting,
+)
 from local_stack.verbs.acls import acls
 from local_stack.verbs.breaches import breaches
 from local_stack.verbs.chaos import chaos
@@ -68,6 +78,7 @@ app.add_typer(credentials.app, name="credentials")
 app.add_typer(letters.app, name="letters")
 app.add_typer(waiting.app, name="waiting")
 app.add_typer(spool.app, name="spool")
+app.add_typer(topics.app, name="topics")
 app.add_typer(hooks.app, name="hooks")
 app.add_typer(views.app, name="views")
 

@@ -114,7 +114,8 @@ def _advice(topic: str, partition: int, its: Share, part: float) -> str:
         )
     return (
         f"{place}, of {len(its.by_entity)} entities, none with half of it: more partitions would "
-        "spread them (what a topic in use has to be given first: docs/operations.md, TOPIC_WIDENED)"
+        "spread them (of an ingest topic: ./headrace topics widen; of others: docs/operations.md, "
+        "TOPIC_WIDENED)"
     )
 
 

@@ -4,6 +4,8 @@ while devices post, a fourth one comes; the oracle knows what was sent and what 
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -284,6 +286,28 @@ def test_while_a_gateway_is_down_the_others_have_its_turns(gateways: Gateways) -
         assert [shown(gateways.stack.gateway_url) for _ in range(2)] == [known] * 2
     finally:
         gateways.stack.release(KILLED)
+
+
+def test_all_gateways_go_to_more_partitions_at_one_moment(gateways: Gateways) -> None:
+    stack, topic = gateways.stack, "ingest.telemetry.v1"
+    verb = [sys.executable, "-m", "local_stack", "topics", "widen", topic, "--to", "8"]
+    with Load(gateways):
+        time.sleep(2)
+        command = [*verb, "--state-dir", str(stack.state_dir)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr
+        gateways.running.eventually(lambda: not any(map(spooled, stack.gateway_urls.values())))
+        time.sleep(2)
+    partitions = defaultdict(list)
+    records = read_topic(stack.kafka_bootstrap, topic)
+    for record in sorted(records, key=lambda record: record.timestamp_ms):
+        partitions[record.key].append(record.partition)
+    ways = {
+        key: [number for number, _ in itertools.groupby(its)] for key, its in partitions.items()
+    }
+    assert {len(way) for way in ways.values()} == {1, 2}  # some move, and once
+    assert all(way[0] < 4 and way[-1] % 4 == way[0] for way in ways.values())
+    gateways.judge()
 
 
 def test_each_gateway_has_a_spool_and_a_view_of_its_own(gateways: Gateways) -> None:
