@@ -85,7 +85,7 @@ class _Way:
         self._kafka = kafka
         self._spool = spool
         self._topic = spool.topic
-        self._right = spool.new_right()
+        self._right = spool.rights.new()
         self._may_write = True
         self._puts = 0
         self._asked: dict[bytes, int] = {}  # by entity: what Kafka has yet to answer

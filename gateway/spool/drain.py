@@ -41,7 +41,7 @@ class SpoolDrain:
         self._spool = spool
         self._task: asyncio.Task[None] | None = None
         self._drains: dict[str, asyncio.Task[None]] = {}
-        self._rights = {one.topic: one.new_right() for one in spool.logs}
+        self._rights = {one.topic: one.rights.new() for one in spool.logs}
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._look())

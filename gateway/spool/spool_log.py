@@ -28,7 +28,7 @@ from gateway.spool.frame import (
 from gateway.spool.lock import SpoolLock
 from gateway.spool.positions import Positions
 from gateway.spool.set_aside import DAMAGED, MISSING, TORN, SetAside, sync_folder
-from gateway.spool.writing_right import WritingRight
+from gateway.spool.writing_right import Rights
 from shared.timestamps import now_ms
 
 log = logging.getLogger(__name__)
@@ -61,19 +61,12 @@ class SpoolLog:
         self._aside = aside
         self._at = Positions(folder / "positions")
         self._segment: tuple[int, BinaryIO] | None = None
-        self._rights: list[WritingRight] = []
+        self.rights = Rights(folder)  # to write to the topic itself
 
     def close(self) -> None:
         self._leave_segment()
         self._at.close()
-        for right in self._rights:
-            right.close()
-
-    def new_right(self) -> WritingRight:
-        """To write to the topic itself, for one writer."""
-        right = WritingRight(self._folder)
-        self._rights.append(right)
-        return right
+        self.rights.close()
 
     def is_empty(self) -> bool:
         return self._at.written == self._at.drained

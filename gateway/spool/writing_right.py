@@ -45,6 +45,22 @@ class WritingRight:
         self.is_mine = False
 
 
+class Rights:
+    """Of the writers of one process to one topic."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._given: list[WritingRight] = []
+
+    def new(self) -> WritingRight:
+        self._given.append(WritingRight(self._folder))
+        return self._given[-1]
+
+    def close(self) -> None:
+        for right in self._given:
+            right.close()
+
+
 class SoleRight:
     """To a topic, against all writers of a node."""
 
