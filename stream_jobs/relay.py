@@ -24,6 +24,7 @@ from shared.timestamps import now_ms
 from shared.topic_names import RELAY_HEARTBEAT_KEY
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.supervision.status import StatusReporter
+from stream_jobs.traces import follower as traces
 
 _log = logging.getLogger(__name__)
 _BATCH_ROWS_MAX = 5_000
@@ -49,6 +50,7 @@ def run(settings: JobSettings, stop: threading.Event) -> None:
     still_s = 3 * settings.slow_after_s + _STILL_S
     is_alive = partial(faulthandler.dump_traceback_later, still_s, exit=True)
     relay = Relay(settings, stop, status, is_alive)
+    traces.start(settings, stop, lambda: relay.leads)
     while not stop.is_set():
         relay.is_alive()
         pause_s = _POLL_S

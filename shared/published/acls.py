@@ -7,6 +7,7 @@ from shared import consumer_groups as groups
 from shared.flow_table import Flow, Job
 from shared.master_data import TopicSource
 from shared.published.ledger import lanes_of_events, lanes_of_payloads
+from shared.published.traced import traced
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
     DELIVERY_TOPIC,
@@ -44,12 +45,14 @@ class Acl(NamedTuple):
     name: str
 
 
-def acls(flow: Flow) -> list[Acl]:
+def acls(flow: Flow, *, traces: bool = False) -> list[Acl]:
+    """`traces`: the relay tells a collector of payloads that are traced."""
     every = [topic.name for topic in flow.topics()]
     return [
         *_gateway(flow, every),
         *_jobs(flow),
         *_relay(flow),
+        *(_traces(flow) if traces else ()),
         *_topics(every),
         *_operator(every),
         *_desk(flow),
@@ -141,6 +144,12 @@ def _ledger(flow: Flow) -> Iterable[Acl]:
     yield from _on_topics("relay", "DESCRIBE", logs)
     jobs = [job.name for job in flow.jobs() if job.name in ("enrich", "fold", "persist")]
     yield from _asks("relay", groups.LEDGER, *map(groups.of_job, jobs))
+
+
+def _traces(flow: Flow) -> Iterable[Acl]:
+    known = {one.name for one in _relay(flow) if one.operation == "READ"}
+    yield from _on_topics("relay", "READ", (one for one in traced(flow) if one not in known))
+    yield from _asks("relay", groups.TRACES)
 
 
 def _topics(every: list[str]) -> Iterable[Acl]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic import Field, HttpUrl, PrivateAttr, SecretStr, model_validator
 from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -21,6 +21,7 @@ _TOPICS: JsonDict = {READ_BY: "topics"}
 _JOBS: JsonDict = {READ_BY: "jobs"}
 _ENRICHMENT: JsonDict = {READ_BY: "enrich, retry, desk"}
 _HOOKS: JsonDict = {READ_BY: "forward, desk"}
+_GATEWAY_AND_RELAY: JsonDict = {READ_BY: "gateway, relay"}
 _FOLD_AND_GATEWAY: JsonDict = {READ_BY: "fold, gateway"}
 
 # no secret among the input of an error that nobody explains
@@ -81,6 +82,13 @@ class Settings(BaseSettings):
         description="Topics whose partitions were increased on purpose, as JSON with the new "
         "number. Any other increase stops the jobs that use the topic "
         "(docs/operations.md#when-a-job-stops-by-name)",
+    )
+    otlp_endpoint: HttpUrl | None = Field(
+        None,
+        description="Base address of an OpenTelemetry collector for OTLP over HTTP, such as "
+        "`http://127.0.0.1:4318`; it gets a span for each POST and, of those that are sampled, for "
+        "each step of its payload (docs/operations.md#traces)",
+        json_schema_extra=_GATEWAY_AND_RELAY,
     )
     kafka_security: Security = Field(
         "plaintext",

@@ -4,7 +4,7 @@ import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, HttpUrl, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.config import JsonDict
 
 from shared.settings.access import AccessSettings, is_loopback
@@ -54,11 +54,6 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         "does not serve. 0: one port for all; `up` always uses one port",
     )
     metrics: bool = Field(True, description="Serve `/metrics`")
-    otlp_endpoint: HttpUrl | None = Field(
-        None,
-        description="Base address of an OpenTelemetry collector for OTLP over HTTP, such as "
-        "`http://127.0.0.1:4318`; it gets a span for each POST (docs/operations.md#traces)",
-    )
     trace_ratio: float = Field(
         1.0, ge=0, le=1, description="Share of POSTs without a `traceparent` that is traced"
     )

@@ -1,0 +1,1 @@
+"""Traces of payloads, from the POST's span on: told to a collector from what the topics have."""
