@@ -19,8 +19,9 @@ _READ_ON_MAX = 500  # records between two wanted ones: to seek costs more than t
 class RecordsAt:
     """Every method raises KafkaException where the broker does not answer."""
 
-    def __init__(self, kafka: KafkaAccess, group: str) -> None:
-        self._log = LogOffsets(kafka, group, answer_s=_TIMEOUT_S)
+    def __init__(self, kafka: KafkaAccess, group: str, answer_s: float = _TIMEOUT_S) -> None:
+        self._answer_s = answer_s
+        self._log = LogOffsets(kafka, group, answer_s=answer_s)
         self._consumer = reader(kafka, group)
 
     def read(self, places: Iterable[Position]) -> dict[Position, Record]:
@@ -51,7 +52,7 @@ class RecordsAt:
     def _next(self, offset: int) -> Message | None:
         """The first record from there on; None at the end."""
         while True:
-            message = self._consumer.poll(_TIMEOUT_S)
+            message = self._consumer.poll(self._answer_s)
             if message is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             if is_end(message):

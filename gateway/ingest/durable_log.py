@@ -69,7 +69,10 @@ class DurableLog:
         while True:
             await asyncio.sleep(_RIGHT_LOOK_S)
             for way in self._ways.values():
-                way.look_at_right()
+                try:
+                    way.look_at_right()
+                except OSError as error:
+                    log.error("whether this process may write cannot be seen: %s", error)
 
     def is_healthy(self) -> bool:
         return self._kafka.is_healthy() or self._spool.has_room()

@@ -1,5 +1,6 @@
 """GET /state/{entity}, for each that has indexed fields."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -61,7 +62,7 @@ def list_routes(
                 raise _indexing(of)
             if wants_csv(request):
                 rows = [_flat(one, columns) for one in page.states]
-                return csv_answer(request, [*columns], rows, page.next)
+                return await asyncio.to_thread(csv_answer, request, [*columns], rows, page.next)
             body = _body(of, page, pipeline, stale_after_s)
             return Response(orjson.dumps(body), media_type="application/json")
 

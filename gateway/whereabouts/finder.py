@@ -15,6 +15,7 @@ from gateway.whereabouts.later import Later
 from gateway.whereabouts.log_search import LogSearch, TooMuch, has_id, time_of
 from gateway.whereabouts.places import place_of
 from gateway.whereabouts.rows import Rows, StoredEvent
+from gateway.whereabouts.stages import of_its_way
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.flow_table import Flow
@@ -83,6 +84,8 @@ class _Question:
 
     def answer(self, place: str | None) -> Facts:
         rows, letters = self._rows.events(self._payload_id), self._rows.letters(self._payload_id)
+        if not self._asker.knows_hooks:  # they say what a receiver has answered
+            letters = of_its_way(letters)
         record, how = self._record(place, rows, letters)
         if record is None:  # of what is left, whoever may see the payload may see all of it
             sees = self._asker.sees
@@ -91,7 +94,7 @@ class _Question:
         payload = None if record is None else self._payload(record)
         events, parts = self._events(rows, payload)
         facts = Facts(self._id, payload, events, parts, letters, searched=how)
-        if payload is not None and not (letters and not events):
+        if payload is not None and not (of_its_way(letters) and not events):
             stored = [event.row for event in events if event.row]
             if not stored or len(stored) < (parts or 1):
                 facts = self._with_what_the_log_tells(facts, payload)
@@ -110,27 +113,25 @@ class _Question:
             if record is None or not self._is_meant(record):
                 raise BadPlaceError(f"at {place} stands no payload with the id {self._id}")
             return record, ""
-        # what a fold has derived comes of an event
-        known = [
-            at
-            for text in (*(row.origin for row in rows), *(one["payload"] for one in letters))
-            if text and (at := place_of(text)) and at.topic in self._flow.ingest_topics
-        ]
-        if known:
-            record = self._log.at(known[:1]).get(known[0])
-            if record is not None and self._is_meant(record):
-                return record, ""
-        # of one that others own nothing may be told by how long the answer takes
-        if known or rows or letters:
-            sees = self._asker.sees
-            if any(sees(row.entity_id) for row in rows) or any(
-                one["entity_id"] and sees(one["entity_id"]) for one in letters
-            ):
-                return None, ""
+        # of one that others own nothing may be told by how long the answer takes, or by which
+        # server is asked: it is looked for as one of which nothing is known
+        if self._sees_any(rows, letters):
+            # what a fold has derived comes of an event
+            known = [
+                at
+                for text in (*(row.origin for row in rows), *(one["payload"] for one in letters))
+                if text and (at := place_of(text)) and at.topic in self._flow.ingest_topics
+            ]
+            record = self._log.at(known[:1]).get(known[0]) if known else None
+            return (record if record is not None and self._is_meant(record) else None), ""
         time_ms = time_of(self._payload_id)
         if time_ms is None:
             return None, _NO_TIME
         return self._log.payload(self._flow.ingest_topics, time_ms, self._is_meant)
+
+    def _sees_any(self, rows: Sequence[StoredEvent], letters: Sequence[Fields]) -> bool:
+        whose = (*(row.entity_id for row in rows), *(one["entity_id"] for one in letters))
+        return any(entity_id and self._asker.sees(entity_id) for entity_id in whose)
 
     def _is_meant(self, record: Record) -> bool:
         return has_id(record, self._payload_id) and self._asker.sees(_key(record))
@@ -191,7 +192,7 @@ class _Question:
         facts = facts._replace(
             events=events,
             parts=heard.parts or facts.parts,
-            ended=None if facts.letters else heard.ended,
+            ended=None if of_its_way(facts.letters) else heard.ended,
             searched=how,
         )
         if events:

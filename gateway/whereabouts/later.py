@@ -52,7 +52,7 @@ class Later:
             if event.row is not None and event.type in self._completions:
                 topic = self._completions[event.type]
                 event = event._replace(row=event.row._replace(completion_topic=topic))
-            if len(events) < _FOLLOWED_MAX:
+            if len(events) < _FOLLOWED_MAX and self.log.has_time():
                 event, its = self._told_later(event, row, knows_hooks)
                 deliveries += its
             events.append(event)
@@ -70,7 +70,7 @@ class Later:
             if entity.history and (version or known is None):
                 kept = self.rows.version_with(entity.name, event.entity_id, place, since_ms)
                 if kept is not None:
-                    yield Folded(*of, *kept, is_exact=True)
+                    yield Folded(*of, *kept)
                     continue
             if version is not None:
                 yield Folded(*of, version, None, is_exact=False)

@@ -75,11 +75,14 @@ class LogSearch:
             if one is not None:
                 one.close()
 
+    def has_time(self) -> bool:
+        return time.monotonic() < self._until_s
+
     def at(self, places: Iterable[Position]) -> Mapping[Position, Record]:
         """Those that are there."""
         with answering(self._kafka):
             if self._single is None:
-                self._single = RecordsAt(self._kafka, self._group)
+                self._single = RecordsAt(self._kafka, self._group, _ANSWER_S)
             return self._single.read(places)
 
     def payload(
@@ -105,6 +108,8 @@ class LogSearch:
     ) -> Iterator[Record]:
         """TooMuch where more lies there. `key`: that of whoever's records are looked for, in whose
         partitions they are."""
+        if not self.has_time():
+            raise TooMuch
         with answering(self._kafka):
             ends = self._log.ends(self._partitions(topics, None if key is None else [key]))
             begins = self._log.since(dict.fromkeys(ends, begin_ms))
@@ -150,7 +155,7 @@ class LogSearch:
                         record = record_of(message)
                         yield record
                         size_bytes += len(record.key or b"") + len(record.value or b"")
-                        if size_bytes > BYTES_MAX or time.monotonic() > self._until_s:
+                        if size_bytes > BYTES_MAX or not self.has_time():
                             raise TooMuch
         except (StalledError, LogCutError) as error:
             told = f"Kafka at {self._kafka.bootstrap} gives no records: {error}"

@@ -1,6 +1,9 @@
 """GET /events/{id}: whoever may read an entity is told what became of what it has sent."""
 
 import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import orjson
@@ -32,6 +35,7 @@ from shared.settings import GatewaySettings
 log = logging.getLogger(__name__)
 
 _SLOW_AFTER_S = 2.0
+_AT_ONCE_MAX = 4
 _SPOOL_BYTES_MAX = 16 * 1024 * 1024
 _Id = Annotated[str, Path(json_schema_extra=ID)]
 _Place = Annotated[
@@ -46,13 +50,33 @@ class Events:
         self._url = settings.postgres_url.get_secret_value()
         self._questions = HistoryStore(self._url, "what became of payloads")
         self._settings, self._flow, self._spool = settings, flow, spool
+        self._asking: Counter[Caller] = Counter()
 
     async def tell(self, event_id: str, place: str | None, caller: Caller) -> dict[str, Any]:
         asker = asker_of(caller)
-        facts = await self._questions.work(lambda: self._find(event_id, place, asker))
+        with self._one_of(caller):
+            facts = await self._questions.work(lambda: self._find(event_id, place, asker))
         if not facts.is_known:
             raise Problem(404, "unknown_event", told(facts)["why"])
         return told(facts)
+
+    @contextmanager
+    def _one_of(self, caller: Caller) -> Iterator[None]:
+        """Nobody takes the places of all others."""
+        if self._asking[caller] >= _AT_ONCE_MAX and caller != ANYONE:
+            raise Problem(
+                429,
+                "too_many_questions",
+                f"a caller asks {_AT_ONCE_MAX} such questions at once; wait for an answer",
+                headers=retry_after(1),
+            )
+        self._asking[caller] += 1
+        try:
+            yield
+        finally:
+            self._asking[caller] -= 1
+            if not self._asking[caller]:
+                del self._asking[caller]
 
     def _find(self, event_id: str, place: str | None, asker: Asker) -> Facts:
         spooled = self._spooled(event_id, asker)
@@ -78,7 +102,6 @@ class Events:
     def _spooled(self, event_id: str, asker: Asker) -> Spooled | None:
         if self._spool is None or self._spool.is_empty():
             return None
-
         for frame in self._spool.find(event_id, _SPOOL_BYTES_MAX):
             key = frame.record.key.decode(errors="backslashreplace")
             if asker.sees(key):

@@ -57,15 +57,22 @@ _TO_BE_SENT = f"""
 _TO_BE_SENT_COUNT = f"""
     SELECT count(*) AS rows FROM (SELECT topic FROM headrace.outbox LIMIT {_OUTBOX_MAX} + 1) AS few
 """
-# of a version that an earlier Headrace kept it is not known how far its log was in it
+# of a version that an earlier Headrace kept it is not known how far its log was in it: the event
+# may have been in that one already
 _VERSION_WITH = f"""
-    SELECT version, at FROM (
+    WITH kept AS (
         SELECT life, version, at, positions FROM headrace.state_version
         WHERE (entity, id) = (%(entity)s, %(id)s)
           AND at >= 'epoch'::timestamptz + %(since_ms)s * interval '1 ms'
         ORDER BY at, life, version LIMIT {_VERSIONS_MAX}
-    ) AS kept
-    WHERE (positions ->> %(log)s::text)::bigint >= %(offset)s ORDER BY at, life, version LIMIT 1
+    ), first AS (
+        SELECT life, version, at FROM kept
+        WHERE (positions ->> %(log)s::text)::bigint >= %(offset)s ORDER BY at, life, version LIMIT 1
+    )
+    SELECT version, at, NOT EXISTS (
+        SELECT FROM kept WHERE kept.positions IS NULL
+          AND (kept.at, kept.life, kept.version) < (first.at, first.life, first.version)
+    ) AS is_exact FROM first
 """
 
 
@@ -144,12 +151,13 @@ class Rows:
 
     def version_with(
         self, entity: str, entity_id: str, place: Position, since_ms: int
-    ) -> tuple[int, str] | None:
-        """The first that was kept with this event in it."""
+    ) -> tuple[int, str, bool] | None:
+        """The first that was kept with this event in it, when, and whether it is the first one for
+        certain."""
         log = f"{place.topic}/{place.partition}"
         asked = {"entity": entity, "id": entity_id, "since_ms": since_ms}
         for row in self._rows(_VERSION_WITH, **asked, log=log, offset=place.offset):
-            return row["version"], _text(row["at"])
+            return row["version"], _text(row["at"]), row["is_exact"]
         return None
 
     def _rows(self, query: str, **asked: object) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What is known of one payload, as the stages that it has come through. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.whereabouts.facts import Event, Facts, Folded, Row, Waits
@@ -8,6 +8,7 @@ from shared.model import Fields
 from shared.timestamps import to_rfc3339
 
 Stage = dict[str, Any]
+FORWARD = "forward"
 
 
 def told(facts: Facts) -> Fields:
@@ -22,7 +23,7 @@ def _now(facts: Facts) -> tuple[str, str]:
             "it is on this gateway's disk, and goes to Kafka by itself once that takes it",
         )
     parked = [letter for letter in facts.letters if letter["status"] == "parked"]
-    stopped = next((one for one in parked if one["stage"] in _before_the_end(facts)), None)
+    stopped = next((one for one in parked if _says_it_stopped(facts, one)), None)
     if stopped is not None:
         cause, detail = stopped["cause"], stopped["detail"]
         return "parked", f"{cause}: {detail}; see ./headrace letters show {stopped['id']}"
@@ -31,8 +32,8 @@ def _now(facts: Facts) -> tuple[str, str]:
         return its.how, f"{its.by}: {its.reason}: {its.detail}"
     if facts.events:
         return _now_of_events(facts)
-    if facts.letters:
-        status = facts.letters[0]["status"]
+    if letters := of_its_way(facts.letters):
+        status = letters[0]["status"]
         return status, f"it was a dead letter, which is {status}"
     if facts.payload is None:
         return "unknown", f"no event and no dead letter has this id, and {facts.searched}"
@@ -49,12 +50,20 @@ def _now(facts: Facts) -> tuple[str, str]:
     )
 
 
-def _before_the_end(facts: Facts) -> tuple[str, ...]:
-    """Stages whose dead letter says that it went no further. persist parks what comes again with
-    other bytes: that is another payload's letter where all rows are there."""
+def of_its_way(letters: Iterable[Fields]) -> list[Fields]:
+    """Without those of webhooks: what is parked of them is one hook's, and the event goes on."""
+    return [one for one in letters if one["stage"] != FORWARD]
+
+
+def _says_it_stopped(facts: Facts, letter: Fields) -> bool:
+    """persist parks what comes again with other bytes, under the same id: whose letter that is,
+    its place tells."""
+    stage = letter["stage"]
+    if stage == "persist" and facts.payload is not None and letter["payload"]:
+        return bool(letter["payload"] == str(facts.payload.place))
     stored = _stored(facts)
     is_whole = stored > 0 and stored >= _count(facts)
-    return ("fold",) if is_whole else ("enrich", "fold", "persist")
+    return stage in (("fold",) if is_whole else ("enrich", "fold", "persist"))
 
 
 def _stored(facts: Facts) -> int:
@@ -73,7 +82,7 @@ def _now_of_events(facts: Facts) -> tuple[str, str]:
     of = "its event is no row" if count == 1 else f"{stored} of its {count} events are rows"
     if facts.waits is not None:
         return "waits", f"{of}: {_why_it_waits(facts.waits)}"
-    parked = [one["id"] for one in facts.letters if one["status"] == "parked"]
+    parked = [one["id"] for one in of_its_way(facts.letters) if one["status"] == "parked"]
     beyond = f"; see ./headrace letters show {parked[0]}" if parked else ""
     return "enriched", f"{of} of headrace.event: persist has still to store the rest{beyond}"
 

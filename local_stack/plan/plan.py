@@ -4,10 +4,10 @@ from math import ceil, inf
 from typing import Any
 
 from local_stack.plan.caps import Cap, caps
-from local_stack.plan.need import GIB, INGEST_KEPT_DAYS
+from local_stack.plan.need import DAY_S, GIB, INGEST_KEPT_DAYS
 from local_stack.plan.parts import JOBS, PARTS
 from local_stack.plan.pools import pools
-from local_stack.plan.storage import disk_bytes
+from local_stack.plan.storage import bytes_per_event, disk_bytes
 from local_stack.plan.times import allotted, catch_up, one_machine, restores
 from local_stack.plan.work import Work
 
@@ -105,9 +105,7 @@ def _parts(work: Work, known: list[Cap]) -> list[dict[str, Any]]:
 
 
 def _notes(work: Work) -> list[str]:
-    a_day = (
-        disk_bytes(work)["postgres"] / work.need.retention_days if work.need.retention_days else 0.0
-    )
+    a_day = bytes_per_event(work)["postgres"] * work.need.events_per_s * DAY_S
     one = min(work.rate_of(job, work.assumed.busy_max) for job in JOBS)
     notes = [
         f"one entity, which has one partition, may send at most {one:,.0f} events/s",

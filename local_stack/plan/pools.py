@@ -8,6 +8,7 @@ from local_stack.plan.parts import JOBS
 from local_stack.plan.storage import bytes_per_event, disk_bytes
 from local_stack.plan.work import Work
 
+_SPOOL_GIB = 1.0  # as much as HEADRACE_SPOOL_BYTES_MAX is
 _ONE_SERVER = "postgres"  # its second node is a standby
 
 
@@ -36,7 +37,7 @@ def pools(work: Work, partitions: int) -> list[Pool]:
             gateways + 1,
             need.node_cores,
             _gib(memory["gateway"]),
-            disk["view"] * room / GIB,
+            disk["view"] * room / GIB + _SPOOL_GIB,
         ),
         Pool(
             "kafka",

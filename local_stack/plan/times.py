@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import ceil, inf
 
+from local_stack.plan.caps import caps
 from local_stack.plan.need import DAY_S
 from local_stack.plan.parts import JOBS
 from local_stack.plan.work import Work, highest_rate
@@ -24,11 +25,17 @@ def catch_up(work: Work) -> tuple[float, str]:
 
 
 def allotted(work: Work, part: str) -> float:
-    """Cores that it may use: those of the plan, and one where it is one process."""
+    """Cores that it may use: those of the plan, but one where it is one process, and of a job no
+    more than it has tasks."""
     if part in ("relay", "view"):
         return 1.0
     cores = ceil(work.cores(part, work.need.events_per_s) / work.assumed.busy_max)
-    return max(1, min(cores, work.assumed.server_cores_max) if part == "postgres" else cores)
+    if part == "postgres":
+        return max(1, min(cores, work.assumed.server_cores_max))
+    if part in JOBS:
+        tasks = work.need.partitions or work.assumed.tasks_max
+        cores = min(cores, tasks, work.assumed.tasks_max)
+    return max(1, cores)
 
 
 def restores(work: Work) -> dict[str, float]:
@@ -45,8 +52,9 @@ def restores(work: Work) -> dict[str, float]:
         / 1e6
         / (allotted(work, "fold") * busy)
         + parts["fold"].start_s,
-        f"persist without its checkpoint reads {need.retention_days:g} days again": kept / persist
-        if persist
+        f"persist without its checkpoint reads {need.retention_days:g} days again": kept
+        / (persist - need.events_per_s)
+        if persist > need.events_per_s
         else inf,
     }
 
@@ -59,7 +67,9 @@ def one_machine(work: Work, cores: float) -> dict[str, float]:
     rate = need.events_per_s
     return {
         "cores_used": sum(work.cores(part, rate) for part in parts),
-        "events_per_s_max": highest_rate(lambda rate: _all_behind(work, rate), cores),
+        "events_per_s_max": min(
+            highest_rate(lambda rate: _all_behind(work, rate), cores), caps(work)[0].events_per_s
+        ),
         "memory_mib": sum(cost.memory_mib for cost in parts.values()),
         "catch_up_s": worked_off_s(work, rate * need.outage_s, rate, cores),
     }

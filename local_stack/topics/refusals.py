@@ -9,7 +9,7 @@ _COMPACTED = "compact"
 def refuse_what_cannot_be(flow: Flow, topic: str, now: int | None, to: int) -> None:
     """`now`: how many partitions it has; None: Kafka has no such topic."""
     config = {one.name: one.config for one in flow.topics()}
-    ingest = flow.ingest_topics
+    ingest = flow.posted_topics
     if topic not in config:
         raise StackError(f"the flow has no topic {topic!r}", f"it can be: {', '.join(ingest)}")
     if topic in flow.event_topics or any(topic == row.topic for row in flow.all_events):

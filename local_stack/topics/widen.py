@@ -24,6 +24,8 @@ from stream_jobs.guards.widened_topics import WidenedTopics
 
 Ends = Mapping[tuple[str, int], int]
 _HELD_WITHIN_S = 30.0
+_HELD_MOST_S = 120.0  # what comes meanwhile has to have room in the spools
+_NEAR_RECORDS = 2_000
 _STILL_S = 1.0
 _STILL_LOOKS = 5
 _LOOK_S = 0.1
@@ -37,6 +39,10 @@ class Log(Protocol):
     def unread(self, ends: Ends) -> dict[str, int]: ...
 
     def widen(self, to: int) -> None: ...
+
+
+class RefusedError(StackError):
+    """By Kafka, for certain: the topic has the partitions that it had."""
 
 
 class Widened(NamedTuple):
@@ -62,19 +68,23 @@ class Widening:
 
     def is_done(self, to: int) -> bool:
         """By this, or because nobody has written to fewer."""
-        return self._log.count() == to and set(self._numbers.now()) <= {0, to}
+        is_so = self._log.count() == to and set(self._numbers.now()) <= {0, to}
+        if is_so:  # whoever has widened it may not have told the jobs
+            self._accepted.accept(self._topic, to)
+        return is_so
 
     def widen(self, to: int, running: Collection[str], within_s: float) -> Widened:
         """`running`: the gateways that do. StackError where it cannot be; then nothing has changed
         but what it says."""
         before = self._log.count() or 0
+        # of one that others have widened; or the jobs would not go as far as the barrier
+        self._accepted.accept(self._topic, before)
+        self._wait_for_readers(within_s, None)
         began_s = time.monotonic()
-        if before == to:  # or the jobs would not go as far as the barrier
-            self._accepted.accept(self._topic, to)
         with held(self._state_dir, self._topic, running, _HELD_WITHIN_S):
             self._say("the gateways accept into their spools")
             ends = self._still_ends()
-            self._wait_for_readers(ends, within_s)
+            self._wait_for_readers(min(within_s, _HELD_MOST_S), ends)
             if self._log.ends() != ends:
                 raise self._others_write()
             self._switch(before, to)
@@ -90,14 +100,16 @@ class Widening:
                 return ends
         raise self._others_write()
 
-    def _wait_for_readers(self, ends: Ends, within_s: float) -> None:
-        until_s, told = time.monotonic() + within_s, ""
-        while left := {job: unread for job, unread in self._log.unread(ends).items() if unread}:
+    def _wait_for_readers(self, within_s: float, barrier: Ends | None) -> None:
+        """Until they have done all before the barrier. Without one, before the gateways are held:
+        until little is left, so that they are held for a short time."""
+        until_s, told, near = time.monotonic() + within_s, "", 0 if barrier else _NEAR_RECORDS
+        while left := self._left(barrier or self._log.ends(), near):
             what = ", ".join(f"{job} has {unread} records to do" for job, unread in left.items())
             if time.monotonic() > until_s:
                 raise StackError(
-                    f"after {within_s:.0f} s {what} of {self._topic}; the gateways write to it "
-                    "again, and nothing was changed",
+                    f"after {within_s:.0f} s {what} of {self._topic}; the gateways write to it, "
+                    "and nothing was changed",
                     f"{LOOK}; then call this again, with more time by --within",
                 )
             if not told:
@@ -105,13 +117,20 @@ class Widening:
                 self._say(what)
             time.sleep(_LOOK_S)
 
+    def _left(self, ends: Ends, near: int) -> dict[str, int]:
+        return {job: unread for job, unread in self._log.unread(ends).items() if unread > near}
+
     def _switch(self, before: int, to: int) -> None:
-        """Nothing is undone where Kafka refuses: the jobs' file allows what is not there, and the
-        gateways go by Kafka."""
+        """Where Kafka refuses, the gateways go by Kafka, and the jobs accept what was before."""
         self._accepted.accept(self._topic, to)
         self._numbers.set_all(to)
         if before < to:
-            self._log.widen(to)
+            try:
+                self._log.widen(to)
+            except RefusedError:
+                self._accepted.withdraw(self._topic, to)
+                self._numbers.set_all(before)
+                raise
 
     def _others_write(self) -> StackError:
         return StackError(

@@ -5,17 +5,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from clients.kafka import connect
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Partition
 from local_stack.terminal.errors import StackError
+from local_stack.topics.widen import RefusedError
 from shared.consumer_groups import OPERATOR, of_job
 from shared.kafka_access import KafkaAccess
 
-_SEEN_WITHIN_S = 30.0
+_SEEN_WITHIN_S = 120.0
+_UNKNOWN = (
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+)
 _ANSWER_S = 30.0
 _LOOK_S = 0.1
 
@@ -59,15 +66,28 @@ class WidenedLog:
         try:
             asked[self._topic].result(_ANSWER_S + 1)
         except KafkaException as error:
-            raise StackError(
-                f"Kafka did not give {self._topic} {to} partitions: {error.args[0].str()}; the "
-                "gateways write to those that it has",
-                "do what it says, and call this again",
-            ) from error
+            if error.args[0].code() not in _UNKNOWN:
+                raise RefusedError(
+                    f"Kafka did not give {self._topic} {to} partitions: {error.args[0].str()}; the "
+                    "gateways write to those that it has",
+                    "do what it says, and call this again",
+                ) from error
+        except TimeoutError:
+            pass  # it may come to it yet
+        # whoever went on now might go by another number than the next one
         until_s = time.monotonic() + _SEEN_WITHIN_S
-        while not self._has(to) and time.monotonic() < until_s:
+        while not self._has(to):
+            if time.monotonic() > until_s:
+                raise StackError(
+                    f"Kafka has not said for {_SEEN_WITHIN_S:.0f} s whether {self._topic} has {to} "
+                    "partitions; the gateways go by what it says to them",
+                    "look by ./headrace topics list, and call this again as soon as Kafka answers",
+                )
             time.sleep(_LOOK_S)
 
     def _has(self, to: int) -> bool:
-        partitions = self._log.metadata()[self._topic].partitions.values()
+        try:
+            partitions = self._log.metadata()[self._topic].partitions.values()
+        except KafkaException:
+            return False
         return len(partitions) == to and all(one.leader >= 0 for one in partitions)

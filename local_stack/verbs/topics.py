@@ -42,7 +42,7 @@ def list_(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> No
         {
             "topic": topic.name,
             "partitions": counts.get(topic.name),
-            "can_be_widened": topic.name in flow.ingest_topics,
+            "can_be_widened": topic.name in flow.posted_topics,
             "what": topic.why,
         }
         for topic in topics
@@ -79,6 +79,7 @@ def widen(
 def _widen(topic: str, to: int, within_s: float, state_dir: Any, tell: Any) -> "Widened":
     from local_stack.machine.settings_check import chosen_flow
     from local_stack.servers.kafka import asking_kafka
+    from local_stack.topics.down_readers import refuse_readers_that_are_down
     from local_stack.topics.held_gateways import one_widening
     from local_stack.topics.refusals import refuse_what_cannot_be
     from local_stack.topics.widen import Widened, Widening
@@ -103,6 +104,7 @@ def _widen(topic: str, to: int, within_s: float, state_dir: Any, tell: Any) -> "
                 f"not running: {', '.join(down) or 'a gateway'}; nothing was changed",
                 "wait until ./headrace status shows all gateways running",
             )
+        refuse_readers_that_are_down(kafka, readers)
         return widening.widen(to, gateways, within_s)
 
 

@@ -80,7 +80,7 @@ class OneCopy:
         elif seen is not None and seen.outranks(self._mine):
             raise AnotherCopyError(self._who(seen))
         else:
-            self._is_sure = True
+            self._is_sure |= seen is not None and seen.run == self._mine.run
         self._write(self._mine)
         if self._is_sure:
             self._lease.extend(asked_s)

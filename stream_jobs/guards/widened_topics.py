@@ -1,7 +1,8 @@
 """Topics that were given more partitions on purpose, by a setting or by `./headrace topics widen`.
 
 What the verb says stands in a file of the state folder, before the topic has the partitions: so the
-jobs of this machine go on, and know it after a restart.
+jobs of this machine go on, and know it after a restart. A topic may be widened again and again, and
+a job may be several numbers behind: each of them is accepted.
 """
 
 from collections.abc import Mapping
@@ -21,15 +22,23 @@ class WidenedTopics:
 
     def accepts(self, topic: str, count: int) -> bool:
         """So many partitions."""
-        return count in (self._by_setting.get(topic), self._said().get(topic))
+        return count == self._by_setting.get(topic) or count in self._said().get(topic, ())
 
-    def accept(self, topic: str, count: int) -> None:
-        replace(self._file, orjson.dumps({**self._said(), topic: count}))
+    def accept(self, topic: str, *counts: int) -> None:
+        said = self._said()
+        self._write({**said, topic: sorted({*said.get(topic, ()), *counts})})
 
-    def _said(self) -> dict[str, int]:
+    def withdraw(self, topic: str, count: int) -> None:
+        """It has not come to it."""
+        said = self._said()
+        self._write({**said, topic: [one for one in said.get(topic, ()) if one != count]})
+
+    def _write(self, said: Mapping[str, list[int]]) -> None:
+        replace(self._file, orjson.dumps(said))
+
+    def _said(self) -> dict[str, list[int]]:
         try:
-            return {
-                topic: int(count) for topic, count in orjson.loads(self._file.read_bytes()).items()
-            }
+            told = orjson.loads(self._file.read_bytes())
+            return {topic: [*map(int, counts)] for topic, counts in told.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}

@@ -36,7 +36,11 @@ LETTER = {
     "cause": "not_json",
     "detail": "at byte 3",
     "parked_at": AT,
+    "payload": None,
 }
+OF_PERSIST = {**LETTER, "stage": "persist", "payload": str(PLACE)}
+OF_OTHER = {**OF_PERSIST, "payload": "ingest.telemetry.v1/3/99"}
+OF_HOOK = {**LETTER, "stage": "forward", "cause": "not_delivered"}
 WAITS = Waits("enrich", "missing_device", "device-0001", "device-0001", {"payloads": 2}, {})
 ENDED = Ended("dropped", "enrich", "no_news", "as before", AT_MS, "dropped.enrich.v1/0/1")
 FOLDED = Folded("e-1", "device", "device-0001", 4, AT, is_exact=True)
@@ -130,6 +134,35 @@ DONE = "enriched", "stored", "completed"
             "stored",
             "a row",
             ["accepted", "parked", *DONE],
+        ),
+        (
+            # other bytes under its key were parked
+            Facts("e-1", PAYLOAD, [EVENT], 1, [OF_OTHER]),
+            "stored",
+            "a row",
+            ["accepted", "parked", *DONE],
+        ),
+        (
+            # it is what was parked, and the row is of the one before
+            Facts(
+                "e-1", PAYLOAD, [EVENT._replace(repeats="ingest.telemetry.v1/3/9")], 1, [OF_PERSIST]
+            ),
+            "parked",
+            "letters show letter-1",
+            ["accepted", "parked", *DONE],
+        ),
+        (
+            Facts("e-1", PAYLOAD, [EVENT, OTHER._replace(row=None)], 2, [OF_OTHER]),
+            "enriched",
+            "1 of its 2 events are rows",
+            ["accepted", "parked", *DONE, "enriched"],
+        ),
+        (
+            # one hook's letter stops no event
+            Facts("e-1", PAYLOAD, [MADE], 1, [OF_HOOK]),
+            "enriched",
+            "its event is no row of headrace.event",
+            ["accepted", "parked", "enriched"],
         ),
         (
             Facts("e-1", PAYLOAD, [EVENT], 1, [{**LETTER, "stage": "fold"}]),

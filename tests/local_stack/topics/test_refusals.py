@@ -6,6 +6,7 @@ from local_stack.terminal.errors import StackError
 from local_stack.topics.refusals import refuse_what_cannot_be
 from shared.flow import FLOW
 from shared.topic_names import JOB_STATUS_TOPIC
+from tests.shared.test_actions import FLOW as CALLS
 
 
 def test_every_ingest_topic_can_be() -> None:
@@ -40,6 +41,15 @@ def test_no_topic_is_refused_for_no_reason() -> None:
         if topic.name not in FLOW.ingest_topics:
             with pytest.raises(StackError, match=f"^{topic.name} cannot be widened: "):
                 refuse_what_cannot_be(FLOW, topic.name, 4, 8)
+
+
+def test_a_topic_to_which_jobs_write_deadlines_is_refused() -> None:
+    """It is read as those of endpoints are."""
+    deadlines = {*CALLS.ingest_topics} - {*CALLS.posted_topics}
+    assert deadlines
+    for topic in deadlines:
+        with pytest.raises(StackError, match="jobs write to it"):
+            refuse_what_cannot_be(CALLS, topic, 4, 8)
 
 
 def test_fewer_partitions_and_a_missing_topic_are_refused() -> None:

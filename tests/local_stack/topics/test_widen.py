@@ -14,7 +14,7 @@ from local_stack.terminal.errors import StackError
 from local_stack.topics import held_gateways
 from local_stack.topics import widen as widen_module
 from local_stack.topics.held_gateways import one_widening
-from local_stack.topics.widen import Ends, Widening
+from local_stack.topics.widen import Ends, RefusedError, Widening
 from stream_jobs.guards.widened_topics import WidenedTopics
 
 TOPIC = "ingest.telemetry.v1"
@@ -101,7 +101,7 @@ def test_it_comes_when_nobody_writes_and_all_is_read_and_known_to_all(
     tmp_path: Path, gateways: dict[str, PlayedGateway]
 ) -> None:
     log, said = PlayedLog(), list[str]()
-    log.left = [7, 3, 0]
+    log.left = [0, 7, 3, 0]
     accepted = WidenedTopics(tmp_path)
     seen: list[Any] = []
 
@@ -112,12 +112,76 @@ def test_it_comes_when_nobody_writes_and_all_is_read_and_known_to_all(
 
     log.on_unread = log.on_widen = look
     done = _widening(log, tmp_path, said).widen(8, NODES, 10)
+    assert seen[:3] == [[True, True], [4, 4], False]  # before they are held
+    del seen[:3]
     assert done[:3] == (TOPIC, 4, 8)
     held = [False, False]
     assert seen == [held, [4, 4], False] * 3 + [held, [8, 8], True]
     assert said == ["the gateways accept into their spools", "enrich has 7 records to do"]
     assert _write_again(gateways)
     assert _widening(log, tmp_path).is_done(8)
+
+
+def test_nobody_is_held_before_little_is_left(
+    tmp_path: Path, gateways: dict[str, PlayedGateway]
+) -> None:
+    """Or the spools would have to take what comes in the time of the whole lag."""
+    log = PlayedLog()
+    log.left = [90_000, 40_000, 1_500, 0]
+    writes: list[bool] = []
+    log.on_unread = lambda: writes.append(all(one.right.is_mine for one in gateways.values()))
+    _widening(log, tmp_path).widen(8, NODES, 10)
+    assert writes == [True, True, True, False]
+
+
+def test_it_may_be_widened_again_and_again(
+    tmp_path: Path, gateways: dict[str, PlayedGateway]
+) -> None:
+    log, accepted = PlayedLog(), WidenedTopics(tmp_path)
+    _widening(log, tmp_path).widen(8, NODES, 10)
+    # of a job that works with four, or with eight: it goes on whatever Kafka says just then
+    log.on_widen = lambda: accepted.accepts(TOPIC, 8) or pytest.fail("it is eight until then")
+    _widening(log, tmp_path).widen(16, NODES, 10)
+    assert accepted.accepts(TOPIC, 16)
+    assert [gateway.known.of(TOPIC) for gateway in gateways.values()] == [16, 16]
+
+
+def test_what_kafka_refuses_leaves_all_as_it_was(
+    tmp_path: Path, gateways: dict[str, PlayedGateway]
+) -> None:
+    log = PlayedLog()
+
+    def refuse() -> None:
+        raise RefusedError("Kafka did not give it", "do what it says")
+
+    log.on_widen = refuse
+    assert _refused(log, tmp_path, gateways) == "Kafka did not give it"
+
+
+def test_where_kafka_does_not_say_the_jobs_accept_either(
+    tmp_path: Path, gateways: dict[str, PlayedGateway]
+) -> None:
+    log = PlayedLog()
+
+    def say_nothing() -> None:
+        raise StackError("Kafka has not said", "look")
+
+    log.on_widen = say_nothing
+    with pytest.raises(StackError, match="has not said"):
+        _widening(log, tmp_path).widen(8, NODES, 10)
+    assert all(WidenedTopics(tmp_path).accepts(TOPIC, count) for count in (4, 8))
+    assert _write_again(gateways)
+
+
+def test_the_jobs_are_told_of_one_that_others_have_widened(
+    tmp_path: Path, gateways: dict[str, PlayedGateway]
+) -> None:
+    log = PlayedLog()
+    log.partitions = 8
+    for gateway in gateways.values():
+        gateway.known.remember(TOPIC, 8)
+    assert _widening(log, tmp_path).is_done(8)
+    assert WidenedTopics(tmp_path).accepts(TOPIC, 8)
 
 
 def test_a_gateway_that_never_wrote_to_it_knows_the_new_number_too(

@@ -80,8 +80,16 @@ def test_what_the_verb_accepts_a_job_that_works_hears_at_once(
     verb.accept(TOPIC, 8)
     known.check_in_use({TOPIC: 8})
     counts(tmp_path).check(IDS, {TOPIC: 8}, {TOPIC: 4})
-    with pytest.raises(OtherLogError, match="had 4 partitions and has 9 now"):
+    with pytest.raises(OtherLogError, match="had 8 partitions and has 9 now"):
         known.check_in_use({TOPIC: 9})
+    # and once more: while the file is ahead of Kafka, and after it
+    verb.accept(TOPIC, 16)
+    known.check_in_use({TOPIC: 8})
+    counts(tmp_path).check(IDS, {TOPIC: 8}, {TOPIC: 4})
+    known.check_in_use({TOPIC: 16})
+    counts(tmp_path).check(IDS, {TOPIC: 16}, {TOPIC: 4})
+    verb.withdraw(TOPIC, 16)
+    assert not verb.accepts(TOPIC, 16)
     assert verb.accepts("another.v1", 2)
 
 

@@ -217,7 +217,8 @@ def test_with_checkpoints_in_a_store_a_claim_counts_when_it_is_found_again(
     held = []
     for copy in (one, other, one, other):
         try:
-            held.append(copy.hold() and copy)
+            if copy.hold():
+                held.append(copy)
         except AnotherCopyError:
             assert copy not in held
     assert len(set(held)) == 1
