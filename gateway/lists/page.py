@@ -19,6 +19,7 @@ from shared.tables.indexed_fields import ID
 GATHERED_MAX = 5_000  # states in the span of one condition
 _LOOKED_AT_MAX = 5_000
 _AT_ONCE = 500
+_BYTES_MAX = 8 * 1024 * 1024  # of the states of a page
 _LOOKS_FOR_S = 0.1  # on a disk that is slow
 _RECORD = """
 SELECT r.key, r.value, r.version, r.timestamp_ms, r.partition, r.offset, r.checksum, l.*
@@ -30,13 +31,14 @@ _OF_INDEX = "SELECT declared, built_to IS NULL FROM state_index WHERE topic = ?"
 class Keys(NamedTuple):
     """Of the states of a page."""
 
-    found: list[bytes]
+    found: list[Place]
     after: Place | None  # there is more behind it
 
 
 class Stored(NamedTuple):
     rows: list[tuple[Any, ...]]  # as they stand in the file, with their checksums
     is_as_indexed: bool
+    after: Place | None = None
 
     def told(self) -> list[dict[str, Any]]:
         """As GET /state tells each."""
@@ -72,15 +74,19 @@ def keys_of(db: sqlite3.Connection, asked: Asked) -> Keys:
 
 
 def stored(db: sqlite3.Connection, asked: Asked, keys: Keys) -> Stored:
+    """Of large states fewer than were found: the next page goes on behind them."""
     query = _RECORD.format(table=table_of(asked.states))
-    rows, is_as_indexed = [], True
-    for key in keys.found:
-        row = db.execute(query, (asked.states.topic, key)).fetchone()
+    rows, is_as_indexed, left_bytes = [], True, _BYTES_MAX
+    for place in keys.found:
+        row = db.execute(query, (asked.states.topic, place.key)).fetchone()
         if row is None:
             return Stored([], False)
         rows.append(row[:7])
-        is_as_indexed &= row[8:] == entry_of(asked.states, key, row[1])
-    return Stored(rows, is_as_indexed)
+        is_as_indexed &= row[8:] == entry_of(asked.states, place.key, row[1])
+        left_bytes -= len(row[1])
+        if left_bytes <= 0 and place is not keys.found[-1]:
+            return Stored(rows, is_as_indexed, place)
+    return Stored(rows, is_as_indexed, keys.after)
 
 
 def _few(db: sqlite3.Connection, asked: Asked, spans: Spans, queries: Queries) -> str | None:
@@ -107,11 +113,11 @@ def _of_one_value(asked: Asked, spans: Spans) -> str | None:
 def _gathered(db: sqlite3.Connection, query: Query, asked: Asked) -> Keys:
     rows = db.execute(query.sql, (*query.values, asked.limit + 1)).fetchall()
     places = [Place(value, key) for value, key, _ in rows[: asked.limit]]
-    return Keys([one.key for one in places], places[-1] if len(rows) > asked.limit else None)
+    return Keys(places, places[-1] if len(rows) > asked.limit else None)
 
 
 def _in_order(db: sqlite3.Connection, queries: Queries, asked: Asked, among: str | None) -> Keys:
-    found: list[bytes] = []
+    found: list[Place] = []
     place, looked_at, until_s = asked.after, 0, time.monotonic() + _LOOKS_FOR_S
     for part in queries.parts(place, among):
         while True:
@@ -122,7 +128,7 @@ def _in_order(db: sqlite3.Connection, queries: Queries, asked: Asked, among: str
                     # there is another one, so there is another page
                     if len(found) == asked.limit:
                         return Keys(found, place)
-                    found.append(key)
+                    found.append(Place(value, key))
                 place = Place(value, key)
             if len(rows) < _AT_ONCE:
                 break

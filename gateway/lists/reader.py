@@ -76,5 +76,5 @@ class ListReader:
         if not found.is_as_indexed:
             self._file.discard()
             return _NOTHING_YET
-        after = None if keys.after is None else asked.token(keys.after)
+        after = None if found.after is None else asked.token(found.after)
         return Page(progress, True, found.told(), after)

@@ -103,9 +103,14 @@ def _body(
 
 def _columns(of: Entity | Aggregate) -> dict[str, str | None]:
     """Of a page as CSV: which field of the state each is. The same ones on every page."""
-    fields = fields_of_state(of)
-    own = {f"state_{name}" if name in _OF_VERSION else name: name for name in fields}
-    return {**dict.fromkeys(_OF_VERSION), **own}
+    columns: dict[str, str | None] = dict.fromkeys(_OF_VERSION)
+    fields = [*fields_of_state(of)]
+    for name in fields:
+        column = name
+        while column in columns or (column != name and column in fields):
+            column = f"state_{column}"
+        columns[column] = name
+    return columns
 
 
 def _flat(one: dict[str, Any], columns: dict[str, str | None]) -> dict[str, Any]:

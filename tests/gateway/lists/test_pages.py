@@ -106,6 +106,7 @@ def test_pages_are_what_a_sort_of_all_states_says(
     chance = Random(seed)
     # of a few states, each way of reading them
     monkeypatch.setattr(page, "GATHERED_MAX", chance.choice([0, 8, 1000]))
+    monkeypatch.setattr(page, "_BYTES_MAX", chance.choice([1, 900, 1_000_000]))
     monkeypatch.setattr(page, "_LOOKED_AT_MAX", chance.choice([1, 10, 1000]))
     monkeypatch.setattr(page, "_AT_ONCE", chance.choice([1, 3, 500]))
     known: dict[str, dict[str, Any]] = {}
@@ -130,6 +131,7 @@ def test_what_does_not_change_while_one_pages_is_seen_exactly_once(
 ) -> None:
     chance = Random(seed)
     monkeypatch.setattr(page, "GATHERED_MAX", chance.choice([0, 1000]))
+    monkeypatch.setattr(page, "_BYTES_MAX", chance.choice([500, 1_000_000]))
     monkeypatch.setattr(page, "_LOOKED_AT_MAX", 5)
     monkeypatch.setattr(page, "_AT_ONCE", 2)
     known = {f"r-{number}": random_room(chance) for number in range(50)}

@@ -7,15 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import TypedDict
 
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
+from gateway.lists.route import _columns
 from shared.flow import FLOW
 from shared.sample_domain import device
 from shared.settings import GatewaySettings
 from tests.gateway.auth.support import Given, given, table
 from tests.gateway.auth.support import device as of_device
-from tests.gateway.lists.support import INDEXED, States
+from tests.gateway.lists.support import INDEXED, States, room
 from tests.gateway.support import Gateway, gateway_of
 
 
@@ -226,3 +228,23 @@ def test_each_caller_is_shown_its_own_tenant_s_states(
         # a place in the list of one tenant is none in that of another
         after = asked(gateway, "/state/device?limit=1", headers=operator.headers)["next"]
         assert refused(whole, f"/state/device?limit=1&next={after}") == (400, "bad_parameter")
+
+
+def test_no_column_of_csv_hides_another_one() -> None:
+    class Odd(TypedDict):
+        id: str
+        state_id: str
+        version: int
+        other: str
+
+    of = room(state=Odd)
+    assert _columns(of) == {
+        "id": None,
+        "version": None,
+        "event_time": None,
+        "updated_at": None,
+        "state_state_id": "id",
+        "state_id": "state_id",
+        "state_version": "version",
+        "other": "other",
+    }
