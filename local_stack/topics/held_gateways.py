@@ -12,6 +12,7 @@ from local_stack.servers.gateways import node_folders
 from local_stack.terminal.errors import LOOK, StackError
 
 _LOCK = "widening.lock"
+_AGAIN_WITHIN_S, _LOOK_S = 2.0, 0.05
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def held(state_dir: Path, topic: str, running: Collection[str], within_s: float)
         for right in rights.values():
             open_rights.enter_context(right)
         for name in sorted(running):
-            if name not in rights or not rights[name].somebody_writes():
+            if name not in rights or not _writes(rights[name]):
                 raise StackError(
                     f"{name} does not say whether it writes to {topic}: it is just starting, or "
                     "has no spool (HEADRACE_SPOOL_BYTES_MAX is 0), where payloads would wait "
@@ -54,6 +55,16 @@ def held(state_dir: Path, topic: str, running: Collection[str], within_s: float)
                     LOOK,
                 )
         yield
+
+
+def _writes(right: SoleRight) -> bool:
+    """One that has just been held takes a moment to write again."""
+    until_s = time.monotonic() + _AGAIN_WITHIN_S
+    while not right.somebody_writes():
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(_LOOK_S)
+    return True
 
 
 class Numbers:

@@ -119,7 +119,7 @@ def test_a_real_topic_that_is_widened_is_known_by_the_offsets_that_were_committe
         assert other.committed == {topic: 4}
         other.hold()
         other.release()
-    counts = PartitionCounts("test-widened", tmp_path / "none", {})
+    counts = PartitionCounts("test-widened", tmp_path / "none", WidenedTopics(tmp_path))
     with pytest.raises(OtherLogError, match="had 4 partitions and has 6 now"):
         ids, now = topic_ids(settings, [topic]), group.partition_counts([topic])
         counts.check(ids, now, other.committed)
