@@ -13,7 +13,7 @@ from tests.stream_jobs.forward.target_server import TargetServer
 
 pytestmark = pytest.mark.stack
 
-WELL, PARKED, UNKNOWN_DEVICE = "device-0831", "device-0832", "events-wait"
+WELL, PARKED, UNKNOWN_DEVICE = "device-0431", "device-0432", "events-wait"
 WHOLE_WAY = "accepted", "enriched", "folded", "stored", "completed", "forwarded"
 
 

@@ -35,7 +35,7 @@ def _told(running: Running, device: str, body: bytes, wait: str, **headers: str)
 
 
 def test_what_is_told_as_folded_is_in_the_state_and_what_is_stored_a_row(running: Running) -> None:
-    device = "device-0801"
+    device = "device-0301"
     for number in range(1, 5):
         body = b'{"value": %d}' % number
         answer = _post(running, device, body, f"wait={'stored' if number > 2 else 'folded'}&{LONG}")
@@ -56,33 +56,33 @@ def test_a_repeat_reaches_what_its_first_one_has_reached(running: Running) -> No
     key = {"Idempotency-Key": "wait-1"}
     versions = []
     for _ in range(3):
-        told = _told(running, "device-0802", b'{"value": 1}', f"wait=stored&{LONG}", **key)
+        told = _told(running, "device-0302", b'{"value": 1}', f"wait=stored&{LONG}", **key)
         assert told["reached"] == "stored"
         versions.append(told["states"][0]["version"])
     assert versions == [1, 1, 1]
-    other = _told(running, "device-0802", b'{"value": 2}', f"wait=stored&{LONG}", **key)
+    other = _told(running, "device-0302", b'{"value": 2}', f"wait=stored&{LONG}", **key)
     assert other["parked"]["reason"] == "key_reuse"
     assert other["reached"] in ("enriched", "folded")  # persist may be quicker than fold
 
 
 def test_who_waits_for_what_is_parked_is_told_at_once(running: Running) -> None:
-    _told(running, "device-0803", b'{"value": 1}', f"wait=folded&{LONG}")
+    _told(running, "device-0303", b'{"value": 1}', f"wait=folded&{LONG}")
     began_s = time.monotonic()
-    told = _told(running, "device-0803", b"no JSON", f"wait=folded&{LONG}")
+    told = _told(running, "device-0303", b"no JSON", f"wait=folded&{LONG}")
     assert time.monotonic() - began_s < 25
     assert (told["reached"], told["parked"]["by"]) == ("accepted", "enrich")
     assert told["parked"]["detail"]
 
 
 def test_who_waits_for_what_waits_is_told_why(running: Running) -> None:
-    _told(running, "device-0803", b'{"value": 1}', f"wait=folded&{LONG}")
+    _told(running, "device-0303", b'{"value": 1}', f"wait=folded&{LONG}")
     told = _told(running, "wait-for-me", b'{"value": 1}', "wait=enriched&timeout=10s")
     assert told["reached"] == "accepted"
     assert told["waits"] == {"reason": "missing_device", "detail": "wait-for-me"}
 
 
 def test_a_deletion_is_folded_too(running: Running) -> None:
-    device = "device-0804"
+    device = "device-0304"
     _told(running, device, b'{"value": 1}', f"wait=folded&{LONG}")
     path = f"/v1/status/{device}?wait=folded&{LONG}"
     told = running.http.post(path, content=b'{"status": "retired"}', timeout=60).json()
@@ -93,7 +93,7 @@ def test_a_deletion_is_folded_too(running: Running) -> None:
 def test_another_gateway_shows_what_was_told_and_what_a_receipt_names(
     running: Running, tmp_path: Path
 ) -> None:
-    device = "device-0805"
+    device = "device-0305"
     with GatewayProcess(running.stack.kafka_bootstrap, tmp_path) as other:
         until(lambda: other.client.get("/state/nobody").status_code == 404, 30)
         for number in range(1, 6):
@@ -108,7 +108,7 @@ def test_another_gateway_shows_what_was_told_and_what_a_receipt_names(
 
 
 def test_many_wait_at_once(running: Running) -> None:
-    devices = [f"device-08{number}" for number in range(11, 20)] * 20
+    devices = [f"device-03{number}" for number in range(11, 20)] * 20
 
     def post(device: str) -> int:
         return _post(running, device, b'{"value": 3}', f"wait=folded&{LONG}").status_code
