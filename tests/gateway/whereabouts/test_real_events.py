@@ -43,6 +43,9 @@ pytestmark = pytest.mark.stack
 TOPIC = "ingest.telemetry.v1"
 
 
+GATE = "gate.enrich.v1"
+
+
 class Log:
     """What gateways and jobs write."""
 
@@ -50,6 +53,7 @@ class Log:
         self._settings = settings
         options = {**settings.kafka.for_librdkafka(), "partitioner": "murmur2_random"}
         self._producer = Producer(options)
+        self._gates: set[str] = set()
 
     def put(self, topic: str, key: str, value: bytes | None, headers: list[Header]) -> Position:
         found: list[Position] = []
@@ -60,7 +64,14 @@ class Log:
 
         self._producer.produce(topic, value, key.encode(), headers=headers, on_delivery=written)
         self._producer.flush(30)
+        if topic == GATE and value is not None:
+            self._gates.add(key)
         return found[0]
+
+    def open_gates(self) -> None:
+        """Others have the same broker, and nothing waits there for them."""
+        for key in self._gates:
+            self.put(GATE, key, None, [])
 
     def payload(self, event_id: str, key: str = "device-0001") -> Position:
         return self.put(TOPIC, key, b'{"value": 1}', [(ID, event_id.encode())])
@@ -95,8 +106,10 @@ def gateway(settings: GatewaySettings) -> Iterator[Gateway]:
 
 
 @pytest.fixture
-def log(settings: GatewaySettings) -> Log:
-    return Log(settings)
+def log(settings: GatewaySettings) -> Iterator[Log]:
+    log = Log(settings)
+    yield log
+    log.open_gates()
 
 
 @pytest.fixture
@@ -192,7 +205,7 @@ def test_what_waits_and_what_is_parked_says_why(
         **{"payloads": 1, "since_ms": now_ms(), "origin": str(place), "reason": "missing_device"},
         **{"detail": "device-0007", "needs": {}, "full": False, "due_ms": None, "tries": 1},
     }
-    log.put("gate.enrich.v1", "device-0007", orjson.dumps(gate), [])
+    log.put(GATE, "device-0007", orjson.dumps(gate), [])
     told = _asked(gateway, event_id)
     assert (told["now"], _stages(told)["waits"]["cause"]) == ("waits", "missing_device")
 
@@ -200,7 +213,7 @@ def test_what_waits_and_what_is_parked_says_why(
     place = log.payload(alone, "device-0008")
     log.enrich_has_done(place)
     gate |= {"origin": str(place), "reason": "not_yet", "detail": "at noon"}
-    log.put("gate.enrich.v1", line_alone("device-0008", alone), orjson.dumps(gate), [])
+    log.put(GATE, line_alone("device-0008", alone), orjson.dumps(gate), [])
     told = _asked(gateway, alone)
     assert (told["now"], "it waits for enrich: not_yet, at noon" in told["why"]) == ("waits", True)
 
