@@ -65,7 +65,9 @@ class Wait:
     def accepted(self, receipt: Receipt, respond: Callable[[Answer], None]) -> None:
         self._receipt, self._respond = receipt, respond
         if "spooled" in receipt:
-            self._end("Kafka is away: the payload is on this gateway's disk")
+            self._end(
+                "the payload is on this gateway's disk: Kafka is away, or gives its topic partitions"
+            )
         elif self._why or self.asked.level == ACCEPTED:
             self._take_place(receipt)
             self._end(self._why)
