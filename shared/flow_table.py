@@ -121,6 +121,14 @@ class Flow:
     def posted_topics(self) -> tuple[str, ...]:
         return _once(row.topic for row in self.open_endpoints)
 
+    @cached_property
+    def readers(self) -> dict[str, tuple[Entity, ...]]:
+        """Event type -> the entities whose states such events are in."""
+        return {
+            event.name: tuple(row for row in self.entities if event.name in row.reads)
+            for event in self.event_types
+        }
+
     def actions_of(self, entity: str) -> tuple[Action, ...]:
         """For whose results it waits, and not for ever."""
         return tuple(row for row in self.actions if row.within_s and row.entity == entity)

@@ -62,6 +62,12 @@ def fresh_event_ids() -> Iterator[str]:
             yield f"{begin}-7{count:03x}-{end}"
 
 
+def completion_id(event_id: str, revision: int = 0) -> str:
+    """Of the word that an event is a row: a correction has one of its own, or whoever dedupes by id
+    would never hear of it."""
+    return derived_event_id("completion", event_id, *([str(revision)] if revision else []))
+
+
 def derived_event_id(*parts: str) -> str:
     """The same parts give the same id at whichever gateway or job: a UUIDv8 from a hash."""
     # each part goes in with its length, so that no two lists of parts run together

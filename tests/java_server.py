@@ -5,6 +5,7 @@ Its jars come as the broker's do, when the first test asks for them.
 
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +20,7 @@ _SHOWN_LINES = 40
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
-class JavaServer:
+class JavaServer(ABC):
     """It ends with the thread that started it, so that no killed test leaves it behind."""
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -31,12 +32,12 @@ class JavaServer:
         self._command: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
     def make(self) -> list[str]:
         """Its home, and the command that starts it there."""
-        raise NotImplementedError
 
-    def answers(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def answers(self) -> bool: ...
 
     def __enter__(self) -> Self:
         self._command = self.make()

@@ -10,7 +10,6 @@ import orjson
 
 from gateway.effects.asked import ACCEPTED, ENRICHED, FOLDED, LEVELS, STORED
 from gateway.effects.told import Ended, Fact, Made, Told, Waits
-from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.model import Entity
 
@@ -28,14 +27,6 @@ class StoredRow(NamedTuple):
     event_id: str
     origin: str
     payload_sha256: str | None
-
-
-def folded_by(flow: Flow) -> Mapping[str, Sequence[Entity]]:
-    """Event type -> entities."""
-    return {
-        row.name: [entity for entity in flow.entities if row.name in entity.reads]
-        for row in flow.event_types
-    }
 
 
 class _Need(NamedTuple):

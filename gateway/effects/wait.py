@@ -12,6 +12,9 @@ from gateway.http.message import Answer
 from shared.flow_table import Flow
 
 _TIME_IS_UP = "it has not come further within the timeout; it goes on its way all the same"
+_ON_DISK = (
+    "the payload is on this gateway's disk: Kafka is away, or its topic is given more partitions"
+)
 _PAUSE_S, _PAUSE_MAX_S, _PAUSE_GROWS = 0.01, 0.1, 1.15
 
 
@@ -65,9 +68,7 @@ class Wait:
     def accepted(self, receipt: Receipt, respond: Callable[[Answer], None]) -> None:
         self._receipt, self._respond = receipt, respond
         if "spooled" in receipt:
-            self._end(
-                "the payload is on this gateway's disk: Kafka is away, or gives its topic partitions"
-            )
+            self._end(_ON_DISK)
         elif self._why or self.asked.level == ACCEPTED:
             self._take_place(receipt)
             self._end(self._why)

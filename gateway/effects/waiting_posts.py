@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from gateway.auth.caller import Caller
 from gateway.effects.answer import Posted
 from gateway.effects.asked import FOLDED, LEVELS, STORED, Asked, asked_by_query, with_preferences
-from gateway.effects.effect import Effect, folded_by
+from gateway.effects.effect import Effect
 from gateway.effects.effect_reader import Begun, EffectReader
 from gateway.effects.places import Places
 from gateway.effects.stored_rows import StoredRows
@@ -44,7 +44,6 @@ class WaitingPosts:
         self._settings = settings
         self._view = view
         self._places = places
-        self._readers = folded_by(flow)
         self._rows = StoredRows(settings.postgres_url.get_secret_value())
         self._waits: dict[str, set[Wait]] = {}  # by the payload's id
         self._count = 0
@@ -82,7 +81,7 @@ class WaitingPosts:
         return with_preferences(asked, prefer, self._settings.wait_max_s)
 
     def wait(self, asked: Asked, caller: Caller, entity_id: str, payload_sha256: str) -> Wait:
-        effect = Effect(payload_sha256, self._readers)
+        effect = Effect(payload_sha256, self.flow.readers)
         return Wait(self, asked, Posted(caller, entity_id), effect)
 
     def enter(self, wait: Wait) -> str | None:

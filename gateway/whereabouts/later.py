@@ -8,11 +8,12 @@ from clients.kafka.records import Record
 from gateway.whereabouts.facts import Delivery, Event, Facts, Folded
 from gateway.whereabouts.log_search import LogSearch, TooMuch
 from gateway.whereabouts.places import place_of
-from gateway.whereabouts.rows import Rows, StoredEvent, completion_id
+from gateway.whereabouts.rows import Rows, StoredEvent
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
+from shared.ids import completion_id
 from shared.model import Fields
 from shared.timestamps import is_time_ms
 from shared.topic_names import DELIVERY_TOPIC
@@ -33,10 +34,7 @@ class Later:
         self.rows, self.log = rows, log
         self._snapshot_of = snapshot_of
         self._completions = {row.name: row.completion_topic for row in flow.event_types}
-        self._readers = {
-            row.name: [entity for entity in flow.entities if row.name in entity.reads]
-            for row in flow.event_types
-        }
+        self._readers = flow.readers
 
     def follow(self, facts: Facts, rows: Sequence[StoredEvent], knows_hooks: bool) -> Facts:
         events: list[Event] = []

@@ -8,7 +8,7 @@ from psycopg.rows import dict_row
 from clients.postgres.store import Connection, answered_within, judged_errors
 from shared.events import envelope
 from shared.events.envelope import Position
-from shared.ids import derived_event_id, line_alone
+from shared.ids import completion_id, line_alone
 from shared.model import Fields
 
 EVENTS_MAX = 1000
@@ -171,11 +171,6 @@ class Rows:
             connection.cursor(row_factory=dict_row) as cursor,
         ):
             return cursor.execute(query.encode(), asked).fetchall()
-
-
-def completion_id(event_id: str, revision: int) -> str:
-    """As persist makes it: a correction has another one."""
-    return derived_event_id("completion", event_id, *([str(revision)] if revision else []))
 
 
 def _ids(payload_id: str) -> dict[str, str]:

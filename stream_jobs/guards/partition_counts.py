@@ -34,10 +34,8 @@ class PartitionCounts:
     def check_in_use(self, now: Counts) -> None:
         """While the job works. What was accepted is what it works with from now on."""
         self._refuse(self._in_use, now)
-        grown = {topic: now[topic] for topic in self._in_use.keys() & now}
-        self._in_use = {
-            topic: max(count, grown.get(topic, 0)) for topic, count in self._in_use.items()
-        }
+        its = self._in_use.items()
+        self._in_use = {topic: max(count, now.get(topic, 0)) for topic, count in its}
 
     def remember(self, ids: Mapping[str, str], now: Counts) -> None:
         """Of what the job works with."""

@@ -15,7 +15,7 @@ from shared.events.envelope import Header, Position
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow
 from shared.folding import snapshot
-from shared.ids import derived_event_id, part_id
+from shared.ids import completion_id, derived_event_id, part_id
 from shared.model import Fields
 from shared.tables.view_tables import ViewTable, table_of
 from stream_jobs.persist.fitness import UnfitError, data_text, json_value, refuse_too_long, text_key
@@ -252,11 +252,9 @@ def _payload_sha256(headers: list[Header]) -> str | None:
 
 def _completion_headers(event: envelope.EventRecord, headers: list[Header]) -> list[Header]:
     trace_parent = envelope.find(headers, envelope.TRACE_PARENT)
-    # whoever dedupes by id would otherwise never hear of a correction
     revision = str(event.revision) if event.revision else ""
-    of = ("completion", event.id, revision) if revision else ("completion", event.id)
     return [
-        *_told_of_row(derived_event_id(*of), event.type, event.entity_id),
+        *_told_of_row(completion_id(event.id, event.revision), event.type, event.entity_id),
         *([(envelope.REVISION, revision.encode())] if revision else []),
         *([(envelope.TRACE_PARENT, trace_parent)] if trace_parent else []),
     ]

@@ -4,7 +4,7 @@ Events, lanes and completions carry the trace. States and tries of webhooks do n
 by the events that were heard of before them, of which the newest are remembered.
 """
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from shared.events.envelope import EventRecord
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.forwarding.answer import Verdict
-from shared.model import Entity
 from shared.published.ledger import Verdict as Lane
 from shared.published.ledger import lanes_of_events, lanes_of_payloads
 from shared.published.traced import traced
@@ -42,10 +41,7 @@ class _Unfolded(NamedTuple):
 
 class Way:
     def __init__(self, flow: Flow) -> None:
-        self._readers: dict[str, list[Entity]] = defaultdict(list)
-        for entity in flow.entities:
-            for name in entity.reads:
-                self._readers[name].append(entity)
+        self._readers = flow.readers
         self._states = {entity.topic: entity.name for entity in flow.entities}
         emitted = {name for entity in flow.entities for name in entity.emits}
         self._derived = {row.topic for row in flow.event_types if row.name in emitted}

@@ -19,6 +19,7 @@ import pytest
 
 from local_stack.run.stack import Stack
 from local_stack.verbs.ledger import from_database
+from tests.client_threads import Clients, ClientThread
 from tests.end_to_end.conftest import Running
 from tests.gateway.event_streams.support import frames_of
 from tests.gateway.support import GatewayProcess
@@ -91,15 +92,13 @@ def shown(url: str) -> dict[str, Any]:
     }
 
 
-class Client(threading.Thread):
+class Client(ClientThread):
     """Sends each payload until it has a receipt, through the balancer, and some of them once more
     straight to a gateway: under their key they must be what they were."""
 
     def __init__(self, gateways: Gateways, devices: Sequence[str]) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._gateways, self._devices = gateways, devices
-        self.over = threading.Event()
-        self.wrong: list[str] = []
 
     def run(self) -> None:
         while not self.over.is_set():
@@ -142,22 +141,9 @@ def _post(http: httpx.Client, url: str, sent: Sent) -> httpx.Response:
     return http.post(f"{url}/v1/telemetry/{sent.device}", content=body, headers=headers)
 
 
-class Load:
+class Load(Clients[Client]):
     def __init__(self, gateways: Gateways) -> None:
-        self.clients = [Client(gateways, DEVICES[n::_CLIENTS]) for n in range(_CLIENTS)]
-
-    def __enter__(self) -> "Load":
-        for client in self.clients:
-            client.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for client in self.clients:
-            client.over.set()
-        for client in self.clients:
-            client.join(60)
-        assert [client.wrong for client in self.clients] == [[]] * _CLIENTS
-        assert not any(client.is_alive() for client in self.clients)
+        super().__init__([Client(gateways, DEVICES[n::_CLIENTS]) for n in range(_CLIENTS)])
 
 
 class Reader(threading.Thread):

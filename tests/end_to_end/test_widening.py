@@ -5,7 +5,6 @@ import itertools
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from local_stack.run.stack import Stack
 from local_stack.verbs.ledger import from_database
 from shared.consumer_groups import OPERATOR
 from shared.kafka_access import KafkaAccess
+from tests.client_threads import Clients, ClientThread
 from tests.end_to_end.conftest import Running
 from tests.kafka_log import read_topic
 from tests.killed import kill
@@ -49,16 +49,14 @@ def _number(value: float) -> int:
     return round(value % 1 * 1_000_000)
 
 
-class Client(threading.Thread):
+class Client(ClientThread):
     """Sends each payload until it has a receipt, then the next one of its device, and now and then
     an earlier one once more: it may have gone to another partition than its repeat."""
 
     def __init__(self, stack: Stack, devices: Sequence[str]) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._stack, self._devices = stack, devices
-        self.over = threading.Event()
         self.receipts: list[tuple[Sent, dict[str, Any]]] = []
-        self.wrong: list[str] = []
 
     def run(self) -> None:
         with httpx.Client(timeout=10) as http:
@@ -89,22 +87,9 @@ class Client(threading.Thread):
             time.sleep(0.1)
 
 
-class Load:
+class Load(Clients[Client]):
     def __init__(self, stack: Stack) -> None:
-        self.clients = [Client(stack, DEVICES[n::_CLIENTS]) for n in range(_CLIENTS)]
-
-    def __enter__(self) -> "Load":
-        for client in self.clients:
-            client.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for client in self.clients:
-            client.over.set()
-        for client in self.clients:
-            client.join(60)
-        assert [client.wrong for client in self.clients] == [[]] * _CLIENTS
-        assert not any(client.is_alive() for client in self.clients)
+        super().__init__([Client(stack, DEVICES[n::_CLIENTS]) for n in range(_CLIENTS)])
 
     def receipts(self) -> list[tuple[Sent, dict[str, Any]]]:
         return [one for client in self.clients for one in [*client.receipts]]

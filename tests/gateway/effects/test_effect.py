@@ -2,12 +2,12 @@ from typing import Any
 
 import orjson
 
-from gateway.effects.effect import Effect, Seen, StoredRow, folded_by
+from gateway.effects.effect import Effect, Seen, StoredRow
 from gateway.effects.told import Ended, Fact, Made, Told, Waits
 from shared.events.envelope import Position
 from shared.flow import FLOW
 
-READERS = folded_by(FLOW)
+READERS = FLOW.readers
 DEVICE = FLOW.entities[0]
 ORIGIN = "ingest.telemetry.v1/0/7"
 

@@ -15,7 +15,7 @@ from gateway.auth.caller import Caller
 from gateway.effects import waiting_posts
 from gateway.effects.answer import Posted, answer_of
 from gateway.effects.asked import Asked
-from gateway.effects.effect import Effect, folded_by
+from gateway.effects.effect import Effect
 from gateway.effects.effect_reader import Begun
 from gateway.effects.told import Ended, Fact, Listener, Made, Told, Waits
 from gateway.kafka_writer.outcome import NotWritten, Spooled
@@ -282,7 +282,7 @@ def test_who_has_gone_is_not_waited_for(gateway: Gateway) -> None:
 
 
 def test_a_device_is_told_of_its_own_states_alone() -> None:
-    effect = Effect("sha", folded_by(FLOW))
+    effect = Effect("sha", FLOW.readers)
     effect.accepted("t/0/0")
     for part, entity_id in enumerate(("acme/a", "acme/b")):
         made = _made(entity_id)._replace(part=part, parts=2)

@@ -4,10 +4,8 @@ import asyncio
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +15,7 @@ from pydantic import HttpUrl
 from gateway.ingest.opentelemetry import Traces
 from gateway.kafka_writer.outcome import NotWritten, OutcomeUnknown
 from tests.gateway.support import Gateway, Record
+from tests.otlp_collector import CollectorServer
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN_ID = "00f067aa0ba902b7"
@@ -25,31 +24,15 @@ SERVER = 2
 ERROR = 2
 
 
-class Collector:
-    """Takes OTLP over HTTP, and keeps each request as it came."""
+class Collector(CollectorServer):
+    """Keeps each request as it came."""
 
     def __init__(self) -> None:
+        super().__init__(self._take)
         self.requests: list[tuple[str, ExportTraceServiceRequest]] = []
-        requests = self.requests
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                requests.append((self.path, ExportTraceServiceRequest.FromString(body)))
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _take(self, path: str, _: str, body: bytes) -> None:
+        self.requests.append((path, ExportTraceServiceRequest.FromString(body)))
 
     def spans(self) -> list[Any]:
         return [
