@@ -13,7 +13,7 @@ from shared.flow_table import Flow
 from shared.forwarding.hook import Hooks
 from shared.settings import JobSettings
 from shared.topic_names import HOOK_TOPIC, gate_topic, wake_topic
-from stream_jobs.forward import at_most_once
+from stream_jobs.forward import at_most_once, kept
 from stream_jobs.forward.delivery import STAGE, read_gate
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.checkpoint_folder import CheckpointFolder, checkpoint_of
@@ -24,7 +24,7 @@ def start(settings: JobSettings, flow: Flow) -> Offsets | None:
     """None: it goes on from its checkpoint."""
     job = flow.job(STAGE)
     checkpoint = checkpoint_of(settings, STAGE)
-    identity = checkpoint_identity.identity(settings, {})
+    identity = wanted_of(settings)
     if checkpoint_identity.why_not(checkpoint, identity) is None:
         _join_states(settings, flow, checkpoint)
         return None
@@ -45,6 +45,11 @@ def start(settings: JobSettings, flow: Flow) -> Offsets | None:
     checkpoint_identity.begin(checkpoint, identity)
     at_most_once.begin_anew(settings, ends)
     return by_topic(begins)
+
+
+def wanted_of(settings: JobSettings) -> checkpoint_identity.Identity:
+    """What its checkpoint must be made for."""
+    return checkpoint_identity.identity(settings, {"what waits": kept.FORMAT})
 
 
 def _join_states(settings: JobSettings, flow: Flow, checkpoint: CheckpointFolder) -> None:

@@ -114,7 +114,8 @@ def test_the_driver_knows_which_batch_runs_again_and_where_it_has_begun_anew(
 
 
 def kept(world: World) -> dict[str, object]:
-    return {key: value for (key,), value in world.handle.states["sent"].items()}
+    its = world.handle.states["kept"].items()
+    return {key: value for (kind, key), value in its if kind == "sent"}
 
 
 def test_of_a_hook_that_is_deleted_nothing_is_kept_and_each_batch_removes_a_bounded_part(
