@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -86,3 +87,12 @@ class LogFollower:
     def close(self) -> None:
         self._log.close()
         self._reading.close()
+
+
+def whole_log(
+    kafka: KafkaAccess, group: str, topics: Collection[str], within_s: float = _ALL_S
+) -> Iterator[Message]:
+    """All that stands on these topics now."""
+    with closing(LogFollower(kafka, group, topics)) as log:
+        log.go_on_from({})
+        yield from log.to_the_end(within_s)

@@ -10,10 +10,11 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from clients.kafka.connect import Options, writer
 from shared.events.envelope import Header
-from shared.kafka_access import KafkaAccess
+from shared.kafka_access import KafkaAccess, KafkaAwayError
 
 _AT_ONCE = 10_000
 _WITHIN_S = 60.0
+_NOW_S = 15.0
 
 
 class Sendable(Protocol):
@@ -84,6 +85,13 @@ def for_at_most(seconds: float) -> Callable[[], bool]:
     """What `send` may be given to ask."""
     until_s = time.monotonic() + seconds
     return lambda: time.monotonic() < until_s
+
+
+def write_now(kafka: KafkaAccess, *records: Sendable) -> None:
+    """KafkaAwayError unless it has confirmed all of them, soon."""
+    if refusals := AckedWriter(kafka).send(records, for_at_most(_NOW_S)):
+        why = refusals[min(refusals)]
+        raise KafkaAwayError(f"Kafka at {kafka.bootstrap} did not take it: {why}")
 
 
 def publish(kafka: KafkaAccess, records: Iterable[Sendable]) -> int:

@@ -2,20 +2,21 @@
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing
+from collections.abc import Mapping
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from clients.kafka.connect import answering
-from clients.kafka.follow import LogFollower
-from clients.kafka.offsets import LogOffsets
-from clients.kafka.read_range import RangeReader
-from clients.kafka.records import LogRange, Outgoing
-from clients.kafka.write import AckedWriter, for_at_most
+from clients.kafka.follow import whole_log
+from clients.kafka.records import Outgoing
+from clients.kafka.write import write_now
+from desk.hooks.deliveries import deliveries
 from desk.hooks.replay import Window, replayed
+from desk.letters.audit import Audit, OpenBook
+from desk.letters.redrive_store import Redrive, RedriveBook
 from desk.letters.selection import Selection
 from shared.consumer_groups import DESK
 from shared.events import envelope
@@ -25,17 +26,11 @@ from shared.forwarding.hook import Hook, Hooks, new_hook, owner_of, record, stat
 from shared.forwarding.mail import why_not_address
 from shared.forwarding.signature import key_of, new_secret
 from shared.ids import fresh_event_id
-from shared.kafka_access import KafkaAwayError
 from shared.settings import Settings
 from shared.settings.secret_box import box_of_hooks
 from shared.timestamps import now_ms, to_rfc3339
-from shared.topic_names import DELIVERY_TOPIC, HOOK_TOPIC, again_topic, gate_topic
+from shared.topic_names import HOOK_TOPIC, again_topic, gate_topic
 
-if TYPE_CHECKING:
-    from desk.letters.redrive_store import Redrive
-    from desk.letters.service import Desk
-
-_ACK_S = 15.0
 _READ_S = 30.0
 _REDRIVEN_PER_S = 500.0
 # what a hook has that its owner does not choose
@@ -55,12 +50,11 @@ class BadHookError(Exception):
 class HookDesk:
     """KafkaAwayError where Kafka does not answer. `by`: for the audit."""
 
-    def __init__(
-        self, settings: Settings, letters: Callable[[], "AbstractContextManager[Desk]"]
-    ) -> None:
+    def __init__(self, settings: Settings, open_book: OpenBook) -> None:
         self._settings = settings
         self._kafka = settings.kafka
-        self._letters = letters
+        self._open_book = open_book
+        self._audit = Audit(open_book)
 
     def all(self) -> list[dict[str, Any]]:
         hooks, waiting = self._read()
@@ -73,7 +67,9 @@ class HookDesk:
         hooks, waiting = self._read()
         return _told(hooks, _known(hooks, name), waiting)
 
-    def add(self, name: str, fields: Mapping[str, Any], secret: str | None = None) -> str | None:
+    def add(
+        self, name: str, fields: Mapping[str, Any], secret: str | None = None, *, by: str
+    ) -> str | None:
         """Its secret, which nobody can read again; None: mails have none."""
         hooks, _ = self._read()
         if hooks.get(name) is not None:
@@ -81,12 +77,16 @@ class HookDesk:
         hook = self._made(name, fields)
         if hook.is_of_a_tenant:
             self._check_room(hooks, owner_of(name))
-        if not hook.is_mail:
-            return self._with_secret(hook, secret)
-        if secret is not None:
+        if hook.is_mail and secret is not None:
             raise BadHookError(_NOT_SIGNED)
-        self._write(hook)
-        return None
+        made = None
+        if hook.is_mail:
+            self._write(hook)
+        else:
+            made = self._with_secret(hook, secret)
+        # whatever else its URL has may be a secret
+        self._note(by, "add", name, reason=f"to {_host(hook)}")
+        return made
 
     def _made(self, name: str, fields: Mapping[str, Any]) -> Hook:
         if taken := sorted({*_OURS, "name"}.intersection(fields)):
@@ -124,13 +124,15 @@ class HookDesk:
             return "HEADRACE_MAIL_SERVER names no mail server: set it for the jobs, too"
         return why_not_address(hook.mail_address)
 
-    def rotate(self, name: str, secret: str | None = None) -> str:
+    def rotate(self, name: str, secret: str | None = None, *, by: str) -> str:
         """The new secret. The one before holds for a day more."""
         hooks, _ = self._read()
         hook = _known(hooks, name)
         if hook.is_mail:
             raise BadHookError(_NOT_SIGNED)
-        return self._with_secret(hook, secret)
+        made = self._with_secret(hook, secret)
+        self._note(by, "rotate", name)
+        return made
 
     def _with_secret(self, hook: Hook, secret: str | None) -> str:
         secret = secret or new_secret()
@@ -144,25 +146,28 @@ class HookDesk:
         self._write(hook.with_secret(sealed, now_ms()))
         return secret
 
-    def pause(self, name: str) -> None:
+    def pause(self, name: str, *, by: str) -> None:
         self._change(name, paused=True)
+        self._note(by, "pause", name)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, *, by: str) -> None:
         self._change(name, paused=False)
+        self._note(by, "resume", name)
 
     def _change(self, name: str, **what: Any) -> None:
         hooks, _ = self._read()
         self._write(_known(hooks, name).changed(**what))
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, by: str) -> None:
         hooks, _ = self._read()
         if name not in hooks.wrong:
             _known(hooks, name)
         self._send(
             *(Outgoing(HOOK_TOPIC, key, None, []) for key in (name.encode(), status_key(name)))
         )
+        self._note(by, "delete", name)
 
-    def send_test(self, name: str) -> str:
+    def send_test(self, name: str, *, by: str) -> str:
         """The id of the event that it gets now."""
         hooks, _ = self._read()
         hook = _known(hooks, name)
@@ -181,9 +186,10 @@ class HookDesk:
         ]
         value = orjson.dumps({"id": event_id, "data": {"test": True}})
         self._send(Outgoing(again_topic("forward"), TEST.encode(), value, headers))
+        self._note(by, "test", name)
         return event_id
 
-    def replay(self, name: str, window: Window) -> int:
+    def replay(self, name: str, window: Window, *, by: str) -> int:
         """How many events it gets once more."""
         hook = self._open_to_more(name)
         if window.since_ms >= window.until_ms:
@@ -192,14 +198,16 @@ class HookDesk:
         for records in replayed(self._kafka, load_flow(self._settings.flow), hook, window):
             self._send(*records)
             count += len(records)
+        since, until = to_rfc3339(window.since_ms), to_rfc3339(window.until_ms)
+        its = Selection(entity_id=window.entity, since=since, until=until)
+        self._note(by, "replay", name, its, count)
         return count
 
-    def replay_failed(self, name: str, meant: Selection, by: str) -> "Redrive":
+    def replay_failed(self, name: str, meant: Selection, *, by: str) -> Redrive:
         """Its parked letters among those that are meant. StoreAwayError without PostgreSQL."""
         self._open_to_more(name)
-        with self._letters() as letters:
-            its = meant._replace(hook=name)
-            return letters.redrives.begin(its, _REDRIVEN_PER_S, by)
+        with self._open_book() as book:
+            return RedriveBook(book).begin(meant._replace(hook=name), _REDRIVEN_PER_S, by)
 
     def _open_to_more(self, name: str) -> Hook:
         hooks, _ = self._read()
@@ -210,34 +218,19 @@ class HookDesk:
 
     def log(self, name: str, since_ms: int, limit: int) -> list[dict[str, Any]]:
         """What was tried since then, the newest last."""
-        its = (one for one in self._deliveries(since_ms) if one["hook"] == name)
+        its = (one for one in deliveries(self._kafka, since_ms) if one["hook"] == name)
         return sorted(nlargest(limit, its, key=_at_ms), key=_at_ms)
-
-    def _deliveries(self, since_ms: int) -> Iterator[dict[str, Any]]:
-        with answering(self._kafka), LogOffsets(self._kafka, DESK, [DELIVERY_TOPIC]) as log:
-            ends = log.ends()
-            since = log.since(dict.fromkeys(ends, since_ms))
-        its = [
-            LogRange(*at, first, ends[at])
-            for at, first in since.items()
-            if first is not None and first < ends[at]
-        ]
-        with answering(self._kafka), closing(RangeReader(self._kafka, DESK, _READ_S)) as reader:
-            for messages in reader.read(its):
-                yield from (orjson.loads(one.value() or b"{}") for one in messages)
 
     def _read(self) -> tuple[Hooks, Counter[str]]:
         """All hooks, and how much waits for each."""
         hooks, gates = Hooks(), {}
+        topics = [HOOK_TOPIC, gate_topic("forward")]
         with answering(self._kafka):
-            log = LogFollower(self._kafka, DESK, [HOOK_TOPIC, gate_topic("forward")])
-            with closing(log):
-                log.go_on_from({})
-                for message in log.to_the_end(_READ_S):
-                    if message.topic() == HOOK_TOPIC:
-                        hooks.hear(message.key(), message.value())
-                    else:
-                        gates[message.key()] = message.value()
+            for message in whole_log(self._kafka, DESK, topics, _READ_S):
+                if message.topic() == HOOK_TOPIC:
+                    hooks.hear(message.key(), message.value())
+                else:
+                    gates[message.key()] = message.value()
         waiting: Counter[str] = Counter()
         for value in filter(None, gates.values()):
             waiting.update(orjson.loads(value)["waiting"])
@@ -247,8 +240,19 @@ class HookDesk:
         self._send(Outgoing(HOOK_TOPIC, hook.name.encode(), record(hook), []))
 
     def _send(self, *records: Outgoing) -> None:
-        if refusals := AckedWriter(self._kafka).send(records, for_at_most(_ACK_S)):
-            raise KafkaAwayError(f"Kafka at {self._kafka.bootstrap} did not take it: {refusals[0]}")
+        write_now(self._kafka, *records)
+
+    def _note(
+        self,
+        by: str,
+        what: str,
+        name: str,
+        its: Selection | None = None,
+        count: int = 1,
+        reason: str = "",
+    ) -> None:
+        its = (its or Selection())._replace(hook=name)
+        self._audit.note(by, f"{what} webhook", its, count, reason)
 
 
 def _known(hooks: Hooks, name: str) -> Hook:
@@ -273,6 +277,10 @@ def _told(hooks: Hooks, hook: Hook, waiting: Mapping[str, int]) -> dict[str, Any
         "why": why,
         "waiting": waiting.get(hook.name, 0),
     }
+
+
+def _host(hook: Hook) -> str:
+    return hook.mail_address if hook.is_mail else urlsplit(hook.url).hostname or ""
 
 
 def _at_ms(told: Mapping[str, Any]) -> int:

@@ -5,14 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from clients.kafka.records import Record
-from clients.postgres import store
 from desk.letters import render
 from desk.letters.dry_run import Trial, try_again
 from desk.letters.redrive import Redriver, Sent
 from desk.letters.redrive_store import RedriveBook
 from desk.letters.redrive_target import Rewrite
 from desk.letters.selection import Selection
-from desk.letters.store import IndexedLetter, LetterBook, place_of
+from desk.letters.store import IndexedLetter, LetterBook, open_book, place_of
 from desk.letters.topics import LetterLog, letter_of
 from desk.prediction.fate import SnapshotLookup
 from gateway.view.reader import StateView
@@ -45,9 +44,8 @@ class NoLetterError(Exception):
 @contextmanager
 def desk(settings: Settings) -> Iterator["Desk"]:
     """StoreAwayError or KafkaAwayError where a server that the answer needs is not there."""
-    url = settings.postgres_url.get_secret_value()
-    with store.connect(url, "desk") as connection, LetterLog(settings) as log:
-        yield Desk(settings, LetterBook(connection), log)
+    with open_book(settings) as book, LetterLog(settings) as log:
+        yield Desk(settings, book, log)
 
 
 class Desk:

@@ -1,13 +1,14 @@
 """The letters in PostgreSQL: what is known of each, what is to be done, and who did what."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
 from psycopg.rows import DictRow, dict_row
 
 from clients.postgres import outbox
-from clients.postgres.store import Connection, judged_errors, save
+from clients.postgres.store import Connection, connect, judged_errors, save
 from desk.letters.redrive_target import discarded_payload
 from desk.letters.selection import Selection, grouped_by
 from shared import VERSION
@@ -15,6 +16,7 @@ from shared.events.envelope import Position
 from shared.published import ledger
 from shared.published.dead_letters import Attempt
 from shared.published.ledger import Verdict
+from shared.settings import Settings
 
 _LISTED = (
     "id, status, cause, stage, endpoint, entity_id, tenant, hook, event_id, payload_sha256, bytes,"
@@ -39,6 +41,13 @@ class IndexedLetter(NamedTuple):
 def place_of(row: DictRow) -> Position:
     """Of its record, in the dead-letter topic."""
     return Position(row["topic"], row["partition"], row["offset"])
+
+
+@contextmanager
+def open_book(settings: Settings) -> Iterator["LetterBook"]:
+    """StoreAwayError where PostgreSQL does not answer."""
+    with connect(settings.postgres_url.get_secret_value(), "desk") as connection:
+        yield LetterBook(connection)
 
 
 class LetterBook:

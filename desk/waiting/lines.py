@@ -2,11 +2,10 @@
 they are tried at once or given up."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Any, Literal, NamedTuple, Protocol
 
 from clients.kafka.connect import answering
-from clients.kafka.follow import LogFollower
+from clients.kafka.follow import whole_log
 from clients.kafka.records import Outgoing, Record
 from clients.postgres import outbox
 from clients.postgres.outbox import header_pairs
@@ -102,12 +101,8 @@ class EnrichLane:
             return []
         latest: dict[str, bytes | None] = {}
         kafka = self._settings.kafka
-        with (
-            answering(kafka),
-            closing(LogFollower(kafka, DESK, [gate_topic(ENRICH)])) as gates,
-        ):
-            gates.go_on_from({})
-            for message in gates.to_the_end():
+        with answering(kafka):
+            for message in whole_log(kafka, DESK, [gate_topic(ENRICH)]):
                 latest[(message.key() or b"").decode(errors="replace")] = message.value()
         return [
             WaitingLine(

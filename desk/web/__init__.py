@@ -1,1 +1,1 @@
-"""The pages of dead letters, and the API beside them."""
+"""The desk's pages, and who may come in."""

@@ -7,8 +7,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from desk.api.credentials import credential_api
+from desk.api.hooks import hook_api
+from desk.api.letters import letter_api
+from desk.api.master import master_api, sources_api
+from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
 from desk.hooks.service import BadHookError, HookDesk, NoHookError
 from desk.letters.service import NoLetterError, desk
+from desk.letters.store import open_book
 from desk.master.row_file import BadFileError
 from desk.master.service import (
     ChangedMeanwhileError,
@@ -19,10 +25,8 @@ from desk.master.service import (
 from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import AccessMiddleware, csrf_of, is_page
-from desk.web.api import api
-from desk.web.hook_api import hook_api
+from desk.web.credential_pages import credential_pages
 from desk.web.hook_pages import hook_pages
-from desk.web.master_api import master_api, sources_api
 from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
 from gateway.auth.setup import known_callers
@@ -48,12 +52,16 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         title="Headrace desk",
         handlers={**HANDLERS, **dict.fromkeys((Problem, *_TROUBLE), _on_trouble)},
     )
-    app.include_router(api(open_desk))
+    app.include_router(letter_api(open_desk))
     app.include_router(master_api(settings))
     app.include_router(sources_api(settings))
-    hooks = HookDesk(settings, open_desk)
+    open_its_book = partial(open_book, settings)
+    hooks = HookDesk(settings, open_its_book)
+    credentials = CredentialDesk(settings, open_its_book)
     app.include_router(hook_api(hooks))
     app.include_router(hook_pages(hooks, open_desk))
+    app.include_router(credential_api(credentials))
+    app.include_router(credential_pages(credentials, somebody_asks=who is not None))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")
@@ -78,6 +86,8 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     BadFileError: (422, "bad_file"),
     NoHookError: (404, "no_hook"),
     BadHookError: (422, "bad_hook"),
+    NoCredentialError: (404, "no_credential"),
+    BadCredentialError: (422, "bad_credential"),
 }
 _TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
 

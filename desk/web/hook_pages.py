@@ -8,16 +8,16 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from desk.api.hooks import day_ago_ms, time_ms
+from desk.api.letters import OpenDesk
 from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk
 from desk.letters.selection import Selection
 from desk.web.access import by, csrf_of
-from desk.web.api import OpenDesk
 from desk.web.bulk_forms import replay_failed
 from desk.web.components import facts, field, form, table, text
 from desk.web.form import FormFields, first, selection_of
 from desk.web.form import form as form_of
-from desk.web.hook_api import day_ago_ms, time_ms
 from desk.web.html import Html, tag
 from desk.web.routes import shown
 from shared.errors import StoreAwayError
@@ -44,7 +44,7 @@ def hook_pages(hooks: HookDesk, open_desk: OpenDesk) -> APIRouter:
     @router.post("/{name}/replay")
     def replay(request: Request, name: str, fields: Form) -> Response:
         if first(fields, "failed") == "yes":
-            begun = hooks.replay_failed(name, selection_of(fields), by(request))
+            begun = hooks.replay_failed(name, selection_of(fields), by=by(request))
             return _one(request, name, f"{text(begun.letters)} letters go to {name} once more.")
         until = first(fields, "until").strip()
         window = Window(
@@ -52,15 +52,15 @@ def hook_pages(hooks: HookDesk, open_desk: OpenDesk) -> APIRouter:
             time_ms("until", until) if until else now_ms(),
             first(fields, "entity").strip() or None,
         )
-        count = hooks.replay(name, window)
+        count = hooks.replay(name, window, by=by(request))
         return _one(request, name, f"{count} events go to {name} once more.")
 
     @router.post("/{name}/{verb}")
-    def change(name: str, verb: str, _: Form) -> Response:
+    def change(request: Request, name: str, verb: str, _: Form) -> Response:
         does = {"pause": hooks.pause, "resume": hooks.resume, "test": hooks.send_test}.get(verb)
         if does is None:
             raise BadHookError(f"a webhook cannot {verb}: pause, resume, test, replay")
-        does(name)
+        does(name, by=by(request))
         return RedirectResponse(f"/webhooks/{quote(name)}", 303)
 
     def _one(request: Request, name: str, told: str = "") -> Response:

@@ -11,7 +11,13 @@ from desk.web.bulk_forms import discard, redrive_all
 from desk.web.components import choice, field, form, label, table, text
 from desk.web.html import Html, page, tag
 
-_PLACES = {"Letters": "/", "Redrives": "/redrives", "Webhooks": "/webhooks", "Audit": "/audit"}
+_PLACES = {
+    "Letters": "/",
+    "Redrives": "/redrives",
+    "Webhooks": "/webhooks",
+    "Credentials": "/credentials",
+    "Audit": "/audit",
+}
 _COLUMNS = ("cause", "stage", "endpoint", "entity_id", "times", "parked_at", "status", "detail")
 _FILTERS = ("cause", "stage", "endpoint", "entity_id", "hook", "since", "until")
 _A_TIME = "2026-11-22T04:00:00Z"

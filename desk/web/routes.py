@@ -7,12 +7,12 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from desk.api.letters import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.letters.dry_run import Trial
 from desk.letters.redrive_target import Rewrite, always
 from desk.letters.service import Desk
 from desk.web import letter_page, list_page
 from desk.web.access import COOKIE, by, check_operator, csrf_of, token_of
-from desk.web.api import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.web.form import FormFields, bytes_of, first, form, selection_of, sign_in_form
 from desk.web.html import Html
 from gateway.auth.authenticate import Authenticator

@@ -10,6 +10,7 @@ from local_stack.terminal.errors import StackError
 from shared.timestamps import now_ms
 
 NAME = "demo-alarms"
+_BY = "the demo"
 _REACHED_WITHIN_S = 45.0
 _LOOK_EVERY_S = 0.5
 _LOG_MAX = 1000
@@ -22,7 +23,7 @@ def own_hook(
     """It is there, and forward has sent it a test. One that a killed demo has left is replaced."""
     _delete(hooks)
     began_ms = now_ms()
-    hooks.add(NAME, {"url": url, "types": (ALARM,)}, secret)
+    hooks.add(NAME, {"url": url, "types": (ALARM,)}, secret, by=_BY)
     try:
         _wait(hooks, began_ms, has_come)
         yield
@@ -32,11 +33,11 @@ def own_hook(
 
 def _delete(hooks: HookDesk) -> None:
     with suppress(NoHookError):
-        hooks.delete(NAME)
+        hooks.delete(NAME, by=_BY)
 
 
 def _wait(hooks: HookDesk, began_ms: int, has_come: Callable[[str], bool]) -> None:
-    test_id = hooks.send_test(NAME)
+    test_id = hooks.send_test(NAME, by=_BY)
     deadline_s = time.monotonic() + _REACHED_WITHIN_S
     while not has_come(test_id):
         for tried in hooks.log(NAME, began_ms, _LOG_MAX):

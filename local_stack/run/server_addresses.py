@@ -16,8 +16,11 @@ from shared.kafka_access import KafkaAwayError
 
 if TYPE_CHECKING:
     from clients.postgres.store import Connection
+    from desk.credentials.service import CredentialDesk
     from desk.hooks.service import HookDesk
+    from desk.letters.audit import OpenBook
     from desk.letters.service import Desk
+    from shared.settings import Settings
 
 START = "start the stack with: ./headrace up"
 
@@ -84,11 +87,44 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk"]:
         ) from error
 
 
+def _book_of(state_dir: Path | None, settings: "Settings") -> "OpenBook":
+    """Opened when something is noted: what stands in Kafka is to be had without a database."""
+    from pydantic import SecretStr
+
+    from desk.letters.store import LetterBook, open_book
+
+    @contextmanager
+    def opened() -> Iterator[LetterBook]:
+        try:
+            url = SecretStr(_postgres_url(state_dir, DESK))
+        except StackError as error:
+            raise StoreAwayError(error.what) from error
+        with open_book(settings.model_copy(update={"postgres_url": url})) as book:
+            yield book
+
+    return opened
+
+
+@contextmanager
+def credentials_desk(state_dir: Path | None) -> Iterator["CredentialDesk"]:
+    from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
+    from local_stack.machine.settings_check import gateway_settings
+
+    its = {"kafka_bootstrap": kafka_bootstrap(state_dir), "state_dir": folder_of(state_dir)}
+    settings = gateway_settings().model_copy(update=its)
+    try:
+        yield CredentialDesk(settings, _book_of(state_dir, settings))
+    except NoCredentialError as error:
+        raise StackError(str(error), "see: ./headrace credentials list") from error
+    except BadCredentialError as error:
+        raise StackError(str(error), "nothing was changed") from error
+    except KafkaAwayError as error:
+        raise StackError(str(error), LOOK) from error
+
+
 @contextmanager
 def hooks_desk(state_dir: Path | None, hosts_allowed: str | None = None) -> Iterator["HookDesk"]:
     """`hosts_allowed`: in place of the setting, which the jobs obey all the same."""
-    from functools import partial
-
     from desk.hooks.service import BadHookError, HookDesk, NoHookError
     from local_stack.machine.settings_check import settings_of
     from shared.settings import WrongSetting
@@ -97,11 +133,13 @@ def hooks_desk(state_dir: Path | None, hosts_allowed: str | None = None) -> Iter
     if hosts_allowed is not None:
         settings = settings.model_copy(update={"hooks_hosts_allowed": hosts_allowed})
     try:
-        yield HookDesk(settings, partial(letters_desk, state_dir))
+        yield HookDesk(settings, _book_of(state_dir, settings))
     except NoHookError as error:
         raise StackError(str(error), "see: ./headrace hooks list") from error
     except (BadHookError, WrongSetting) as error:
         raise StackError(str(error), "nothing was changed") from error
+    except StoreAwayError as error:
+        raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
     except KafkaAwayError as error:
         raise StackError(str(error), LOOK) from error
 

@@ -101,7 +101,7 @@ def add(
         "retries": {"age_max_s": days * 86_400},
     }
     with hooks_desk(state_dir) as hooks:
-        made = hooks.add(name, chosen, secret)
+        made = hooks.add(name, chosen, secret, by=user_name())
     if made is None:
         say_found({"name": name}, f"{name}\nTry it:  ./headrace hooks test {name}", output)
     else:
@@ -148,7 +148,7 @@ def pause(name: str, state_dir: StateDir = None) -> None:
     Example: ./headrace hooks pause alarms
     """
     with hooks_desk(state_dir) as hooks:
-        hooks.pause(name)
+        hooks.pause(name, by=user_name())
     say(f"{name} is paused: what comes for it waits")
 
 
@@ -159,7 +159,7 @@ def resume(name: str, state_dir: StateDir = None) -> None:
     Example: ./headrace hooks resume alarms
     """
     with hooks_desk(state_dir) as hooks:
-        hooks.resume(name)
+        hooks.resume(name, by=user_name())
     say(f"{name} goes on")
 
 
@@ -175,7 +175,7 @@ def rotate(
     Example: ./headrace hooks rotate alarms
     """
     with hooks_desk(state_dir) as hooks:
-        made = hooks.rotate(name, secret)
+        made = hooks.rotate(name, secret, by=user_name())
     _show_secret(name, made, output)
 
 
@@ -187,7 +187,7 @@ def test(name: str, output: OutputOption = Output.TABLE, state_dir: StateDir = N
     """
     with hooks_desk(state_dir) as hooks:
         began_ms, deadline_s = now_ms() - 60_000, time.monotonic() + _TEST_S
-        event_id = hooks.send_test(name)
+        event_id = hooks.send_test(name, by=user_name())
         while time.monotonic() < deadline_s:
             for told in hooks.log(name, began_ms, _LOG_MAX):
                 if told["event_id"] == event_id:
@@ -256,7 +256,7 @@ def replay(
         begin, end = (None if at is None else to_rfc3339(at) for at in (begin_ms, end_ms))
         meant = Selection(since=begin, until=end, entity_id=entity)
         with hooks_desk(state_dir) as hooks:
-            begun = hooks.replay_failed(name, meant, user_name())
+            begun = hooks.replay_failed(name, meant, by=user_name())
         text = f"{begun.letters} letters go to {name} once more: ./headrace letters redrives"
         say_found({"letters": begun.letters, "redrive": begun.id}, text, output)
         return
@@ -264,7 +264,7 @@ def replay(
         raise StackError("since when?", "give --since; or --failed, for what was given up")
     window = Window(begin_ms, asked_ms if end_ms is None else end_ms, entity)
     with hooks_desk(state_dir) as hooks:
-        count = hooks.replay(name, window)
+        count = hooks.replay(name, window, by=user_name())
     say_found({"events": count}, f"{count} events go to {name} once more", output)
 
 
@@ -275,7 +275,7 @@ def delete(name: str, state_dir: StateDir = None) -> None:
     Example: ./headrace hooks delete alarms
     """
     with hooks_desk(state_dir) as hooks:
-        hooks.delete(name)
+        hooks.delete(name, by=user_name())
     say(f"{name} is deleted")
 
 

@@ -166,15 +166,16 @@ def _operator(every: list[str]) -> Iterable[Acl]:
 
 
 def _desk(flow: Flow) -> Iterable[Acl]:
-    """What it sends on goes through the outbox, but for webhooks."""
+    """What it sends on goes through the outbox, but for webhooks and credentials."""
     parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
     looked_at = [*parked, *map(master_topic, flow.master_tables)]
-    looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC]
+    looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC, CREDENTIAL_TOPIC]
     looked_at += flow.job("forward").ignited_by  # to replay
     # what became of a payload
     looked_at += [*_of_one_payload(flow), *lanes_of_payloads(flow)]
     yield from _on_topics("desk", "READ", dict.fromkeys(looked_at))
-    yield from _write("desk", [JOB_STATUS_TOPIC, HOOK_TOPIC, again_topic("forward")])
+    written = [JOB_STATUS_TOPIC, HOOK_TOPIC, CREDENTIAL_TOPIC, again_topic("forward")]
+    yield from _write("desk", written)
     yield from _asks("desk", *_DESK_GROUPS)
 
 

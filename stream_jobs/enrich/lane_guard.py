@@ -2,11 +2,10 @@
 its lane: enrich does not start with it."""
 
 import logging
-from contextlib import closing
 
 from confluent_kafka import KafkaError, KafkaException
 
-from clients.kafka.follow import LogFollower
+from clients.kafka.follow import whole_log
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets
 from shared.consumer_groups import GATES, of_job
@@ -58,10 +57,8 @@ def refuse_what_waits(kafka: KafkaAccess) -> None:
 
 def _whose(kafka: KafkaAccess) -> set[str]:
     found: dict[bytes, bytes | None] = {}
-    with closing(LogFollower(kafka, GATES, [gate_topic(ENRICH)])) as gates:
-        gates.go_on_from({})
-        for message in gates.to_the_end():
-            found[message.key() or b""] = message.value()
+    for message in whole_log(kafka, GATES, [gate_topic(ENRICH)]):
+        found[message.key() or b""] = message.value()
     keys = (key.decode(errors="replace") for key, value in found.items() if value is not None)
     return {entity_of(key) for key in keys}
 

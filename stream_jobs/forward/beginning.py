@@ -5,7 +5,7 @@ And where it begins on topics of states that its checkpoint knows nothing of."""
 
 from collections.abc import Iterable
 
-from clients.kafka.follow import LogFollower
+from clients.kafka.follow import whole_log
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Offsets, by_partition, by_topic, or_end
 from shared.consumer_groups import HOOKS, of_job
@@ -74,19 +74,14 @@ def _hooks_and_oldest(settings: JobSettings) -> tuple[Hooks, int | None]:
     """And since when the oldest delivery waits."""
     hooks = Hooks()
     oldest: dict[bytes | None, int] = {}
-    log = LogFollower(settings.kafka, HOOKS, [HOOK_TOPIC, gate_topic(STAGE)])
-    try:
-        log.go_on_from({})
-        for message in log.to_the_end():
-            key, value = message.key(), message.value()
-            if message.topic() == HOOK_TOPIC:
-                hooks.hear(key, value)
-            elif value is None:
-                oldest.pop(key, None)
-            else:
-                oldest[key] = read_gate(value)["oldest_ms"]
-    finally:
-        log.close()
+    for message in whole_log(settings.kafka, HOOKS, [HOOK_TOPIC, gate_topic(STAGE)]):
+        key, value = message.key(), message.value()
+        if message.topic() == HOOK_TOPIC:
+            hooks.hear(key, value)
+        elif value is None:
+            oldest.pop(key, None)
+        else:
+            oldest[key] = read_gate(value)["oldest_ms"]
     return hooks, _least(oldest.values())
 
 

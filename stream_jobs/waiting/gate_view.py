@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from clients.kafka.follow import LogFollower
+from clients.kafka.follow import LogFollower, whole_log
 from clients.kafka.lag import unread
 from clients.kafka.offsets import LogOffsets
 from shared.consumer_groups import GATES, of_job
@@ -147,10 +147,8 @@ class LaneView:
 
 def first_needed(kafka: KafkaAccess) -> dict[int, int]:
     """By partition of the lane, where its first record stands that is not done with."""
-    log = LogFollower(kafka, GATES, [gate_topic("enrich")])
-    log.go_on_from({})
-    latest = {message.key(): message.value() for message in log.to_the_end()}
-    log.close()
+    gates = whole_log(kafka, GATES, [gate_topic("enrich")])
+    latest = {message.key(): message.value() for message in gates}
     needed: dict[int, int] = {}
     for told in filter(None, map(gate_told, latest.values())):
         for partition, offset in told.needs.items():

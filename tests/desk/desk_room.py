@@ -1,6 +1,7 @@
 """A desk on a real broker and PostgreSQL, with two operators."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -84,14 +85,15 @@ class Room:
         while self._unread:
             self._unread -= indexer.read_on(FLOW, self._log, self.book, 0.2)
 
-    def app(self) -> FastAPI:
-        return create_app(self.gateway_settings())
+    def app(self, **settings: Any) -> FastAPI:
+        return create_app(self.gateway_settings(**settings))
 
-    def gateway_settings(self) -> GatewaySettings:
+    def gateway_settings(self, **others: Any) -> GatewaySettings:
         return GatewaySettings(
             kafka_bootstrap=self.settings.kafka_bootstrap,
             postgres_url=self.settings.postgres_url,
             state_dir=self.settings.state_dir,
+            **others,
         )
 
     def ids(self, **selection: str) -> list[str]:

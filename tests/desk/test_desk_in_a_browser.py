@@ -22,6 +22,7 @@ pytestmark = [
 ]
 CHECKS = (Path(browser.__file__).parent / "checks.js").read_text()
 HOSTILE = "</pre><script>document.title='ran'</script><img src=/x onerror=alert(1)>"
+PAGES = ("/", "/?status=any", "/redrives", "/webhooks", "/credentials", "/audit", "/login")
 MENDED = '{"status": "online"}'
 _OUTLINE = """
     const here = document.activeElement, style = getComputedStyle(here);
@@ -102,6 +103,24 @@ def test_letters_are_found_tried_mended_and_given_up_by_the_keyboard(visit: Visi
     assert "stop redrive" in said
 
 
+def test_a_credential_is_added_and_revoked_by_the_keyboard(visit: Visit) -> None:
+    chromium = visit.browser
+    visit.follow("nav a", "Credentials", "Add one")
+    chromium.tab_to("input[name=device]")
+    chromium.press("d-9", ENTER)
+    said = chromium.until_it_says("This is shown once")
+    key_id, _, secret = said.partition("Bearer hr_")[2].split()[0].partition("_")
+    assert len(secret) == 64
+    assert chromium.run(CHECKS) == []
+    said = visit.follow("main a", "All credentials", key_id)
+    assert secret not in said
+    visit.follow("td a", key_id, "Revoke")
+    assert chromium.run(CHECKS) == []
+    visit.follow("button", "Revoke", "Add one")
+    assert key_id not in chromium.text()
+    assert f"key {key_id}, device" in visit.follow("nav a", "Audit", "revoke credential")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
     chromium, room = visit.browser, visit.room
@@ -109,7 +128,16 @@ def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
     room.book.discard(Selection(cause="empty"), "ann", "a test")
     for width in (1280, 320):
         chromium.look_like(scheme, width)
-        for path in ("/", *letters, "/redrives", "/webhooks", "/audit", "/login", "/?status=any"):
+        for path in (
+            "/",
+            *letters,
+            "/redrives",
+            "/webhooks",
+            "/credentials",
+            "/audit",
+            "/login",
+            "/?status=any",
+        ):
             chromium.open(f"{visit.url}{path}")
             assert chromium.run(CHECKS) == [], (path, width)
 

@@ -14,7 +14,7 @@ from desk.hooks.service import HookDesk
 from desk.letters import redrive
 from desk.letters.redrive_store import RedriveBook
 from desk.letters.selection import Selection
-from desk.letters.service import desk
+from desk.letters.store import open_book
 from local_stack import cli
 from local_stack.terminal.errors import StackError
 from shared.events.envelope import Position, event_headers, event_value
@@ -36,9 +36,9 @@ def hooks(room: Room, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookDesk]:
     monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", room.settings.kafka_bootstrap)
     monkeypatch.setenv("HEADRACE_POSTGRES_URL", room.settings.postgres_url.get_secret_value())
     monkeypatch.setenv("HEADRACE_STATE_DIR", str(room.settings.state_dir))
-    found = HookDesk(room.settings, partial(desk, room.settings))
+    found = HookDesk(room.settings, partial(open_book, room.settings))
     for name in ("alarms", "others"):
-        found.add(name, {"url": URL})
+        found.add(name, {"url": URL}, by="ann")
     for offset in range(3):
         give_up(room, "alarms", offset, f"device-{offset % 2:04}")
     give_up(room, "others", 0)
@@ -46,7 +46,7 @@ def hooks(room: Room, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookDesk]:
     room.index()
     yield found
     for told in found.all():
-        found.delete(told["name"])
+        found.delete(told["name"], by="ann")
 
 
 def give_up(
@@ -130,7 +130,7 @@ def test_where_the_webhook_takes_nothing_it_says_so_and_no_letter_changes(
 ) -> None:
     replay = ("hooks", "replay", "alarms", "--failed")
     if state == "paused":  # it waits there
-        hooks.pause("alarms")
+        hooks.pause("alarms", by="ann")
         assert run(*replay)["letters"] == 3
         return
     if state == "ended":
@@ -140,7 +140,7 @@ def test_where_the_webhook_takes_nothing_it_says_so_and_no_letter_changes(
         room._unread -= 1
         assert run(*replay) == "alarms has ended: delete it, and add it anew"
     else:
-        hooks.delete("alarms")
+        hooks.delete("alarms", by="ann")
         assert run(*replay) == "there is no hook alarms"
     assert not RedriveBook(room.book).latest()
     assert (parked(room), room.sent()) == (5, [])

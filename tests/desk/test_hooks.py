@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from clients.kafka.create_topics import ensure_topics
 from desk.hooks.service import HookDesk
-from desk.letters.service import desk
+from desk.letters.store import open_book
 from desk.web import app
 from desk.web.app import create_app
 from gateway.auth.authenticate import unauthenticated
@@ -59,7 +59,7 @@ def settings(broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ga
 
 
 def desk_of(settings: GatewaySettings) -> HookDesk:
-    return HookDesk(settings, partial(desk, settings))
+    return HookDesk(settings, partial(open_book, settings))
 
 
 def _answers(settings: GatewaySettings) -> bool:

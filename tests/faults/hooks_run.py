@@ -96,7 +96,7 @@ class Hooks:
         desk = hook_desk(self._settings)
         for name, fields in HOOKS.items():
             url = f"{self.servers[name].url}/in"
-            desk.add(name, {"url": url, **QUICK, **fields})
+            desk.add(name, {"url": url, **QUICK, **fields}, by="rig")
 
     def job(self) -> JobProcess:
         variables = {**job_environment(), "HEADRACE_HOOKS_HOSTS_ALLOWED": "127.0.0.1"}

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from gateway.auth import credential_topic
 from gateway.auth.credentials import Credential
 from local_stack import cli
-from local_stack.run import credential_topic
 from local_stack.run.operator_token import (
     forget_operator_token,
     operator_token,
     renew_operator_token,
 )
 from local_stack.terminal.errors import StackError
+from shared.kafka_access import KafkaAccess
 from shared.settings.secret_box import SecretBox
 
 
@@ -41,14 +42,14 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(words: list[str], says: s
 def topic(monkeypatch: pytest.MonkeyPatch) -> dict[str, Credential]:
     known: dict[str, Credential] = {}
 
-    def write(_bootstrap: str, key_id: str, credential: Credential | None) -> None:
+    def write(_kafka: KafkaAccess, key_id: str, credential: Credential | None) -> None:
         if credential is None:
             del known[key_id]
         else:
             known[key_id] = credential
 
     monkeypatch.setattr(credential_topic, "write", write)
-    monkeypatch.setattr(credential_topic, "read", lambda _bootstrap: known)
+    monkeypatch.setattr(credential_topic, "read", lambda _kafka: known)
     monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
     return known
 
@@ -83,7 +84,7 @@ def test_a_signing_secret_is_sealed_before_it_is_written(
     monkeypatch.delenv("HEADRACE_CREDENTIALS_KEY", raising=False)
     error = CliRunner().invoke(cli.app, words).exception
     assert isinstance(error, StackError)
-    assert "HEADRACE_CREDENTIALS_KEY" in error.fix
+    assert "HEADRACE_CREDENTIALS_KEY" in error.what
     assert topic == {}
 
     monkeypatch.setenv("HEADRACE_CREDENTIALS_KEY", "too short")
@@ -103,9 +104,9 @@ def test_the_launcher_has_one_credential_of_its_own(
     topic: dict[str, Credential], tmp_path: Path
 ) -> None:
     assert operator_token(tmp_path) is None
-    renew_operator_token(tmp_path, "unused")
+    renew_operator_token(tmp_path, "127.0.0.1:1")
     first = operator_token(tmp_path)
-    renew_operator_token(tmp_path, "unused")
+    renew_operator_token(tmp_path, "127.0.0.1:1")
     second = operator_token(tmp_path)
     assert first != second
     assert [c.caller.role for c in topic.values()] == ["operator"]

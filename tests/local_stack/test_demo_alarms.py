@@ -196,15 +196,18 @@ class FakeDesk:
         self.hooks: dict[str, Any] = {NAME: "left"}
         self._said = said
 
-    def add(self, name: str, fields: dict[str, Any], secret: str) -> None:
+    def add(self, name: str, fields: dict[str, Any], secret: str, *, by: str) -> None:
+        assert by
         assert name not in self.hooks
         self.hooks[name] = (fields["url"], fields["types"], secret)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, by: str) -> None:
+        assert by
         if self.hooks.pop(name, None) is None:
             raise NoHookError
 
-    def send_test(self, _name: str) -> str:
+    def send_test(self, _name: str, *, by: str) -> str:
+        assert by
         return "t-1"
 
     def log(self, *_: object) -> list[dict[str, Any]]:

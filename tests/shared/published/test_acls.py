@@ -65,11 +65,11 @@ def test_every_topic_is_written_by_those_alone_whose_topic_it_is() -> None:
         writers[topic].remove("relay")
     # terminal and desk send a hook a test, and the relay what is redriven to one
     assert writers.pop(again_topic("forward")) == {"operator", "desk", "relay"}
+    assert writers.pop(CREDENTIAL_TOPIC) == {"operator", "desk"}
     assert writers[HOOK_TOPIC] == {"operator", "desk", "forward"}
     writers[HOOK_TOPIC] = {"forward"}
     for topic in writers.keys() - emitters.keys() - {JOB_STATUS_TOPIC}:
         assert len(writers[topic]) == 1
-    assert writers[CREDENTIAL_TOPIC] == {"operator"}
     assert writers[master_topic("device")] == {"relay"}
     for topic, who in emitters.items():
         assert writers[topic] == ({"relay"} if who == {"persist"} else who)

@@ -56,7 +56,7 @@ class Rig(NamedTuple):
         return JobProcess("forward", self.settings, self.folder / "log", self.variables)
 
     def add(self, name: str, url: str, **fields: Any) -> None:
-        self.desk.add(name, {"url": url, **QUICK, **fields})
+        self.desk.add(name, {"url": url, **QUICK, **fields}, by="test")
 
     @property
     def desk(self) -> HookDesk:
@@ -182,7 +182,9 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         rig.add("well", f"{well.url}/in")
         rig.add("hangs", f"{hangs.url}/in", timeout_s=10)
         rig.add("dead", "http://127.0.0.1:9/in")
-        rig.desk.add("mails", {"url": "mailto:ops@example.org", "batch": 100, "per_s": 2})
+        rig.desk.add(
+            "mails", {"url": "mailto:ops@example.org", "batch": 100, "per_s": 2}, by="test"
+        )
         rig.write(range(1, third))
         eventually(lambda: done(target) > ENTITIES, within_s=120)
         eventually(lambda: any((checkpoint / "commits").glob("[0-9]*")))
@@ -206,8 +208,8 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
         # neither one that hangs for 10 s nor one that is not there slows one that is well: if each
         # batch waited for them, this would take several minutes
         eventually(lambda: done(well) == ENTITIES * (ROUNDS - 1), within_s=120)
-        rig.desk.delete("hangs")
-        rig.desk.delete("dead")
+        rig.desk.delete("hangs", by="test")
+        rig.desk.delete("dead", by="test")
         eventually(lambda: done(target) == ENTITIES * (ROUNDS - 1), within_s=240)
         all_states = ENTITIES * (ROUNDS - third)
         eventually(lambda: len({s.event_id for s in states(mirror) if s.is_done}) == all_states)
@@ -225,9 +227,9 @@ def test_each_event_arrives_in_the_order_of_its_entity_through_faults_and_kills(
             return told["flaky"] == told["well"] == all_events
 
         eventually(are_told_as_delivered)
-        rig.desk.delete("flaky")
-        rig.desk.delete("well")
-        rig.desk.delete("mails")
-        rig.desk.delete("mirror")
+        rig.desk.delete("flaky", by="test")
+        rig.desk.delete("well", by="test")
+        rig.desk.delete("mails", by="test")
+        rig.desk.delete("mirror", by="test")
         eventually(lambda: rests(rig))
         assert not checkpoint.exists()

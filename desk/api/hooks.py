@@ -5,11 +5,11 @@ A tenant's operators have those of their tenant here, and no others.
 
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from desk.api.answers import json
 from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk, NoHookError
 from desk.web.access import by, tenant_of
@@ -39,39 +39,39 @@ def hook_api(hooks: HookDesk) -> APIRouter:
     def all_of_them(request: Request) -> Response:
         tenant = tenant_of(request)
         found = [one for one in hooks.all() if tenant in ("", owner_of(one["name"]))]
-        return _json({"hooks": found})
+        return json({"hooks": found})
 
     @router.get("/{name}")
     def show(name: Name) -> Response:
-        return _json(hooks.show(name))
+        return json(hooks.show(name))
 
     @router.put("/{name}")
-    def add(name: Name, fields: Annotated[dict[str, Any], Body()]) -> Response:
+    def add(request: Request, name: Name, fields: Annotated[dict[str, Any], Body()]) -> Response:
         own = {field: value for field, value in fields.items() if field != "secret"}
         secret = fields.get("secret")
         if not isinstance(secret, str | None):
             raise BadHookError("secret: it is no text")
-        made = hooks.add(name, own, secret)
+        made = hooks.add(name, own, secret, by=by(request))
         told = hooks.show(name)
-        return _json(told if made is None else {**told, "secret": made}, 201)
+        return json(told if made is None else {**told, "secret": made}, 201)
 
     @router.post("/{name}/pause")
-    def pause(name: Name) -> Response:
-        hooks.pause(name)
-        return _json(hooks.show(name))
+    def pause(request: Request, name: Name) -> Response:
+        hooks.pause(name, by=by(request))
+        return json(hooks.show(name))
 
     @router.post("/{name}/resume")
-    def resume(name: Name) -> Response:
-        hooks.resume(name)
-        return _json(hooks.show(name))
+    def resume(request: Request, name: Name) -> Response:
+        hooks.resume(name, by=by(request))
+        return json(hooks.show(name))
 
     @router.post("/{name}/rotate")
-    def rotate(name: Name) -> Response:
-        return _json({"name": name, "secret": hooks.rotate(name)})
+    def rotate(request: Request, name: Name) -> Response:
+        return json({"name": name, "secret": hooks.rotate(name, by=by(request))})
 
     @router.post("/{name}/test")
-    def test(name: Name) -> Response:
-        return _json({"event_id": hooks.send_test(name)}, 202)
+    def test(request: Request, name: Name) -> Response:
+        return json({"event_id": hooks.send_test(name, by=by(request))}, 202)
 
     @router.post("/{name}/replay")
     def replay(
@@ -87,22 +87,23 @@ def hook_api(hooks: HookDesk) -> APIRouter:
         if failed:
             given = {"since": since, "until": until, "entity_id": entity}
             meant = selection_of({filter_: [text or ""] for filter_, text in given.items()})
-            begun = hooks.replay_failed(name, meant, by(request))
-            return _json({"letters": begun.letters, "redrive": begun.id}, 202)
+            begun = hooks.replay_failed(name, meant, by=by(request))
+            return json({"letters": begun.letters, "redrive": begun.id}, 202)
         if since_ms is None:
             raise Problem(400, "no_since", "give since; or failed: true, for what was given up")
-        return _json({"events": hooks.replay(name, Window(since_ms, until_ms, entity))})
+        window = Window(since_ms, until_ms, entity)
+        return json({"events": hooks.replay(name, window, by=by(request))})
 
     @router.get("/{name}/log")
     def log(
         name: Name, since: str | None = None, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
     ) -> Response:
         since_ms = day_ago_ms() if since is None else time_ms("since", since)
-        return _json({"tries": hooks.log(name, since_ms, limit)})
+        return json({"tries": hooks.log(name, since_ms, limit)})
 
     @router.delete("/{name}")
-    def delete(name: Name) -> Response:
-        hooks.delete(name)
+    def delete(request: Request, name: Name) -> Response:
+        hooks.delete(name, by=by(request))
         return Response(status_code=204)
 
     return router
@@ -117,7 +118,3 @@ def time_ms(name: str, time: str) -> int:
 
 def day_ago_ms() -> int:
     return now_ms() - _DAY_MS
-
-
-def _json(document: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(document), status, media_type="application/json")

@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from clients.postgres import store
 from clients.postgres.master_rows import NOT_THERE, MasterRow
-from desk.letters.store import LetterBook
+from desk.api.answers import json
+from desk.letters.store import open_book
 from desk.master.row_file import rows_of
 from desk.master.service import MasterTables
 from desk.web.access import by
@@ -30,8 +29,8 @@ _SOON = retry_after(5)
 
 @contextmanager
 def open_tables(settings: Settings, flow: Flow) -> Iterator[MasterTables]:
-    with store.connect(settings.postgres_url.get_secret_value(), "desk") as connection:
-        yield MasterTables(LetterBook(connection), flow)
+    with open_book(settings) as book:
+        yield MasterTables(book, flow)
 
 
 def master_api(settings: Settings) -> APIRouter:
@@ -44,7 +43,7 @@ def master_api(settings: Settings) -> APIRouter:
     @router.get("")
     def tables() -> Response:
         with opened() as master:
-            return _json({"tables": master.tables()})
+            return json({"tables": master.tables()})
 
     @router.get("/{table}")
     def page(
@@ -52,7 +51,7 @@ def master_api(settings: Settings) -> APIRouter:
     ) -> Response:
         with opened() as master:
             rows, following = master.page(table, limit, after)
-        return _json({"rows": [_told(row) for row in rows], "next": following})
+        return json({"rows": [_told(row) for row in rows], "next": following})
 
     @router.post("/{table}/import")
     def import_(
@@ -70,11 +69,11 @@ def master_api(settings: Settings) -> APIRouter:
             with opened() as master:
                 rows = rows_of(master.written_table(table), kind, content, delimiter)
                 if dry_run:
-                    return _json(master.difference(table, rows).told())
+                    return json(master.difference(table, rows).told())
                 found = master.take_in(table, rows, by(request), replace=replace)
         finally:
             importing.release()
-        return _json(found.counts(replace=replace))
+        return json(found.counts(replace=replace))
 
     @router.get("/{table}/{key:path}")
     def get(table: str, key: str) -> Response:
@@ -102,13 +101,13 @@ def sources_api(settings: Settings) -> APIRouter:
     @router.get("")
     def sources() -> Response:
         with open_tables(settings, flow) as master:
-            return _json({"sources": master.sources()})
+            return json({"sources": master.sources()})
 
     @router.get("/{table}/refused")
     def refused(table: str, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> Response:
         with open_tables(settings, flow) as master:
             rows = [one._asdict() for one in master.refusals(table, limit)]
-        return _json({"refused": rows})
+        return json({"refused": rows})
 
     return router
 
@@ -141,14 +140,10 @@ def _version(request: Request) -> str | None:
 
 
 def _row(row: MasterRow) -> Response:
-    return _json(_told(row), {"etag": f'"{row.version}"'})
+    return json(_told(row), headers={"etag": f'"{row.version}"'})
 
 
 def _told(row: MasterRow) -> dict[str, Any]:
     told = row._asdict()
     del told["version"]
     return told
-
-
-def _json(document: Any, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(document), 200, headers, media_type="application/json")

@@ -1,15 +1,15 @@
-"""The desk for programs: /api, JSON both ways."""
+"""Letters, what waits, where a payload is, and the audit: /api."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
-import orjson
 from fastapi import APIRouter, Depends, Query
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from desk.api.answers import json
 from desk.letters.redrive_target import Rewrite, always
 from desk.letters.selection import GROUPED_BY, Selection
 from desk.letters.service import Desk
@@ -77,7 +77,7 @@ class ToOrder(_Body):
     stage: Stage | None = None  # None: whatever they wait for
 
 
-def api(open_desk: OpenDesk) -> APIRouter:
+def letter_api(open_desk: OpenDesk) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.get("/letters")
@@ -90,22 +90,22 @@ def api(open_desk: OpenDesk) -> APIRouter:
             chosen = asked_for(request)
             up_to = chosen.up_to or desk.book.mark()
             rows, following = desk.book.page(chosen, limit, after)
-        return _json({"letters": rows, "next": following, "up_to": up_to})
+        return json({"letters": rows, "next": following, "up_to": up_to})
 
     @router.get("/groups")
     def groups(request: Request, by: str = "cause") -> Response:
         with open_desk() as desk:
-            return _json({"groups": desk.book.groups(grouping(by), asked_for(request))})
+            return json({"groups": desk.book.groups(grouping(by), asked_for(request))})
 
     @router.get("/letters/{letter_id}")
     def show(letter_id: str) -> Response:
         with open_desk() as desk:
-            return _json(desk.show(letter_id))
+            return json(desk.show(letter_id))
 
     @router.post("/letters/{letter_id}/try")
     def try_again(letter_id: str, changed: Changed) -> Response:
         with open_desk() as desk:
-            return _json(desk.try_again(letter_id, _change(changed.base64)).told())
+            return json(desk.try_again(letter_id, _change(changed.base64)).told())
 
     @router.post("/redrives")
     def redrive(request: Request, meant: ToRedrive) -> Response:
@@ -115,24 +115,24 @@ def api(open_desk: OpenDesk) -> APIRouter:
         with open_desk() as desk:
             if selection.ids:
                 change = _change(meant.base64)
-                return _json(desk.redrive(selection.ids, by(request), change)._asdict())
-            return _json(desk.redrives.begin(selection, meant.per_second, by(request)).told, 202)
+                return json(desk.redrive(selection.ids, by(request), change)._asdict())
+            return json(desk.redrives.begin(selection, meant.per_second, by(request)).told, 202)
 
     @router.get("/redrives")
     def redrives() -> Response:
         with open_desk() as desk:
-            return _json({"redrives": [one.told for one in desk.redrives.latest()]})
+            return json({"redrives": [one.told for one in desk.redrives.latest()]})
 
     @router.post("/redrives/{number}/{verb}")
     def change(request: Request, number: int, verb: Literal["stop", "resume"]) -> Response:
         with open_desk() as desk:
-            return _json(changed_redrive(desk, number, verb, by(request)).told)
+            return json(changed_redrive(desk, number, verb, by(request)).told)
 
     @router.post("/discards")
     def discard(request: Request, meant: ToDiscard) -> Response:
         with open_desk() as desk:
             count = desk.book.discard(meant.selection(), by(request), meant.reason)
-        return _json({"discarded": count})
+        return json({"discarded": count})
 
     @router.post("/try/{endpoint}/{entity_id:path}")
     def try_unsent(
@@ -140,7 +140,7 @@ def api(open_desk: OpenDesk) -> APIRouter:
     ) -> Response:
         with open_desk() as desk:
             headers = read_by_name(request.scope["headers"])
-            return _json(try_payload(desk, endpoint, entity_id, headers, body))
+            return json(try_payload(desk, endpoint, entity_id, headers, body))
 
     @router.get("/waiting")
     def list_waiting(
@@ -151,12 +151,12 @@ def api(open_desk: OpenDesk) -> APIRouter:
     ) -> Response:
         with open_desk() as desk:
             page = Waiting(desk, stage).page(limit, after, reason)
-        return _json({"waiting": page.entities, "next": page.next})
+        return json({"waiting": page.entities, "next": page.next})
 
     @router.get("/waiting/{entity_id:path}")
     def show_waiting(entity_id: str, stage: Stage | None = None) -> Response:
         with open_desk() as desk:
-            return _json(Waiting(desk, stage).show(entity_id))
+            return json(Waiting(desk, stage).show(entity_id))
 
     @router.post("/waiting")
     def order(request: Request, ordered: ToOrder) -> Response:
@@ -166,19 +166,19 @@ def api(open_desk: OpenDesk) -> APIRouter:
             count = Waiting(desk, ordered.stage).order(
                 ordered.order, ordered.entities, ordered.reason, by(request)
             )
-        return _json({"ordered": count}, 202)
+        return json({"ordered": count}, 202)
 
     @router.get("/events/{event_id:path}")
     def where(event_id: str, place: str | None = None) -> Response:
         with open_desk() as desk:
-            return _json(Whereabouts(desk).find(event_id, place))
+            return json(Whereabouts(desk).find(event_id, place))
 
     @router.get("/audit")
     def audit(
         limit: Annotated[int, Query(ge=1, le=1000)] = 100, before: int | None = None
     ) -> Response:
         with open_desk() as desk:
-            return _json({"audit": desk.book.audit(limit, before)})
+            return json({"audit": desk.book.audit(limit, before)})
 
     return router
 
@@ -204,7 +204,3 @@ def changed_redrive(desk: Desk, number: int, verb: str, who: str) -> Any:
     if changed is None:
         raise Problem(409, "no_redrive", f"there is no redrive {number} that is not done")
     return changed
-
-
-def _json(document: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(document, default=str), status, media_type="application/json")

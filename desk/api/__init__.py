@@ -1,0 +1,1 @@
+"""The desk for programs: /api, JSON both ways."""
