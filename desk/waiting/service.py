@@ -46,6 +46,11 @@ class Waiting:
         """None where none of it waits."""
         return next((line.row() for line in self._known() if line.key == entity_id), None)
 
+    def all_of(self, entity_id: str) -> list[dict[str, Any]]:
+        """All its lines, in each stage."""
+        known = sorted(self._known(), key=lambda line: (line.stage, line.key))
+        return [line.row() for line in known if entity_of(line.key) == entity_id]
+
     def show(self, name: str) -> dict[str, Any]:
         """With what comes first, and holds up the others. `name` is that of an entity, or of what
         waits alone behind it."""

@@ -8,10 +8,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from desk.api.credentials import credential_api
+from desk.api.entities import entity_api
 from desk.api.hooks import hook_api
 from desk.api.letters import letter_api
 from desk.api.master import master_api, sources_api
+from desk.api.metrics import DeskMetrics
 from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
+from desk.entities.service import NoEntityError
 from desk.hooks.service import BadHookError, HookDesk, NoHookError
 from desk.letters.service import NoLetterError, desk
 from desk.letters.store import open_book
@@ -26,9 +29,10 @@ from desk.waiting.service import NobodyWaitsError
 from desk.web import list_page
 from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.credential_pages import credential_pages
+from desk.web.entity_pages import entity_pages
 from desk.web.hook_pages import hook_pages
-from desk.web.metrics import DeskMetrics
 from desk.web.routes import pages
+from desk.web.waiting_pages import waiting_pages
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
@@ -62,6 +66,9 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.include_router(hook_pages(hooks, open_desk))
     app.include_router(credential_api(credentials))
     app.include_router(credential_pages(credentials, somebody_asks=who is not None))
+    app.include_router(entity_api(open_desk, credentials))
+    app.include_router(entity_pages(open_desk, credentials))
+    app.include_router(waiting_pages(open_desk))
     app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")
@@ -76,6 +83,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
 
 _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     NoLetterError: (404, "no_letter"),
+    NoEntityError: (404, "no_entity"),
     NobodyWaitsError: (404, "nobody_waits"),
     BadPlaceError: (404, "no_payload_there"),
     NoTableError: (404, "no_table"),

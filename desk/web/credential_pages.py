@@ -67,15 +67,18 @@ def _days(given: str) -> int | None:
     return int(given)
 
 
-def listed(found: Sequence[Mapping[str, Any]], csrf: str) -> list[Html]:
-    rows = [
+def rows_of(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
         {**one, "key_id": tag("a", one["key_id"], href=f"/credentials/{quote(one['key_id'])}")}
-        for one in found[:_ROWS]
+        for one in found
     ]
+
+
+def listed(found: Sequence[Mapping[str, Any]], csrf: str) -> list[Html]:
     more = f"The newest {text(_ROWS)} of {text(len(found))}." if len(found) > _ROWS else None
     return [
         tag("h2", _TITLE),
-        table(_TITLE, _COLUMNS, rows),
+        table(_TITLE, _COLUMNS, rows_of(found[:_ROWS])),
         *([tag("p", more, class_="quiet")] if more else []),
         _to_add(csrf),
     ]

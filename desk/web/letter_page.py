@@ -42,6 +42,7 @@ def letter(
         tag("p", tag("strong", found["cause"]), " ", found["detail"], class_="wrong"),
         *([tag("p", again, class_="again")] if times > 1 else []),
         facts(_FIRST, found),
+        _its_entity(found["entity_id"]),
         tag("h3", "Its bytes"),
         *(_bytes(shown) if shown else [tag("p", "They are no longer in their topic.")]),
         *(_mend(found, edited, written, csrf) if shown else []),
@@ -61,6 +62,12 @@ def letter(
         ),
         discard(Selection(ids=(found["id"],), up_to=up_to), "Discard this letter", csrf),
     ]
+
+
+def _its_entity(entity_id: str | None) -> Html:
+    if not entity_id:
+        return tag("p", "Of no entity.", class_="quiet")
+    return tag("p", tag("a", "All of this entity", href=f"/entities/{quote(entity_id)}"))
 
 
 def _bytes(shown: Mapping[str, Any]) -> list[Html]:

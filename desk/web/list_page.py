@@ -14,6 +14,8 @@ from desk.web.html import Html, page, tag
 _PLACES = {
     "Letters": "/",
     "Redrives": "/redrives",
+    "Waiting": "/waiting",
+    "Entities": "/entities",
     "Webhooks": "/webhooks",
     "Credentials": "/credentials",
     "Audit": "/audit",

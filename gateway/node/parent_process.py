@@ -1,10 +1,8 @@
 """One writer per state folder, and none that outlives its gateway, however that one ends."""
 
 import contextlib
-import ctypes
 import fcntl
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -23,12 +21,6 @@ def only_writer(path: Path, parent_pid: int) -> Iterator[None]:
                 leave_with_parent(parent_pid)
                 time.sleep(1)
         yield
-
-
-def die_with_parent() -> None:
-    pr_set_pdeathsig = 1
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def leave_with_parent(parent_pid: int) -> None:

@@ -6,9 +6,10 @@ import sys
 from socket import socket
 
 from gateway.node.node import Node, SharedMemory
-from gateway.node.parent_process import die_with_parent, leave_with_parent
+from gateway.node.parent_process import leave_with_parent
 from gateway.server.composition import parts_of, put_together
 from gateway.server.server import CannotListenError, GatewayServer, listen, server_config
+from shared.machine.parent_process import die_with_parent
 from shared.settings import WRONG_SETTINGS, GatewaySettings, explain
 
 WRONG_SETTING = 2  # exit codes

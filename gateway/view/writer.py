@@ -17,13 +17,14 @@ from confluent_kafka import Message
 
 from clients.kafka.messages import position_of
 from clients.kafka.records import Partition
-from gateway.node.parent_process import die_with_parent, leave_with_parent, only_writer
+from gateway.node.parent_process import leave_with_parent, only_writer
 from gateway.view.records import Changes, DamagedError, Row
 from gateway.view.store import ViewStore, is_damaged, remove, view_path
 from gateway.view.topics import TopicFacts, ViewSource, reached_end
 from shared.flow import load_flow
 from shared.folding.snapshot import META
 from shared.kafka_access import KafkaAwayError
+from shared.machine.parent_process import die_with_parent
 from shared.settings import GatewaySettings
 from shared.tables.indexed_fields import indexed_states
 from shared.timestamps import is_time_ms

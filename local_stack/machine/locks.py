@@ -10,7 +10,7 @@ from typing import IO
 
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.progress import say
-from shared.private_folder import keep_private
+from shared.machine.private_folder import keep_private
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from shared.forwarding.mail_access import ADDRESS, MailAccess, mail_access
 from shared.kafka_access import KafkaAccess, Mechanism, Security
 from shared.lookups import HttpLookup
 from shared.lookups.registry import registry_lookup
-from shared.private_folder import keep_private
+from shared.machine.private_folder import keep_private
 from shared.settings.kafka_rules import refuse_what_does_not_go_together
 from shared.settings.wrong_setting import PREFIX, WrongSetting, variable
 

@@ -7,7 +7,7 @@ from typing import Self
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from shared.private_folder import keep_private
+from shared.machine.private_folder import keep_private
 from shared.settings.gateway import GatewaySettings
 from shared.settings.wrong_setting import WrongSetting
 

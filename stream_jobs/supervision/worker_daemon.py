@@ -4,12 +4,18 @@ The collector of cycles passes over what stands there by then: each task ends wi
 collection, which took 85 ms for the modules alone. What a task makes has few cycles, and is looked
 at seldom: that was almost half of the cost of folding.
 
+A worker ends with the daemon. One that asks Kafka for something would go on for a minute after the
+daemon was killed, beside those of the next one.
+
 Nothing may run beside the daemon when it forks: numpy gets no threads, pyarrow's one minds forks.
 """
 
 import gc
 import os
+from functools import partial
 from importlib import import_module
+
+from shared.machine.parent_process import die_with_parent
 
 _NEEDED = (
     *("numpy", "pandas", "pyarrow", "pyarrow.compute"),
@@ -27,6 +33,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_SELDOM)
+    os.register_at_fork(after_in_child=partial(die_with_parent, os.getpid()))
     import_module("pyspark.daemon").manager()
 
 

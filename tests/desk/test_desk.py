@@ -12,11 +12,11 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
+from desk.api.metrics import DeskMetrics
 from desk.letters import indexer, redrive
 from desk.letters.redrive_store import RedriveBook
 from desk.letters.redrive_target import always
 from desk.letters.selection import Selection
-from desk.web.metrics import DeskMetrics
 from local_stack import cli
 from local_stack.terminal.errors import StackError
 from shared.events import envelope, redelivery

@@ -22,7 +22,17 @@ pytestmark = [
 ]
 CHECKS = (Path(browser.__file__).parent / "checks.js").read_text()
 HOSTILE = "</pre><script>document.title='ran'</script><img src=/x onerror=alert(1)>"
-PAGES = ("/", "/?status=any", "/redrives", "/webhooks", "/credentials", "/audit", "/login")
+PAGES = (
+    "/",
+    "/?status=any",
+    "/redrives",
+    "/waiting",
+    "/entities",
+    "/webhooks",
+    "/credentials",
+    "/audit",
+    "/login",
+)
 MENDED = '{"status": "online"}'
 _OUTLINE = """
     const here = document.activeElement, style = getComputedStyle(here);

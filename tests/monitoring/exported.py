@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from prometheus_client.core import Metric
 
+from desk.api.metrics import DeskMetrics
 from desk.letters.store import LetterBook
-from desk.web.metrics import DeskMetrics
 from gateway.kafka_writer.outcome import Receipt, Record
 from gateway.monitor import ledger_check
 from gateway.monitor.health_metrics import certificate_metrics, health_metrics

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from local_stack.machine.locks import InstanceLock
-from shared.private_folder import keep_private
+from shared.machine.private_folder import keep_private
 from shared.settings import GatewaySettings, JobSettings, WrongSetting
 
 

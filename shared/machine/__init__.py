@@ -1,0 +1,1 @@
+"""What the operating system does for us: private folders, children that end with their parents."""
