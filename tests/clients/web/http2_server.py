@@ -35,6 +35,8 @@ class _Protocol(asyncio.Protocol):
                     self._bodies[event.stream_id] = b""
                 case DataReceived():
                     self._bodies[event.stream_id] += event.data or b""
+                    length = event.flow_controlled_length or 0
+                    self._h2.acknowledge_received_data(length, event.stream_id)
                 case StreamEnded():
                     self._server.bodies.append(self._bodies.pop(event.stream_id))
                     self._server.wait(lambda stream=event.stream_id: self._answer(stream))
