@@ -1,8 +1,10 @@
 """A desk on a real broker and PostgreSQL, with two operators."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from confluent_kafka import Producer
@@ -87,6 +89,16 @@ class Room:
 
     def app(self, **settings: Any) -> FastAPI:
         return create_app(self.gateway_settings(**settings))
+
+    def ask(self, steps: Callable[[httpx.AsyncClient], Awaitable[None]], **settings: Any) -> None:
+        """As a program or a browser of this machine does."""
+
+        async def asks() -> None:
+            transport = httpx.ASGITransport(self.app(**settings))
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+                await steps(http)
+
+        asyncio.run(asks())
 
     def gateway_settings(self, **others: Any) -> GatewaySettings:
         return GatewaySettings(

@@ -1,6 +1,5 @@
 """Who did what with webhooks and credentials, and that it can be done without PostgreSQL."""
 
-import asyncio
 import logging
 from functools import partial
 from typing import Any
@@ -30,29 +29,27 @@ def said(room: Room) -> list[tuple[Any, ...]]:
 
 
 def test_each_change_of_a_webhook_is_in_the_audit_and_its_url_is_not(room: Room) -> None:
-    async def steps() -> None:
-        transport = httpx.ASGITransport(room.app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            at = "/api/hooks/audited"
-            for method, path, body in (
-                ("PUT", at, {"url": URL}),
-                ("POST", f"{at}/pause", None),
-                ("POST", f"{at}/resume", None),
-                ("POST", f"{at}/rotate", None),
-                ("POST", f"{at}/test", None),
-                (
-                    "POST",
-                    f"{at}/replay",
-                    {"since": "2020-01-01T00:00:00Z", "until": "2020-01-02T00:00:00Z"},
-                ),
-                ("POST", f"{at}/replay", {"failed": True}),
-                ("DELETE", at, None),
-            ):
-                assert (await http.request(method, path, json=body)).is_success, (method, path)
-            for refused in ("pause", "rotate", "test"):
-                assert (await http.post(f"{at}/{refused}")).status_code == 404
+    async def steps(http: httpx.AsyncClient) -> None:
+        at = "/api/hooks/audited"
+        for method, path, body in (
+            ("PUT", at, {"url": URL}),
+            ("POST", f"{at}/pause", None),
+            ("POST", f"{at}/resume", None),
+            ("POST", f"{at}/rotate", None),
+            ("POST", f"{at}/test", None),
+            (
+                "POST",
+                f"{at}/replay",
+                {"since": "2020-01-01T00:00:00Z", "until": "2020-01-02T00:00:00Z"},
+            ),
+            ("POST", f"{at}/replay", {"failed": True}),
+            ("DELETE", at, None),
+        ):
+            assert (await http.request(method, path, json=body)).is_success, (method, path)
+        for refused in ("pause", "rotate", "test"):
+            assert (await http.post(f"{at}/{refused}")).status_code == 404
 
-    asyncio.run(steps())
+    room.ask(steps)
     its = {"hook": "audited"}
     window = {**its, "since": "2020-01-01T00:00:00.000Z", "until": "2020-01-02T00:00:00.000Z"}
     *others, failed, deleted = said(room)

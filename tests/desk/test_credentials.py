@@ -1,7 +1,5 @@
 """Credentials at the desk: by a program, and by the pages."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -15,15 +13,6 @@ from tests.desk.desk_room import Room
 
 pytestmark = pytest.mark.stack
 DAY_MS = 86_400_000
-
-
-def ask(room: Room, steps: Callable[[httpx.AsyncClient], Awaitable[None]], **settings: Any) -> None:
-    async def asks() -> None:
-        transport = httpx.ASGITransport(room.app(**settings))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            await steps(http)
-
-    asyncio.run(asks())
 
 
 def known(room: Room, token: str, at_ms: int) -> tuple[str, str, str | None] | None:
@@ -57,7 +46,7 @@ def test_a_program_adds_lists_and_revokes(room: Room) -> None:
         assert (await http.get(f"/api/credentials/{key_id}")).status_code == 404
         await http.delete(f"/api/credentials/{other['key_id']}")
 
-    ask(room, steps)
+    room.ask(steps)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +73,7 @@ def test_what_cannot_be_is_a_sentence_and_adds_nothing(
         assert says in refused.text
         assert credential_topic.read(room.settings.kafka) == before
 
-    ask(room, steps)
+    room.ask(steps)
 
 
 def test_a_signing_key_is_sealed(room: Room) -> None:
@@ -97,4 +86,4 @@ def test_a_signing_key_is_sealed(room: Room) -> None:
         assert made["secret"].encode() not in sealed.proof
         await http.delete(f"/api/credentials/{made['key_id']}")
 
-    ask(room, steps, credentials_key="07" * 32)
+    room.ask(steps, credentials_key="07" * 32)

@@ -1,8 +1,7 @@
 """The desk for dead letters on a real broker and PostgreSQL."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -363,15 +362,6 @@ def test_the_command_line_does_what_the_desk_does(
     assert "list" in nobody.fix
 
 
-def _browse(room: Room, steps: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-    async def browse() -> None:
-        transport = httpx.ASGITransport(room.app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            await steps(http)
-
-    asyncio.run(browse())
-
-
 def test_a_browser_finds_tries_and_redrives_a_letter_and_the_audit_tells_it(room: Room) -> None:
     room.park(1, b'{"value": "<script>"}', cause="<b>")
     room.index()
@@ -394,7 +384,7 @@ def test_a_browser_finds_tries_and_redrives_a_letter_and_the_audit_tells_it(room
         assert "It is on its way." in done.text
         assert "redrive changed" in dom.read((await http.get("/audit")).text).text
 
-    _browse(room, steps)
+    room.ask(steps)
     ((topic, value, _),) = room.sent()
     assert (topic, value) == ("again.enrich.v1", b"[]")
 
@@ -413,7 +403,7 @@ def test_a_browser_sends_unchanged_bytes_on_as_they_are(room: Room) -> None:
             sent = {**form.fields(), "bytes": "\r\n".join(lines)}
             assert "on its way" in (await http.post(f"/letters/{letter}/redrive", data=sent)).text
 
-    _browse(room, steps)
+    room.ask(steps)
     assert {value for _, value, _ in room.sent()} == {b"a\r\nb\nc\r", b"\xff\x00"}
 
 
@@ -440,7 +430,7 @@ def test_a_browser_redrives_and_discards_what_its_filters_show(room: Room) -> No
         nothing = await http.post("/redrive", data={"csrf": form.fields()["csrf"]})
         assert nothing.status_code == 400
 
-    _browse(room, steps)
+    room.ask(steps)
 
 
 def test_a_program_does_the_same_by_the_api(room: Room) -> None:
@@ -487,7 +477,7 @@ def test_a_program_does_the_same_by_the_api(room: Room) -> None:
         assert missing.status_code == 404
         assert "there is no letter 'nobody'" in dom.read(missing.text).text
 
-    _browse(room, steps)
+    room.ask(steps)
 
 
 def _forms_of(page: dom.Element, action: str) -> list[dict[str, str]]:
@@ -513,7 +503,7 @@ def test_discard_all_means_what_the_page_showed(room: Room) -> None:
         answer = await http.post("/discard", data={**fields, "reason": "why", "all": "yes"})
         assert "2 discarded" in answer.text
 
-    _browse(room, steps)
+    room.ask(steps)
     assert back in room.ids(status="parked")
     assert len(room.ids(status="parked")) == 2
 
@@ -529,7 +519,7 @@ def test_redrive_all_means_what_the_page_showed(room: Room) -> None:
         room.index()
         await http.post("/redrive", data={**fields, "all": "yes"})
 
-    _browse(room, steps)
+    room.ask(steps)
     redrives = RedriveBook(room.book)
     (begun,) = redrives.running()
     room.park(3)
@@ -552,7 +542,7 @@ def test_a_letter_that_changed_since_its_page_was_shown_is_not_discarded(room: R
         answer = await http.post("/discard", data={**fields, "reason": "why", "all": "yes"})
         assert "0 discarded" in answer.text
 
-    _browse(room, steps)
+    room.ask(steps)
 
 
 def test_a_program_and_the_command_line_bind_what_they_do_to_what_they_were_told(
@@ -578,7 +568,7 @@ def test_a_program_and_the_command_line_bind_what_they_do_to_what_they_were_told
         gone = await http.post("/api/discards", json={**meant, "reason": "why"})
         assert gone.json() == {"discarded": 1}
 
-    _browse(room, steps)
+    room.ask(steps)
     assert run("discard", "--all", "--up-to", up_to, "--reason", "why")["discarded"] == 0
     assert len(run("list")) == 1
     listed = CliRunner().invoke(cli.app, ["letters", "list"]).stdout

@@ -1,8 +1,7 @@
 """All of an entity, for programs and people, on a real broker and PostgreSQL."""
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,6 @@ from tests.desk import dom
 from tests.desk.desk_room import Room
 
 pytestmark = pytest.mark.stack
-
-
-def ask(room: Room, steps: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-    async def asks() -> None:
-        transport = httpx.ASGITransport(room.app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            await steps(http)
-
-    asyncio.run(asks())
 
 
 def store(room: Room, entity_id: str, number: int, **data: Any) -> str:
@@ -95,7 +85,7 @@ def test_a_program_learns_all_of_one_entity_and_nothing_of_others(
         for key in keys:
             await http.delete(f"/api/credentials/{key}")
 
-    ask(room, steps)
+    room.ask(steps)
 
 
 def test_its_states_are_those_of_the_view_or_else_the_stored_ones(
@@ -123,7 +113,7 @@ def test_its_states_are_those_of_the_view_or_else_the_stored_ones(
         assert (viewed["version"], viewed["state"]) == (4, {"value": 23.0})
         assert viewed["event_time"] == "2023-11-14T22:13:20.000Z"
 
-    ask(room, steps)
+    room.ask(steps)
     room.admin.execute("DELETE FROM headrace.entity_state WHERE id = %s", (entity_id,))
 
 
@@ -142,7 +132,7 @@ def test_without_kafka_it_says_what_is_not_known_and_shows_the_rest(
         page = (await http.get(f"/entities/{entity_id}", timeout=120)).text
         assert "is not known now" in page
 
-    ask(away, steps)
+    away.ask(steps)
 
 
 def test_its_page_has_links_to_all_of_it_and_the_line_of_a_number(
@@ -163,7 +153,7 @@ def test_its_page_has_links_to_all_of_it_and_the_line_of_a_number(
         assert (asked.status_code, asked.headers["location"]) == (303, f"/entities/{entity_id}")
         assert (await http.get("/entities/nobody-knows-it")).status_code == 404
 
-    ask(room, steps)
+    room.ask(steps)
 
 
 def test_what_waits_is_tried_or_given_up_from_its_page(room: Room, entity_id: str) -> None:
@@ -185,7 +175,7 @@ def test_what_waits_is_tried_or_given_up_from_its_page(room: Room, entity_id: st
         other = await http.get("/waiting", params={"reason": "nothing-like-it"})
         assert entity_id not in other.text
 
-    ask(room, steps)
+    room.ask(steps)
     wakes = [orjson.loads(value) for topic, value, _ in room.sent() if topic == "wake.enrich.v1"]
     assert wakes == [[f"try:{entity_id}"]]
     (noted,) = room.book.audit(10)

@@ -1,7 +1,6 @@
 """What a webhook could not be given: its dead letters, on a real broker and PostgreSQL."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -67,15 +66,6 @@ def run(*arguments: str) -> Any:
         return done.exception.what
     assert done.exit_code == 0, done.exception
     return orjson.loads(done.stdout)
-
-
-def ask(room: Room, steps: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-    async def asks() -> None:
-        transport = httpx.ASGITransport(room.app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            await steps(http)
-
-    asyncio.run(asks())
 
 
 def work(room: Room, number: int) -> list[tuple[str, str]]:
@@ -162,7 +152,7 @@ def test_a_program_does_it_by_the_api(room: Room) -> None:
         assert begun["letters"] == 3
         assert len(work(room, begun["redrive"])) == 3
 
-    ask(room, steps)
+    room.ask(steps)
 
 
 @pytest.mark.usefixtures("hooks")
@@ -179,7 +169,7 @@ def test_the_button_of_its_page_means_the_letters_that_the_page_counted(room: Ro
         (begun,) = RedriveBook(room.book).latest()
         assert work(room, begun.id) == [("alarms", f"event-{n}") for n in range(3)]
 
-    ask(room, steps)
+    room.ask(steps)
 
 
 @pytest.mark.usefixtures("hooks")
