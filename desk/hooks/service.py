@@ -162,9 +162,8 @@ class HookDesk:
         hooks, _ = self._read()
         if name not in hooks.wrong:
             _known(hooks, name)
-        self._send(
-            *(Outgoing(HOOK_TOPIC, key, None, []) for key in (name.encode(), status_key(name)))
-        )
+        keys = name.encode(), status_key(name)
+        write_now(self._kafka, *(Outgoing(HOOK_TOPIC, key, None, []) for key in keys))
         self._note(by, "delete", name)
 
     def send_test(self, name: str, *, by: str) -> str:
@@ -185,7 +184,7 @@ class HookDesk:
             (envelope.HOOK, name.encode()),
         ]
         value = orjson.dumps({"id": event_id, "data": {"test": True}})
-        self._send(Outgoing(again_topic("forward"), TEST.encode(), value, headers))
+        write_now(self._kafka, Outgoing(again_topic("forward"), TEST.encode(), value, headers))
         self._note(by, "test", name)
         return event_id
 
@@ -196,7 +195,7 @@ class HookDesk:
             raise BadHookError("the window is empty: its end is not after its begin")
         count = 0
         for records in replayed(self._kafka, load_flow(self._settings.flow), hook, window):
-            self._send(*records)
+            write_now(self._kafka, *records)
             count += len(records)
         since, until = to_rfc3339(window.since_ms), to_rfc3339(window.until_ms)
         its = Selection(entity_id=window.entity, since=since, until=until)
@@ -237,10 +236,7 @@ class HookDesk:
         return hooks, waiting
 
     def _write(self, hook: Hook) -> None:
-        self._send(Outgoing(HOOK_TOPIC, hook.name.encode(), record(hook), []))
-
-    def _send(self, *records: Outgoing) -> None:
-        write_now(self._kafka, *records)
+        write_now(self._kafka, Outgoing(HOOK_TOPIC, hook.name.encode(), record(hook), []))
 
     def _note(
         self,

@@ -23,4 +23,5 @@ class Audit:
             with self._open_book() as book:
                 book.note(by, what, count, its, reason or None)
         except StoreAwayError as away:
-            _log.warning("not in the audit: %s: %s %s; %s", by, what, its.told() or reason, away)
+            said = ", ".join(f"{name} {value}" for name, value in its.told().items())
+            _log.warning("not in the audit: %s: %s: %s: %s; %s", by, what, said, reason, away)

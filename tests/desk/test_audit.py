@@ -91,7 +91,7 @@ def test_without_postgresql_a_credential_is_revoked_and_a_webhook_paused_all_the
     credentials = CredentialDesk(settings, partial(open_book, settings))
     hooks = HookDesk(settings, partial(open_book, settings))
     with caplog.at_level(logging.WARNING):
-        added = credentials.add(caller_of("gateway"), "token", None, by="ann")
+        added = credentials.add(caller_of("device", "d-1", "acme"), "token", None, by="ann")
         credentials.revoke(added.key_id, by="ann")
         hooks.add("away", {"url": URL}, by="ann")
         hooks.pause("away", by="ann")
@@ -99,6 +99,8 @@ def test_without_postgresql_a_credential_is_revoked_and_a_webhook_paused_all_the
     assert added.key_id not in {one["key_id"] for one in credentials.all()}
     lines = [one.getMessage() for one in caplog.records if "not in the audit" in one.getMessage()]
     assert len(lines) == 4
-    assert f"ann: revoke credential key {added.key_id}" in lines[1]
-    assert "ann: pause webhook {'hook': 'away'}" in lines[3]
+    revoked = f"ann: revoke credential: entity_id d-1, tenant acme: key {added.key_id}, device;"
+    assert revoked in lines[1]
+    assert "ann: add webhook: hook away: to example.org;" in lines[2]
+    assert "secret" not in lines[2]
     hooks.delete("away", by="ann")
