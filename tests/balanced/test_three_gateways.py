@@ -10,8 +10,9 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import httpx
 import orjson
@@ -58,6 +59,14 @@ class Gateways:
     def urls(self) -> dict[str, str]:
         more = {f"further {number}": url for number, url in enumerate(self.further)}
         return {**self.stack.gateway_urls, "balancer": self.stack.gateway_url, **more}
+
+    @contextmanager
+    def beside(self, url: str) -> Iterator[None]:
+        self.further.append(url)
+        try:
+            yield
+        finally:
+            self.further.remove(url)
 
     def judge(self) -> None:
         """Every receipt's payload is one row with one completion, and counts once in the state that
@@ -179,7 +188,11 @@ class Reader(threading.Thread):
                 if self._over.is_set():
                     return
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self.join(30)
         assert not self.is_alive()
@@ -226,22 +239,18 @@ def test_a_killed_gateway_loses_nothing_and_a_new_one_knows_all(
     pid = stack.pid(KILLED)
     assert pid is not None
     # it goes on at another one when this one is killed
-    reader = Reader([each[KILLED], each["gateway-3"], each["gateway"]])
-    reader.start()
-    with GatewayProcess(stack.kafka_bootstrap, tmp_path, event_heartbeat_s=1) as fourth:
-        with Load(gateways):
-            time.sleep(3)
-            assert reader.seen
-            os.kill(pid, signal.SIGKILL)
-            gateways.further.append(f"http://127.0.0.1:{fourth.port}")
-            time.sleep(6)
-        gateways.running.eventually(lambda: stack.pid(KILLED) not in (None, pid))
-        assert all(accepted(url) for url in gateways.urls.values())
-        gateways.judge()
-        gateways.further.clear()
-    stream = written(stack)
-    gateways.running.eventually(lambda: len(reader.seen) >= len(stream))
-    reader.end()
+    with Reader([each[KILLED], each["gateway-3"], each["gateway"]]) as reader:
+        fourth = GatewayProcess(stack.kafka_bootstrap, tmp_path, event_heartbeat_s=1)
+        with fourth, gateways.beside(f"http://127.0.0.1:{fourth.port}"):
+            with Load(gateways):
+                gateways.running.eventually(lambda: bool(reader.seen))
+                os.kill(pid, signal.SIGKILL)
+                gateways.running.eventually(lambda: stack.pid(KILLED) not in (None, pid))
+                # the one that is back, and the new one, have their turns, too
+                gateways.running.eventually(lambda: all(map(accepted, gateways.urls.values())))
+            gateways.judge()
+        stream = written(stack)
+        gateways.running.eventually(lambda: len(reader.seen) >= len(stream))
     assert reader.streams >= 2
     assert _by_entity(reader.seen) == _by_entity(stream)
 
@@ -250,28 +259,24 @@ def test_what_a_killed_gateway_had_spooled_comes_when_it_is_back(gateways: Gatew
     stack, running = gateways.stack, gateways.running
     each = stack.gateway_urls
     before = shown(stack.gateway_url)
-    stack.hold("kafka")
-    with Load(gateways):
-        running.eventually(lambda: all(spooled(url) > 10 for url in each.values()))
-        pid = stack.pid(KILLED)
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        running.eventually(lambda: spooled(each[KILLED]) > 10)
-        assert stack.pid(KILLED) != pid
-    # from their disks, with Kafka away
-    assert [shown(url) for url in gateways.urls.values()] == [before] * 4
-    stack.release("kafka")
+    with held(stack, "kafka"):
+        with Load(gateways):
+            running.eventually(lambda: all(spooled(url) > 10 for url in each.values()))
+            pid = stack.pid(KILLED)
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            running.eventually(lambda: stack.pid(KILLED) not in (None, pid))
+            running.eventually(lambda: spooled(each[KILLED]) > 10)
+        # from their disks, with Kafka away
+        assert [shown(url) for url in gateways.urls.values()] == [before] * 4
     running.eventually(lambda: not any(spooled(url) for url in each.values()))
     gateways.judge()
 
 
 def test_while_a_gateway_is_down_the_others_have_its_turns(gateways: Gateways) -> None:
     known = shown(gateways.stack.gateway_url)
-    gateways.stack.hold(KILLED)
-    try:
+    with held(gateways.stack, KILLED):
         assert [shown(gateways.stack.gateway_url) for _ in range(2)] == [known] * 2
-    finally:
-        gateways.stack.release(KILLED)
 
 
 def test_all_gateways_go_to_more_partitions_at_one_moment(gateways: Gateways) -> None:
@@ -315,6 +320,15 @@ def _open_files(pid: int | None) -> set[str]:
     return mapped | {str(file.readlink()) for file in (process / "fd").iterdir()}
 
 
+@contextmanager
+def held(stack: Stack, name: str) -> Iterator[None]:
+    stack.hold(name)
+    try:
+        yield
+    finally:
+        stack.release(name)
+
+
 def accepts(url: str) -> bool:
     try:
         return httpx.get(f"{url}/readyz", timeout=10).status_code == 200
@@ -323,8 +337,11 @@ def accepts(url: str) -> bool:
 
 
 def accepted(url: str) -> float:
-    """Since it was started."""
-    said = httpx.get(f"{url}/metrics", timeout=10).text.splitlines()
+    """Since it was started; 0 where it does not answer."""
+    try:
+        said = httpx.get(f"{url}/metrics", timeout=10).text.splitlines()
+    except httpx.TransportError:
+        return 0
     name = "headrace_gateway_payloads_accepted_total{"
     return sum(float(line.rpartition(" ")[2]) for line in said if line.startswith(name))
 
