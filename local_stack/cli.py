@@ -12,6 +12,7 @@ from local_stack.verbs import (
     credentials,
     devices,
     hooks,
+    jobs,
     letters,
     master,
     spool,
@@ -77,6 +78,7 @@ app.add_typer(master.app, name="master")
 app.add_typer(credentials.app, name="credentials")
 app.add_typer(letters.app, name="letters")
 app.add_typer(waiting.app, name="waiting")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(spool.app, name="spool")
 app.add_typer(topics.app, name="topics")
 app.add_typer(hooks.app, name="hooks")

@@ -11,6 +11,7 @@ SOURCES = "headrace-sources"
 TRACES = "headrace-traces"
 OPERATOR = "headrace-tail"
 DEMO = "headrace-demo"
+ORDERS = "headrace-orders"
 HEALTHCHECK = "headrace-last-word"
 
 

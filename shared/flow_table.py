@@ -26,6 +26,7 @@ from shared.topic_names import (
     CREDENTIAL_TOPIC,
     DELIVERY_TOPIC,
     HOOK_TOPIC,
+    JOB_ORDER_TOPIC,
     JOB_STATUS_TOPIC,
     RECORD_BYTES_MAX,
     REFOLD_TOPIC,
@@ -436,6 +437,7 @@ class Flow:
             Topic(DELIVERY_TOPIC, ingest, "each try to send an event to a webhook"),
             Topic(HOOK_TOPIC, _COMPACTED, "webhooks, with their secrets sealed"),
             Topic(JOB_STATUS_TOPIC, _COMPACTED, "what each job says of itself"),
+            Topic(JOB_ORDER_TOPIC, _COMPACTED, "which jobs pause, or make their state anew"),
             Topic(CREDENTIAL_TOPIC, _COMPACTED, "who may ask the gateway, without their secrets"),
         )
 

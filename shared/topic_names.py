@@ -8,6 +8,8 @@ LETTER_BYTES_MAX = RECORD_BYTES_MAX - 512 * 1024
 # beside it: key and headers, the request's and ours
 BODY_BYTES_MOST = LETTER_BYTES_MAX - 64 * 1024
 JOB_STATUS_TOPIC = "job.status.v1"
+# what an operator wants of a job; key: the job, null: that it works
+JOB_ORDER_TOPIC = "job.order.v1"
 VIEW_TOPICS = "view."  # they begin so
 # who may ask the gateway; key: the credential's id, null: it is revoked
 CREDENTIAL_TOPIC = "credential.v1"

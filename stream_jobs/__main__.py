@@ -31,6 +31,7 @@ from stream_jobs.guards.lease import RUN, stand_by, stand_by_no_more
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
+from stream_jobs.orders.feed import OrderFeed
 from stream_jobs.sources import reader as sources
 from stream_jobs.supervision.application import NoApplicationError
 from stream_jobs.supervision.session import open_session, tidy_up
@@ -157,6 +158,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             tidy_up()
             os._exit(0)
         _say_restarting(names, settings)
+    orders = OrderFeed(settings.kafka)
     runs = [
         JobRun(
             name,
@@ -166,6 +168,7 @@ def _run(names: list[str], settings: JobSettings, flow: Flow, stop: threading.Ev
             offsets[name],
             copies[name],
             rows[name].driver_task(settings, flow),
+            orders,
             rows[name].writes(jobs[name]),
         )
         for name in names

@@ -1,4 +1,4 @@
-"""Who did what of that which stands in Kafka: webhooks, credentials."""
+"""Who did what of that which stands in Kafka: webhooks, credentials, orders for jobs."""
 
 import logging
 from collections.abc import Callable

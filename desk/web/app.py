@@ -10,12 +10,14 @@ from starlette.responses import HTMLResponse, Response
 from desk.api.credentials import credential_api
 from desk.api.entities import entity_api
 from desk.api.hooks import hook_api
+from desk.api.jobs import job_api
 from desk.api.letters import letter_api
 from desk.api.master import master_api, sources_api
 from desk.api.metrics import DeskMetrics
 from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
 from desk.entities.service import NoEntityError
 from desk.hooks.service import BadHookError, HookDesk, NoHookError
+from desk.jobs.service import BadOrderError, JobDesk, NoJobError
 from desk.letters.service import NoLetterError, desk
 from desk.letters.store import open_book
 from desk.master.row_file import BadFileError
@@ -31,6 +33,7 @@ from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.credential_pages import credential_pages
 from desk.web.entity_pages import entity_pages
 from desk.web.hook_pages import hook_pages
+from desk.web.job_pages import job_pages
 from desk.web.routes import pages
 from desk.web.waiting_pages import waiting_pages
 from gateway.auth.setup import known_callers
@@ -64,6 +67,9 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     credentials = CredentialDesk(settings, open_its_book)
     app.include_router(hook_api(hooks))
     app.include_router(hook_pages(hooks, open_desk))
+    jobs = JobDesk(settings, open_its_book)
+    app.include_router(job_api(jobs))
+    app.include_router(job_pages(jobs))
     app.include_router(credential_api(credentials))
     app.include_router(credential_pages(credentials, somebody_asks=who is not None))
     app.include_router(entity_api(open_desk, credentials))
@@ -96,6 +102,8 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     BadHookError: (422, "bad_hook"),
     NoCredentialError: (404, "no_credential"),
     BadCredentialError: (422, "bad_credential"),
+    NoJobError: (404, "no_job"),
+    BadOrderError: (422, "bad_order"),
 }
 _TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
 

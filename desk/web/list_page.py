@@ -15,6 +15,7 @@ _PLACES = {
     "Letters": "/",
     "Redrives": "/redrives",
     "Waiting": "/waiting",
+    "Jobs": "/jobs",
     "Entities": "/entities",
     "Webhooks": "/webhooks",
     "Credentials": "/credentials",

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 from shared.flow_table import Flow, Topic
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema
-from shared.topic_names import CREDENTIAL_TOPIC, HOOK_TOPIC, JOB_STATUS_TOPIC, again_topic
+from shared.topic_names import (
+    CREDENTIAL_TOPIC,
+    HOOK_TOPIC,
+    JOB_ORDER_TOPIC,
+    JOB_STATUS_TOPIC,
+    again_topic,
+)
 
 _BINDING = "0.5.0"
 _NUMBERS = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
@@ -95,12 +101,14 @@ def operations(flow: Flow) -> Iterator[Operation]:
     yield from _each("gateway", "receive", [CREDENTIAL_TOPIC], "knows who is asking")
     yield from _each("operator", "send", [CREDENTIAL_TOPIC], "adds and revokes with ./headrace")
     yield from _each("operator", "send", [HOOK_TOPIC], "adds and changes with ./headrace")
+    yield from _each("operator", "send", [JOB_ORDER_TOPIC], "pauses and rebuilds jobs")
     for job in flow.jobs():
         yield from _each(job.name, "receive", job.ignited_by, f"is ignited: {job.does}")
         yield from _each(job.name, "receive", job.looks_up, "looks up the last of each key")
         yield from _each(job.name, "send", job.emits, "emits")
         yield from _each(job.name, "send", job.waits_in, "leaves here what cannot be done yet")
         yield from _each(job.name, "send", job.parks_in, "parks here what never can be done")
+        yield from _each(job.name, "receive", [JOB_ORDER_TOPIC], "knows whether it is to pause")
         yield from _each(job.name, "send", [JOB_STATUS_TOPIC], "tells how it is")
     for action in flow.actions:
         carries = f"carries {action.name} out in the group {action.group}"

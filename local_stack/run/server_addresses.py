@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clients.postgres.store import Connection
     from desk.credentials.service import CredentialDesk
     from desk.hooks.service import HookDesk
+    from desk.jobs.service import JobDesk
     from desk.letters.audit import OpenBook
     from desk.letters.service import Desk
     from shared.settings import Settings
@@ -117,6 +118,22 @@ def credentials_desk(state_dir: Path | None) -> Iterator["CredentialDesk"]:
     except NoCredentialError as error:
         raise StackError(str(error), "see: ./headrace credentials list") from error
     except BadCredentialError as error:
+        raise StackError(str(error), "nothing was changed") from error
+    except KafkaAwayError as error:
+        raise StackError(str(error), LOOK) from error
+
+
+@contextmanager
+def jobs_desk(state_dir: Path | None) -> Iterator["JobDesk"]:
+    from desk.jobs.service import BadOrderError, JobDesk, NoJobError
+    from local_stack.machine.settings_check import settings_of
+
+    settings = settings_of(kafka_bootstrap(state_dir), folder_of(state_dir))
+    try:
+        yield JobDesk(settings, _book_of(state_dir, settings))
+    except NoJobError as error:
+        raise StackError(str(error), "see: ./headrace jobs list") from error
+    except BadOrderError as error:
         raise StackError(str(error), "nothing was changed") from error
     except KafkaAwayError as error:
         raise StackError(str(error), LOOK) from error

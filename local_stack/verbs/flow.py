@@ -1,7 +1,7 @@
 from typing import TYPE_CHECKING, Any
 
 from local_stack.terminal.output import Output, OutputOption, say_found
-from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
+from shared.topic_names import CREDENTIAL_TOPIC, JOB_ORDER_TOPIC, JOB_STATUS_TOPIC
 
 if TYPE_CHECKING:
     from shared.flow_table import Flow
@@ -101,5 +101,6 @@ def picture(flow: "Flow") -> str:
         lines += ["", f"{table.name}: master data of yours, which the relay's process reads"]
         lines += [f"  comes from  {table.source}", f"  emits       {table.topic}"]
     lines += ["", f"each job tells how it is on {JOB_STATUS_TOPIC}; GET /health shows it"]
+    lines += [f"and pauses where {JOB_ORDER_TOPIC} says so: ./headrace jobs"]
     lines += [f"who may ask the gateway stands on {CREDENTIAL_TOPIC}"]
     return "\n".join(lines)

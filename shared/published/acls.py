@@ -12,6 +12,7 @@ from shared.topic_names import (
     CREDENTIAL_TOPIC,
     DELIVERY_TOPIC,
     HOOK_TOPIC,
+    JOB_ORDER_TOPIC,
     JOB_STATUS_TOPIC,
     REPEAT_TOPIC,
     again_topic,
@@ -93,6 +94,8 @@ def _jobs(flow: Flow) -> Iterable[Acl]:
         read = (*job.ignited_by, *job.looks_up, *job.starts_from)
         yield from _on_topics(job.name, "READ", read)
         yield from _write(job.name, (*emits, JOB_STATUS_TOPIC))
+        yield from _on_topics(job.name, "READ", (JOB_ORDER_TOPIC,))
+        yield from _asks(job.name, groups.ORDERS)
         # publishes its progress as the offsets of this group
         yield Acl(job.name, "READ", "group", groups.of_job(job.name))
         if job.looks_up:
@@ -161,21 +164,23 @@ def _operator(every: list[str]) -> Iterable[Acl]:
     """`./headrace` from a terminal: tail, demo, doctor, credentials, hooks."""
     yield from _on_topics("operator", "READ", every)
     yield from _on_topics("operator", "DESCRIBE_CONFIGS", every)
-    yield from _write("operator", [CREDENTIAL_TOPIC, HOOK_TOPIC, again_topic("forward")])
+    written = [CREDENTIAL_TOPIC, HOOK_TOPIC, JOB_ORDER_TOPIC, again_topic("forward")]
+    yield from _write("operator", written)
     yield from _asks("operator", groups.OPERATOR, groups.DEMO, *_DESK_GROUPS)
 
 
 def _desk(flow: Flow) -> Iterable[Acl]:
-    """What it sends on goes through the outbox, but for webhooks and credentials."""
+    """What it sends on goes through the outbox, but for webhooks, credentials and jobs' orders."""
     parked = dict.fromkeys(lane for job in flow.jobs() for lane in job.parks_in)
     looked_at = [*parked, *map(master_topic, flow.master_tables)]
     looked_at += [HOOK_TOPIC, gate_topic("forward"), DELIVERY_TOPIC, CREDENTIAL_TOPIC]
+    looked_at += [JOB_STATUS_TOPIC, JOB_ORDER_TOPIC]
     looked_at += flow.job("forward").ignited_by  # to replay
     # what became of a payload
     looked_at += [*_of_one_payload(flow), *lanes_of_payloads(flow)]
     yield from _on_topics("desk", "READ", dict.fromkeys(looked_at))
-    written = [JOB_STATUS_TOPIC, HOOK_TOPIC, CREDENTIAL_TOPIC, again_topic("forward")]
-    yield from _write("desk", written)
+    written = [JOB_STATUS_TOPIC, JOB_ORDER_TOPIC, HOOK_TOPIC, CREDENTIAL_TOPIC]
+    yield from _write("desk", [*written, again_topic("forward")])
     yield from _asks("desk", *_DESK_GROUPS)
 
 

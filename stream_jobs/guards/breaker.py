@@ -24,6 +24,12 @@ class Breaker(NamedTuple):
         """A probe was. The pause stays: who answers and cannot work is asked less often."""
         return self if self.state == "closed" else self._replace(state="half-open")
 
+    def answered_in(self, took_s: float, slow_after_s: float, at_ms: int) -> "Breaker":
+        """One that takes its time is as good as away."""
+        if took_s > slow_after_s:
+            return self.failed(at_ms, f"it took {took_s:.1f} s to answer")
+        return self.answered() if self.is_open else self.worked()
+
     def worked(self) -> "Breaker":
         return Breaker()
 

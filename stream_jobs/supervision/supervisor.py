@@ -29,14 +29,15 @@ from stream_jobs.guards.partition_counts import PartitionCounts
 from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
 from stream_jobs.guards.widened_topics import WidenedTopics
+from stream_jobs.orders.feed import OrderFeed
+from stream_jobs.orders.standing_order import StandingOrder
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.failure import judge
 from stream_jobs.supervision.progress import Progress
 from stream_jobs.supervision.status import Report, StatusReporter
 
 _log = logging.getLogger(__name__)
-_REPORT_EVERY_S = 2.0
-_HOLD_EVERY_S = 2.0
+_REPORT_EVERY_S = _HOLD_EVERY_S = 2.0
 _COUNT_EVERY_S = 5.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _BELIEVED_AFTER_S = 5.0
@@ -57,6 +58,7 @@ class JobRun:
         offsets: LogOffsets,
         copy: OneCopy,
         driver_task: DriverTask,
+        orders: OrderFeed,
         uses: Collection[str] = (),
     ) -> None:
         """`uses`: the topics that it reads or writes, of which partitions may not be added."""
@@ -66,6 +68,7 @@ class JobRun:
         self._spark = spark
         self._settings = settings
         self._checkpoint = checkpoint_of(settings, job)
+        self._order = StandingOrder(job, orders, self._checkpoint)
         self._same_log = TopicIdentityCheck(job, self._checkpoint, offsets.topics)
         self._uses = {*offsets.topics, *uses}
         widened = WidenedTopics(settings.state_dir, settings.widened_topics)
@@ -74,14 +77,13 @@ class JobRun:
         self._report_at_s = self._hold_at_s = 0.0
         self._query: StreamingQuery | None = None
         self._failures, self._why_ended = 0, ""
-        self._builds = self._rests = False
+        self._is_the_copy = self._builds = self._rests = False
         self._state, self._detail = "restarting", "starting"
         self._trouble = ""  # of what it does beside its query
         self._offsets = offsets
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
         self._copy, self._driver_task = copy, driver_task
         self._progress = Progress(job, self._checkpoint, copy, driver_task)
-        self._is_the_copy = False
         self._breakers = {"kafka": Breaker()}
         self._status = StatusReporter(settings, job)
 
@@ -99,7 +101,7 @@ class JobRun:
     def tick(self) -> None:
         now_s = time.monotonic()
         self._keep_up(now_s)
-        if self.other_copy:
+        if self.other_copy or self._order.keeps_down(self):
             return
         why_rests = self._driver_task.rests() if self._state != "failed" else ""
         if why_rests:
@@ -117,6 +119,13 @@ class JobRun:
                 self._progress.publish_ahead()
                 self._step_beside()
                 self._count_partitions(now_s)
+
+    def end(self, state: str, why: str) -> None:
+        """The next query begins as soon as it may, whatever kept this one down."""
+        if self._query is not None:
+            self._end_query()
+        self._failures, self._start_at_s = 0, 0.0
+        self.say(state, why)
 
     def _rest(self, why: str) -> None:
         if not self._rests:
@@ -169,10 +178,7 @@ class JobRun:
             kafka = kafka.failed(now_ms(), error.args[0].str())
         else:
             took_s = time.monotonic() - asked_s
-            if took_s > self._settings.slow_after_s:
-                kafka = kafka.failed(now_ms(), f"it took {took_s:.1f} s to answer")
-            else:
-                kafka = kafka.answered() if kafka.is_open else kafka.worked()
+            kafka = kafka.answered_in(took_s, self._settings.slow_after_s, now_ms())
         self._breakers["kafka"] = kafka
         if kafka.state != before.state:
             _log.info("%s: the breaker of Kafka is %s %s", self.job, kafka.state, kafka.reason)
@@ -188,11 +194,10 @@ class JobRun:
         postgres = self._breakers.get("postgres", Breaker())
         if postgres.is_open:
             away = store.trouble(self._settings.postgres_url.get_secret_value())
-            if away is None:
-                self._breakers["postgres"] = postgres.answered()
-            else:
-                self._breakers["postgres"] = postgres.failed(now_ms(), away)
-                self._start_at_s = now_s + self._breakers["postgres"].pause_s
+            postgres = postgres.answered() if away is None else postgres.failed(now_ms(), away)
+            self._breakers["postgres"] = postgres
+            if postgres.is_open:
+                self._start_at_s = now_s + postgres.pause_s
                 return False
         return self._is_the_copy and not self._breakers["kafka"].is_open
 

@@ -160,7 +160,8 @@ def test_each_topic_is_a_channel_and_each_job_s_topics_are_its_operations() -> N
             for operation in operations.values()
             if operation["tags"] == [{"name": job.name}]
         }
-        received = {("receive", topic) for topic in (*job.ignited_by, *job.looks_up)}
+        read = (*job.ignited_by, *job.looks_up, "job.order.v1")
+        received = {("receive", topic) for topic in read}
         sent = {("send", t) for t in (*job.emits, *job.waits_in, *job.parks_in, "job.status.v1")}
         assert its_own == received | sent
     sent_to = {o["channel"]["$ref"] for o in operations.values() if o["action"] == "send"}

@@ -1,5 +1,6 @@
 import pytest
 
+from clients.kafka import last_words
 from clients.kafka.create_topics import ensure_topics
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
@@ -43,14 +44,14 @@ def test_the_last_word_of_a_job_is_its_health(
     both = "healthy is running\nbroken is failed: data_loss"
     assert ask("healthy", "broken") == (1, both)  # one of them that is not well is enough
     # what was said before then no longer counts
-    monkeypatch.setattr(healthcheck, "_RECENT_MS", 0)
-    assert ask("healthy") == (1, "healthy has not said a word for 0 s")
+    monkeypatch.setattr(last_words, "RECENT_MS", 0)
+    assert ask("healthy") == (1, "healthy has not said a word for 15 s")
 
 
 def test_without_kafka_it_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
-    monkeypatch.setattr(healthcheck, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(last_words, "_ANSWER_S", 0.2)
     assert healthcheck.main("fold") == 1
     assert capsys.readouterr().out.startswith("Kafka: ")

@@ -12,7 +12,7 @@ from shared.published.schemas.events import (
     state_completion,
     view_row,
 )
-from shared.published.schemas.operations import credential, job_status, master_data
+from shared.published.schemas.operations import credential, job_order, job_status, master_data
 from shared.published.schemas.payloads import (
     again,
     breach,
@@ -25,6 +25,7 @@ from shared.published.schemas.shapes import RecordSchema
 from shared.published.schemas.webhooks import of_webhooks, undelivered
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
+    JOB_ORDER_TOPIC,
     JOB_STATUS_TOPIC,
     again_topic,
     breach_topic,
@@ -63,6 +64,7 @@ def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
         **(of_the_lane() if flow.waits else {}),
         **(of_fold() if flow.entities else {}),
         JOB_STATUS_TOPIC: [job_status()],
+        JOB_ORDER_TOPIC: [job_order()],
         CREDENTIAL_TOPIC: [credential()],
     }
 

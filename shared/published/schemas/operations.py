@@ -3,6 +3,7 @@
 from shared.events import envelope
 from shared.ids import TENANT
 from shared.model import Table
+from shared.published.job_orders import WHY_MAX, Wanted
 from shared.published.schemas.shapes import (
     COMPLETION_HEADERS,
     TEXT,
@@ -107,6 +108,26 @@ def job_status() -> RecordSchema:
                 },
             },
         ),
+    )
+
+
+def job_order() -> RecordSchema:
+    return RecordSchema(
+        "order",
+        "what an operator wants of a job; null: that it works",
+        {**TEXT, "description": "the job"},
+        object_of({}),
+        {
+            **object_of(
+                {
+                    "order": {"enum": [*Wanted]},
+                    "by": TEXT,
+                    "at_ms": TIME_MS,
+                    "why": {"type": "string", "maxLength": WHY_MAX},
+                }
+            ),
+            "type": ["object", "null"],
+        },
     )
 
 

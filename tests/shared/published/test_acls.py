@@ -7,6 +7,7 @@ from shared.published.acls import Acl, acls
 from shared.topic_names import (
     CREDENTIAL_TOPIC,
     HOOK_TOPIC,
+    JOB_ORDER_TOPIC,
     JOB_STATUS_TOPIC,
     again_topic,
     master_topic,
@@ -43,7 +44,8 @@ def test_the_gateway_reads_payloads_and_what_becomes_of_them_and_no_master_data(
 def test_each_job_reads_what_ignites_it_and_writes_what_it_emits_by_the_flow() -> None:
     for job in FLOW.jobs():
         read, written = names(FLOW, job.name, "READ"), names(FLOW, job.name, "WRITE")
-        assert read == {*job.ignited_by, *job.looks_up, *job.starts_from, JOB_STATUS_TOPIC}
+        of_each = {JOB_STATUS_TOPIC, JOB_ORDER_TOPIC}
+        assert read == {*job.ignited_by, *job.looks_up, *job.starts_from, *of_each}
         emitted = {*job.emits, *job.waits_in, *job.parks_in}
         by_relay = names(FLOW, "relay", "WRITE") if job.name == "persist" else set()
         assert emitted <= written | by_relay
@@ -66,6 +68,7 @@ def test_every_topic_is_written_by_those_alone_whose_topic_it_is() -> None:
     # terminal and desk send a hook a test, and the relay what is redriven to one
     assert writers.pop(again_topic("forward")) == {"operator", "desk", "relay"}
     assert writers.pop(CREDENTIAL_TOPIC) == {"operator", "desk"}
+    assert writers.pop(JOB_ORDER_TOPIC) == {"operator", "desk"}
     assert writers[HOOK_TOPIC] == {"operator", "desk", "forward"}
     writers[HOOK_TOPIC] = {"forward"}
     for topic in writers.keys() - emitters.keys() - {JOB_STATUS_TOPIC}:

@@ -1,0 +1,46 @@
+"""Jobs for programs. An order is taken at once; the job obeys it by itself, and says so."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from desk.api.answers import json
+from desk.jobs.service import JobDesk
+from desk.web.access import by
+from shared.published.job_orders import WHY_MAX
+
+
+class Ordered(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    why: str = Field("", max_length=WHY_MAX)
+
+
+def job_api(jobs: JobDesk) -> APIRouter:
+    router = APIRouter(prefix="/api/jobs")
+
+    @router.get("")
+    def all_of_them() -> Response:
+        return json({"jobs": jobs.all()})
+
+    @router.get("/{job}")
+    def show(job: str) -> Response:
+        return json(jobs.show(job))
+
+    @router.post("/{job}/pause")
+    def pause(request: Request, job: str, order: Ordered | None = None) -> Response:
+        jobs.pause(job, order.why if order else "", by=by(request))
+        return json(jobs.show(job), 202)
+
+    @router.post("/{job}/resume")
+    def resume(request: Request, job: str) -> Response:
+        jobs.resume(job, by=by(request))
+        return json(jobs.show(job), 202)
+
+    @router.post("/{job}/rebuild")
+    def rebuild(request: Request, job: str, order: Ordered | None = None) -> Response:
+        jobs.rebuild(job, order.why if order else "", by=by(request))
+        return json(jobs.show(job), 202)
+
+    return router

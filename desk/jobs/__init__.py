@@ -1,0 +1,1 @@
+"""The jobs, and what an operator wants of each."""

@@ -1,0 +1,121 @@
+"""How the jobs are, and orders for them: records of a topic, which each job obeys by itself."""
+
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from clients.kafka.connect import answering
+from clients.kafka.follow import whole_log
+from clients.kafka.last_words import last_words
+from clients.kafka.records import Outgoing
+from clients.kafka.write import write_now
+from desk.letters.audit import Audit, OpenBook
+from desk.letters.selection import Selection
+from shared.consumer_groups import DESK
+from shared.errors import JobError
+from shared.flow import load_flow
+from shared.kafka_access import KafkaAwayError
+from shared.published.job_orders import WHY_MAX, JobOrder, Wanted, can_be_rebuilt
+from shared.settings import Settings
+from shared.timestamps import now_ms, to_rfc3339
+from shared.topic_names import JOB_ORDER_TOPIC
+
+_READ_S = 30.0
+_SAID = ("lag_records", "lag_s", "rows_per_s")
+
+
+class NoJobError(Exception):
+    """Of this name."""
+
+
+class BadOrderError(Exception):
+    """Why it cannot be, in a sentence."""
+
+
+class JobDesk:
+    """KafkaAwayError where Kafka does not answer. `by`: for the audit, and for who wonders why a
+    job does nothing."""
+
+    def __init__(self, settings: Settings, open_book: OpenBook) -> None:
+        self._kafka = settings.kafka
+        self._jobs = {job.name: job.does for job in load_flow(settings.flow).jobs()}
+        self._audit = Audit(open_book)
+
+    def all(self) -> list[dict[str, Any]]:
+        try:
+            said = last_words(self._kafka, DESK, self._jobs)
+        except KafkaException as error:
+            raise KafkaAwayError(f"Kafka: {error.args[0].str()}") from error
+        except JobError as error:
+            raise KafkaAwayError(f"Kafka: {error}") from error
+        orders = self._orders()
+        return [
+            _told(job, does, said.get(job), orders.get(job)) for job, does in self._jobs.items()
+        ]
+
+    def show(self, job: str) -> dict[str, Any]:
+        self._known(job)
+        return next(one for one in self.all() if one["job"] == job)
+
+    def pause(self, job: str, why: str, *, by: str) -> None:
+        """Within a second or two it ends its query, and works on nothing. What comes for it waits
+        in Kafka."""
+        self._known(job)
+        self._order(job, Wanted.PAUSE, why, by)
+
+    def rebuild(self, job: str, why: str, *, by: str) -> None:
+        """It works, also where it was paused."""
+        self._known(job)
+        if not can_be_rebuilt(job):
+            kept = ", ".join(filter(can_be_rebuilt, self._jobs))
+            raise BadOrderError(
+                f"{job} keeps no state that is made of topics: of this flow {kept or 'no job'} does"
+            )
+        self._order(job, Wanted.REBUILD, why, by)
+
+    def resume(self, job: str, *, by: str) -> None:
+        """Where it left off."""
+        self._known(job)
+        write_now(self._kafka, Outgoing(JOB_ORDER_TOPIC, job.encode(), None, []))
+        self._note(by, "resume", job, "")
+
+    def _order(self, job: str, wanted: Wanted, why: str, by: str) -> None:
+        if len(why) > WHY_MAX:
+            raise BadOrderError(f"why: at most {WHY_MAX} characters")
+        order = JobOrder(order=wanted, by=by, at_ms=now_ms(), why=why)
+        write_now(self._kafka, Outgoing(JOB_ORDER_TOPIC, job.encode(), order.to_record(), []))
+        self._note(by, wanted.value, job, why)
+
+    def _note(self, by: str, what: str, job: str, why: str) -> None:
+        self._audit.note(by, f"{what} job", Selection(), reason=f"{job}: {why}" if why else job)
+
+    def _known(self, job: str) -> None:
+        if job not in self._jobs:
+            raise NoJobError(f"this flow has no job {job}: {', '.join(self._jobs)}")
+
+    def _orders(self) -> dict[str, JobOrder | None]:
+        """None: one that no job can read, either."""
+        found: dict[str, JobOrder | None] = {}
+        with answering(self._kafka):
+            for message in whole_log(self._kafka, DESK, [JOB_ORDER_TOPIC], _READ_S):
+                job, raw = (message.key() or b"").decode(errors="replace"), message.value()
+                try:
+                    found[job] = None if raw is None else JobOrder.from_record(raw)
+                except ValueError:
+                    found[job] = None
+        return found
+
+
+def _told(
+    job: str, does: str, said: dict[str, Any] | None, order: JobOrder | None
+) -> dict[str, Any]:
+    told = said or {"state": "silent", "detail": "it has not said a word lately"}
+    return {
+        "job": job,
+        "state": told["state"],
+        "detail": told["detail"],
+        **{name: told.get(name) for name in _SAID},
+        "does": does,
+        "can_be_rebuilt": can_be_rebuilt(job),
+        "order": order and {**order.model_dump(exclude={"at_ms"}), "at": to_rfc3339(order.at_ms)},
+    }

@@ -1,0 +1,48 @@
+"""What an operator wants of a job: a record that stands until it is taken back. Pure."""
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shared.model import VIEW_JOB
+from shared.timestamps import to_rfc3339
+
+_REBUILT = ("fold", "aggregate")
+WHY_MAX = 500
+
+
+class Wanted(StrEnum):
+    PAUSE = "pause"
+    REBUILD = "rebuild"
+
+
+class JobOrder(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    order: Wanted
+    by: str
+    at_ms: int
+    why: Annotated[str, Field(max_length=WHY_MAX)] = ""
+
+    @property
+    def told(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        return f"by {self.by}, since {to_rfc3339(self.at_ms)}{why}"
+
+    def to_record(self) -> bytes:
+        return orjson.dumps(self.model_dump())
+
+    @classmethod
+    def from_record(cls, raw: bytes) -> Self:
+        """ValueError where it is none."""
+        try:
+            return cls.model_validate_json(raw)
+        except ValidationError as error:
+            raise ValueError(f"it is no order: {error.errors()[0]['msg']}") from error
+
+
+def can_be_rebuilt(job: str) -> bool:
+    """What it keeps is made of topics that are still there."""
+    return job in _REBUILT or job.startswith(VIEW_JOB)
