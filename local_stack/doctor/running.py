@@ -23,6 +23,7 @@ from local_stack.doctor.findings import Finding, green, red, yellow
 from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.settings_check import chosen_flow, kafka_at, settings
 from local_stack.run.folder_flow import flow_reference
+from local_stack.run.health import says_paused
 from local_stack.servers.addresses import OWN_SERVER
 from local_stack.terminal.errors import StackError
 from shared.errors import StoreAwayError
@@ -222,6 +223,8 @@ def _job(name: str, state: str, status: dict[str, Any]) -> Finding:
     output = status["job_outputs"].get(name, state)
     if output.startswith("waiting: PostgreSQL") and "postgres" in status["services"]:
         return yellow(f"job {name}", output, _fix("postgres", status))
+    if says_paused(output):
+        return yellow(f"job {name}", output, f"./headrace jobs resume {name}")
     log = "relay" if name == "relay" else "spark"
     finding = red if state == "fail" or output.startswith("failed") else yellow
     return finding(f"job {name}", output, f"./headrace logs {log}")

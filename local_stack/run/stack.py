@@ -43,6 +43,7 @@ from local_stack.terminal.progress import say
 
 ALL_SERVICES = ("kafka", "postgres", "gateway", "spark", "relay", "desk")
 DEATHS_TO_GIVE_UP = 3
+_SETTLED = ("pass", "paused")  # what a job may be that `up` need not wait for
 _START_WITHIN_S = 300.0
 
 
@@ -250,10 +251,12 @@ class Stack:
         health = GatewayHealth(True)
         if self._gateways:
             health = ask_gateways(self.gateway_urls, operator_token(self.state_dir))
-        for name in sorted(health.jobs):
-            if health.jobs[name] == "pass" != self.jobs.get(name):
-                say(f"  job {name} is up")
-        self.jobs = health.jobs
+        jobs = {n: "paused" if health.is_paused(n) else its for n, its in health.jobs.items()}
+        for name, state in sorted(jobs.items()):
+            if state in _SETTLED and state != self.jobs.get(name):
+                told = "up" if state == "pass" else f"{state}: ./headrace jobs resume {name}"
+                say(f"  job {name} is {told}")
+        self.jobs = jobs
         return health.accepts and (health.all_jobs_pass or "spark" not in self._services)
 
     def _wait_until(self, reached: Callable[[], bool], deadline: float) -> None:
@@ -269,7 +272,8 @@ class Stack:
     def _not_ready(self) -> str:
         services = {name: child.state for name, child in self._supervisor.children.items()}
         late = {**services, **{f"job {name}": status for name, status in self.jobs.items()}}
-        late = {name: status for name, status in late.items() if status not in ("running", "pass")}
+        settled = ("running", *_SETTLED)
+        late = {name: status for name, status in late.items() if status not in settled}
         return f"the stack is not ready after {_START_WITHIN_S:.0f} s, waiting for: {late}"
 
     def _publish(self) -> None:

@@ -28,8 +28,9 @@ class StandingOrder:
         self._is_paused = False
         self._rebuilt_ms: int | None = None
 
-    def keeps_down(self, run: Run) -> bool:
-        """Whether no query may run now. Whatever is wanted is done."""
+    def keeps_down(self, run: Run, *, is_the_copy: bool) -> bool:
+        """Whether no query may run now. Whatever is wanted is done. `is_the_copy`: the checkpoint
+        is this process's, and no other one's that runs the job."""
         try:
             order = self._orders.of(self._job)
         except OrdersUnknownError:
@@ -41,7 +42,7 @@ class StandingOrder:
         if self._is_paused:
             self._is_paused = False
             run.end("restarting", "it was paused")
-        if order is not None and order.order is Wanted.REBUILD:
+        if order is not None and order.order is Wanted.REBUILD and is_the_copy:
             self._rebuild(order, run)
         return False
 

@@ -101,7 +101,7 @@ class JobRun:
     def tick(self) -> None:
         now_s = time.monotonic()
         self._keep_up(now_s)
-        if self.other_copy or self._order.keeps_down(self):
+        if self.other_copy or self._order.keeps_down(self, is_the_copy=self._is_the_copy):
             return
         why_rests = self._driver_task.rests() if self._state != "failed" else ""
         if why_rests:

@@ -27,6 +27,8 @@ PAGES = (
     "/?status=any",
     "/redrives",
     "/waiting",
+    "/jobs",
+    "/jobs/fold",
     "/entities",
     "/webhooks",
     "/credentials",
@@ -131,6 +133,18 @@ def test_a_credential_is_added_and_revoked_by_the_keyboard(visit: Visit) -> None
     assert f"key {key_id}, device" in visit.follow("nav a", "Audit", "revoke credential")
 
 
+def test_a_job_is_paused_and_goes_on_by_the_keyboard(visit: Visit) -> None:
+    chromium = visit.browser
+    chromium.open(f"{visit.url}/")
+    visit.follow("nav a", "Jobs", "persist")
+    visit.follow("td a", "persist", "Orders")
+    chromium.tab_to("input", "")
+    chromium.press("the store moves")
+    assert "the store moves" in visit.follow("button", "Pause", "pause, by")
+    visit.follow("button", "Go on", "ordered\n-")
+    assert "persist: the store moves" in visit.follow("nav a", "Audit", "resume job")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
     chromium, room = visit.browser, visit.room
@@ -142,6 +156,10 @@ def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
             "/",
             *letters,
             "/redrives",
+            "/waiting",
+            "/jobs",
+            "/jobs/fold",
+            "/entities",
             "/webhooks",
             "/credentials",
             "/audit",

@@ -180,13 +180,20 @@ def test_a_part_that_is_held_or_down_and_a_job_that_is_not_well_say_what_to_do()
     assert (spark.light, spark.note) == (Light.RED, "./headrace logs spark")
     status: dict[str, Any] = {
         "services": {"gateway": {}},
-        "jobs": {"fold": "warn", "persist": "warn", "relay": "pass"},
-        "job_outputs": {"fold": "failed: RECORDS_EXPIRED", "persist": "waiting: PostgreSQL"},
+        "jobs": {"fold": "warn", "persist": "warn", "enrich": "warn", "relay": "pass"},
+        "job_outputs": {
+            "fold": "failed: RECORDS_EXPIRED",
+            "persist": "waiting: PostgreSQL",
+            "enrich": "paused: by ann",
+        },
     }
-    jobs = [(finding.name, finding.light) for finding in running._jobs(status)]
+    found = running._jobs(status)
+    assert found[2].note == "./headrace jobs resume enrich"
+    jobs = [(finding.name, finding.light) for finding in found]
     assert jobs == [
         ("job fold", Light.RED),
         ("job persist", Light.YELLOW),
+        ("job enrich", Light.YELLOW),
         ("job relay", Light.GREEN),
     ]
     assert running._jobs({**status, "jobs": {}})[0].light is Light.RED

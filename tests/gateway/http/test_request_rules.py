@@ -84,6 +84,17 @@ def test_a_body_of_unsaid_length_is_refused(method: bytes) -> None:
     assert _refusal(HOST, method=method) == (411, "length_required")
 
 
+def test_an_order_at_the_desk_needs_no_body_and_no_length() -> None:
+    assert not read(b"POST", "1.1", b"/api/jobs/fold/resume", [HOST])
+
+
+@pytest.mark.parametrize(
+    "target", [b"/v1/api/d", b"/api", b"http://gateway/api/x", b"http://gateway/v1/telemetry/d"]
+)
+def test_elsewhere_a_length_is_needed(target: bytes) -> None:
+    assert _refusal(HOST, target=target) == (411, "length_required")
+
+
 @pytest.mark.parametrize("framing", [LENGTH, (b"transfer-encoding", b"chunked")])
 def test_a_get_has_no_body(framing: tuple[bytes, bytes]) -> None:
     refused = _refusal(HOST, framing, method=b"GET", target=b"/state/device-0001")

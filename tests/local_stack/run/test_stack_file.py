@@ -171,3 +171,12 @@ def test_the_status_says_where_each_of_several_gateways_is_and_which_takes_nothi
     ]
     assert _part("gateway-2", found).light is Light.RED
     assert _part("gateway", found).light is Light.GREEN
+
+
+def test_a_job_that_an_operator_has_paused_is_as_it_should_be() -> None:
+    jobs = {"fold": "pass", "persist": "warn"}
+    health = GatewayHealth(True, jobs, {"persist": "paused: by ann"})
+    assert health.all_jobs_pass
+    assert not GatewayHealth(True, jobs, {"persist": "waiting: Kafka"}).all_jobs_pass
+    assert not GatewayHealth(True, {"fold": "warn"}).all_jobs_pass
+    assert not GatewayHealth(True).all_jobs_pass

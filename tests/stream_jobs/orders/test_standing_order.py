@@ -54,7 +54,7 @@ def standing(orders: Orders, checkpoint: CheckpointFolder) -> StandingOrder:
 
 def test_without_an_order_it_works(orders: Orders, checkpoint: Path) -> None:
     run = Run()
-    assert not standing(orders, checkpoint).keeps_down(run)
+    assert not standing(orders, checkpoint).keeps_down(run, is_the_copy=True)
     assert run.said == []
 
 
@@ -62,19 +62,21 @@ def test_none_begins_before_it_is_known_whether_it_is_paused(
     orders: Orders, checkpoint: Path
 ) -> None:
     orders.is_known = False
-    assert standing(orders, checkpoint).keeps_down(Run())
+    assert standing(orders, checkpoint).keeps_down(Run(), is_the_copy=True)
 
 
 def test_it_pauses_and_goes_on_where_it_was(orders: Orders, checkpoint: Path) -> None:
     run, order = Run(), standing(orders, checkpoint)
     orders.give(Wanted.PAUSE)
-    assert order.keeps_down(run)
-    assert order.keeps_down(run)
+    assert order.keeps_down(run, is_the_copy=True)
+    assert order.keeps_down(run, is_the_copy=True)
     assert run.why == "by ann, since 1970-01-01T00:00:00.001Z: it moves"
-    assert standing(orders, checkpoint).keeps_down(Run())  # one that is started meanwhile
+    assert standing(orders, checkpoint).keeps_down(
+        Run(), is_the_copy=True
+    )  # one that is started meanwhile
     orders.stands = None
-    assert not order.keeps_down(run)
-    assert not order.keeps_down(run)
+    assert not order.keeps_down(run, is_the_copy=True)
+    assert not order.keeps_down(run, is_the_copy=True)
     assert run.said == ["paused", "paused", "restarting"]
     assert (checkpoint / "commits").exists()
 
@@ -82,30 +84,39 @@ def test_it_pauses_and_goes_on_where_it_was(orders: Orders, checkpoint: Path) ->
 def test_it_makes_its_state_anew_once(orders: Orders, checkpoint: Path) -> None:
     run, order = Run(), standing(orders, checkpoint)
     orders.give(Wanted.REBUILD)
-    assert not order.keeps_down(run)
+    assert not order.keeps_down(run, is_the_copy=True)
     assert not checkpoint.exists()
     checkpoint.mkdir()
-    assert not order.keeps_down(run)
-    assert not standing(orders, checkpoint).keeps_down(run)  # nor after a restart
+    assert not order.keeps_down(run, is_the_copy=True)
+    assert not standing(orders, checkpoint).keeps_down(run, is_the_copy=True)  # nor after a restart
     assert run.said == ["restarting"]
     assert checkpoint.exists()
     # another order may be of a machine whose clock is behind
     orders.give(Wanted.REBUILD, at_ms=0)
-    assert not order.keeps_down(run)
+    assert not order.keeps_down(run, is_the_copy=True)
     assert not checkpoint.exists()
     assert run.said == ["restarting", "restarting"]
 
 
 def test_what_its_views_were_made_by_outlives_it(orders: Orders, checkpoint: Path) -> None:
     orders.give(Wanted.REBUILD)
-    standing(orders, checkpoint).keeps_down(Run())
+    standing(orders, checkpoint).keeps_down(Run(), is_the_copy=True)
     assert checkpoint.with_name("fold.made-for.json").exists()
 
 
 def test_a_rebuild_ends_a_pause(orders: Orders, checkpoint: Path) -> None:
     run, order = Run(), standing(orders, checkpoint)
     orders.give(Wanted.PAUSE)
-    assert order.keeps_down(run)
+    assert order.keeps_down(run, is_the_copy=True)
     orders.give(Wanted.REBUILD, at_ms=2)
-    assert not order.keeps_down(run)
+    assert not order.keeps_down(run, is_the_copy=True)
+    assert not checkpoint.exists()
+
+
+def test_the_checkpoint_of_another_copy_stays(orders: Orders, checkpoint: Path) -> None:
+    run, order = Run(), standing(orders, checkpoint)
+    orders.give(Wanted.REBUILD)
+    assert not order.keeps_down(run, is_the_copy=False)
+    assert (checkpoint.exists(), run.said) == (True, [])
+    order.keeps_down(run, is_the_copy=True)
     assert not checkpoint.exists()
