@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from clients.postgres import master_data, store
 from local_stack import cli
-from local_stack.verbs import credentials
+from local_stack.verbs import credentials, jobs
 from shared.flow import FLOW
 from shared.published.schemas.by_topic import messages
 from shared.published.schemas.shapes import RecordSchema
@@ -119,6 +119,8 @@ def test_every_record_of_every_topic_is_as_it_is_published(
         topic = FLOW.event_type(name).completion_topic
         running.eventually(lambda topic=topic: len(read_topic(kafka, topic)) >= 1)
 
+    jobs.pause("aggregate", "to see its order", running.stack.state_dir)
+    jobs.resume("aggregate", running.stack.state_dir)
     _wait_and_go_on(running, "contracts-late")
     _correct_all(running, device, monkeypatch)
     _end_a_hook(running, forwarded, monkeypatch)

@@ -39,6 +39,7 @@ NOT_OF_A_JOB = {
     "NoAnswerError": "an outcome of a request: its payloads wait in the lane",
     "NoEvent": "an outcome of a record: it is a dead letter",
     "Rejected": "an outcome of a payload: it is a dead letter",
+    "OrdersUnknownError": "no query has begun yet: its supervisor asks again",
     "RefusedError": "an answer that a hook has not given: it is tried again",
     "RunExistsError": "an answer to an operator's command",
     "SourceAwayError": "the reader of a source tries again",
