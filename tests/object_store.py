@@ -43,7 +43,7 @@ class ObjectStore(JavaServer):
         return [java.command, "-Xmx192m", *JVM, *told, "-jar", str(jar), "--server.port=0"]
 
     def answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/{BUCKET}", timeout=5).status_code == 200
+        try:  # a list of all would fail for an object that was half written when it was killed
+            return httpx.head(f"{self.url}/{BUCKET}", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
