@@ -7,8 +7,8 @@ import threading
 
 import uvicorn
 
+from desk.app import create_app
 from desk.letters import indexer, redrive
-from desk.web.app import create_app
 from gateway.server.server import CannotListenError, listen, server_config
 from shared.flow import load_flow
 from shared.settings import WRONG_SETTINGS, GatewaySettings, explain

@@ -7,12 +7,10 @@ A job has no port to knock at; this is what its container's health check asks.
 import sys
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from clients.kafka.last_words import RECENT_MS, last_words
 from shared.consumer_groups import HEALTHCHECK
-from shared.errors import JobError
 from shared.flow import load_flow
+from shared.kafka_access import KafkaAwayError
 from shared.settings import WRONG_SETTINGS, Settings, explain
 
 # one that waits is well itself: what it waits for is away
@@ -28,11 +26,8 @@ def main(*jobs: str) -> int:
     except WRONG_SETTINGS as error:
         print(explain(error))
         return 2
-    except KafkaException as error:
-        print(f"Kafka: {error.args[0].str()}")
-        return 1
-    except JobError as error:
-        print(f"Kafka: {error}")
+    except KafkaAwayError as error:
+        print(error)
         return 1
     return max(_judge(job, said.get(job)) for job in jobs)
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import orjson
 
+from clients.kafka.connect import answering
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange
-from shared.kafka_access import KafkaAccess
+from shared.errors import JobError
+from shared.kafka_access import KafkaAccess, KafkaAwayError
 from shared.topic_names import JOB_STATUS_TOPIC
 
 _ANSWER_S = 5.0
@@ -17,7 +19,15 @@ RECENT_MS = 15_000  # they speak every two seconds
 
 
 def last_words(kafka: KafkaAccess, group: str, jobs: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Of those that have spoken. KafkaException or JobError where the broker has no answer."""
+    """Of those that have spoken. KafkaAwayError where the broker has no answer."""
+    try:
+        with answering(kafka):
+            return _read(kafka, group, jobs)
+    except JobError as error:
+        raise KafkaAwayError(f"Kafka at {kafka.bootstrap}: {error}") from error
+
+
+def _read(kafka: KafkaAccess, group: str, jobs: Collection[str]) -> dict[str, dict[str, Any]]:
     since_ms = time.time_ns() // 1_000_000 - RECENT_MS
     at = JOB_STATUS_TOPIC, 0
     with LogOffsets(kafka, group, answer_s=_ANSWER_S) as log:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from clients.kafka.connect import answering
 from clients.kafka.follow import whole_log
 from clients.kafka.last_words import last_words
@@ -12,9 +10,7 @@ from clients.kafka.write import write_now
 from desk.letters.audit import Audit, OpenBook
 from desk.letters.selection import Selection
 from shared.consumer_groups import DESK
-from shared.errors import JobError
 from shared.flow import load_flow
-from shared.kafka_access import KafkaAwayError
 from shared.published.job_orders import WHY_MAX, JobOrder, Wanted, can_be_rebuilt
 from shared.settings import Settings
 from shared.timestamps import now_ms, to_rfc3339
@@ -42,12 +38,7 @@ class JobDesk:
         self._audit = Audit(open_book)
 
     def all(self) -> list[dict[str, Any]]:
-        try:
-            said = last_words(self._kafka, DESK, self._jobs)
-        except KafkaException as error:
-            raise KafkaAwayError(f"Kafka: {error.args[0].str()}") from error
-        except JobError as error:
-            raise KafkaAwayError(f"Kafka: {error}") from error
+        said = last_words(self._kafka, DESK, self._jobs)
         orders = self._orders()
         return [
             _told(job, does, said.get(job), orders.get(job)) for job, does in self._jobs.items()

@@ -1,1 +1,1 @@
-"""The desk's pages, and who may come in."""
+"""What pages are made of, and who may come in."""

@@ -29,11 +29,15 @@ COOKIE = "headrace-desk"
 _BY, _TENANT = "headrace.by", "headrace.tenant"
 # where a tenant's operators come in, too, each to what is their tenant's
 _OF_TENANTS = re.compile("/api/hooks(/|$)")
-_OPEN = ("/livez", "/login", "/style.css")
+_OPEN = ("/livez", "/login", "/style.css", "/live.js")
 _SAFE = ("GET", "HEAD")
+_ALLOWED = (
+    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+# of the pages that show nothing a device has sent: these may keep themselves up to date
+_LIVE = {"/flow": f"{_ALLOWED}; script-src 'self'; connect-src 'self'"}
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
@@ -58,7 +62,9 @@ class AccessMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(raw=message["headers"]).update(_HEADERS)
+                allowed = _LIVE.get(scope["path"], _ALLOWED)
+                headers = {**_HEADERS, "content-security-policy": allowed}
+                MutableHeaders(raw=message["headers"]).update(headers)
             await send(message)
 
         request = Request(scope)

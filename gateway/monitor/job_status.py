@@ -133,6 +133,11 @@ def job_status(raw: bytes | None, now_ms: int, silent_ms: int | None = None) -> 
         said = orjson.loads(raw or b"")
     except ValueError:
         return None
+    return status_of(said, now_ms, silent_ms)
+
+
+def status_of(said: Any, now_ms: int, silent_ms: int | None = None) -> JobStatus | None:
+    """The same of what is parsed."""
     if not isinstance(said, dict) or not isinstance(said.get("at_ms"), int):
         return None
     age_ms = max(0, now_ms - said["at_ms"])

@@ -24,7 +24,7 @@ def ready_block(stack: Stack, seconds: float) -> str:
         **{f"  {name}": url for name, url in each.items()},
         "API pages": f"{stack.gateway_url}/docs",
         "health": f"{stack.gateway_url}/health",
-        **({"dead letters": stack.desk_url} if stack.desk_url else {}),
+        **({"desk": stack.desk_url} if stack.desk_url else {}),
         "Kafka bootstrap": stack.kafka_bootstrap,
         "PostgreSQL": str(shown(stack.postgres_url_of(READER))),
         "state folder": str(stack.state_dir),

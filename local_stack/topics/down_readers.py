@@ -2,13 +2,10 @@
 
 from collections.abc import Collection
 
-from confluent_kafka import KafkaException
-
 from clients.kafka.last_words import last_words
 from local_stack.terminal.errors import StackError
 from shared.consumer_groups import HEALTHCHECK
-from shared.errors import JobError
-from shared.kafka_access import KafkaAccess
+from shared.kafka_access import KafkaAccess, KafkaAwayError
 
 _DOWN = ("failed", "paused")
 
@@ -17,7 +14,7 @@ def refuse_readers_that_are_down(kafka: KafkaAccess, readers: Collection[str]) -
     """By what they have just said; of one that says nothing nobody knows."""
     try:
         said = last_words(kafka, HEALTHCHECK, readers)
-    except (KafkaException, JobError):
+    except KafkaAwayError:
         return
     for job, word in said.items():
         if (state := word.get("state")) in _DOWN:

@@ -23,7 +23,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     rows = [
         ("ready", "yes" if found["ready"] else "no" if found["running"] else "no, not running"),
         ("gateway", found["gateway_url"]),
-        ("dead letters", found["desk_url"]),
+        ("desk", found["desk_url"]),
         ("Kafka bootstrap", found["kafka_bootstrap"]),
         ("PostgreSQL", found["postgres_url"]),
         ("state folder", found["state_dir"]),

@@ -179,8 +179,13 @@ def _desk(flow: Flow) -> Iterable[Acl]:
     # what became of a payload
     looked_at += [*_of_one_payload(flow), *lanes_of_payloads(flow)]
     yield from _on_topics("desk", "READ", dict.fromkeys(looked_at))
+    # how fast records come
     written = [JOB_STATUS_TOPIC, JOB_ORDER_TOPIC, HOOK_TOPIC, CREDENTIAL_TOPIC]
-    yield from _write("desk", [*written, again_topic("forward")])
+    written.append(again_topic("forward"))
+    known = {*looked_at, *written}
+    others = [topic.name for topic in flow.topics() if topic.name not in known]
+    yield from _on_topics("desk", "DESCRIBE", others)
+    yield from _write("desk", written)
     yield from _asks("desk", *_DESK_GROUPS)
 
 

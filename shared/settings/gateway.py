@@ -13,6 +13,7 @@ from shared.settings.intake import IntakeSettings
 from shared.settings.wrong_setting import variable
 
 _DESK: JsonDict = {READ_BY: "desk"}
+_EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 def _networks(text: str) -> str:
@@ -27,6 +28,12 @@ def _networks(text: str) -> str:
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return () if text == "none" else tuple(ip_network(one) for one in text.split(","))
+
+
+def _http(url: str | None) -> str | None:
+    if url is not None and not re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#]*)?", url):
+        raise ValueError("write a URL such as http://gateway:8080/health")
+    return url
 
 
 _ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]*[a-z0-9\]]")
@@ -170,19 +177,35 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         description="How many events of an entity `/state/<id>/why` folds for one answer; of one "
         "that has more it says so with 422",
     )
-    # the desk for dead letters, a process of its own
+    # the desk, a process of its own
     desk_host: str = Field(
         "127.0.0.1",
-        description="Address that the pages for dead letters listen on",
+        description="Address that the desk's pages listen on",
         json_schema_extra=_DESK,
     )
     desk_port: int = Field(
         8081,
         ge=0,
         le=65535,
-        description="Port of the pages for dead letters",
+        description="Port of the desk's pages",
         json_schema_extra=_DESK,
     )
+    desk_health_url: Annotated[str | None, AfterValidator(_http)] = Field(
+        None,
+        description="Where the desk asks for the gateway's `/health`, which its page of the flow "
+        "shows. Without it: on its own machine, by the gateway's settings",
+        json_schema_extra=_DESK,
+    )
+
+    @property
+    def health_url(self) -> str:
+        """As the desk reaches it."""
+        if self.desk_health_url:
+            return self.desk_health_url
+        host = "127.0.0.1" if self.gateway_host in _EVERY_ADDRESS else self.gateway_host
+        host = f"[{host}]" if ":" in host else host
+        scheme = "https" if self.tls_cert_file else "http"
+        return f"{scheme}://{host}:{self.admin_port or self.gateway_port}/health"
 
     @property
     def page_origins(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from desk.web.routes import pages
+from desk.pages.site import site
 from gateway.monitor.routes import probe_routes
 from shared.flow import load_flow
 from shared.settings import GatewaySettings, JobSettings
@@ -164,7 +164,7 @@ def test_every_command_is_one_of_its_image(made: list[Manifest]) -> None:
 
 def test_whatever_goes_on_running_is_asked_how_it_is(made: list[Manifest]) -> None:
     routes = {route.path for route in probe_routes(None, None)}
-    desk = {route.path for route in pages(None, None, secure_cookie=False).routes}
+    desk = {route.path for route in site(None, secure_cookie=False).routes}
     jobs = {*(job.name for job in load_flow().jobs()), "relay", "all"}
     for where, container in containers(made).items():
         ports = {one["name"]: one["containerPort"] for one in container.get("ports", ())}

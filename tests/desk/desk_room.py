@@ -17,12 +17,12 @@ from clients.postgres import schema, store
 from clients.postgres.grants import DESK
 from clients.postgres.outbox import header_pairs
 from clients.postgres.store import Connection
+from desk.app import create_app
 from desk.letters import indexer, redrive
 from desk.letters.index_store import LetterIndex
 from desk.letters.selection import Selection
 from desk.letters.service import Desk
 from desk.letters.topics import LetterLog
-from desk.web.app import create_app
 from local_stack.run.stack import Stack
 from shared.events import redelivery
 from shared.events.envelope import Header, Position, failure_headers

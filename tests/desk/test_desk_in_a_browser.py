@@ -10,6 +10,7 @@ from desk.letters.selection import Selection
 from tests.desk import browser
 from tests.desk.browser import CONTROL, ENTER, SPACE, TAB, Browser
 from tests.desk.desk_room import Room
+from tests.desk.said import says
 from tests.gateway.support import serving
 
 pytestmark = [
@@ -27,6 +28,7 @@ PAGES = (
     "/?status=any",
     "/redrives",
     "/waiting",
+    "/flow",
     "/jobs",
     "/jobs/fold",
     "/entities",
@@ -145,6 +147,23 @@ def test_a_job_is_paused_and_goes_on_by_the_keyboard(visit: Visit) -> None:
     assert "persist: the store moves" in visit.follow("nav a", "Audit", "resume job")
 
 
+def test_the_picture_of_the_flow_keeps_itself_up_to_date_and_the_focus_stays(visit: Visit) -> None:
+    chromium = visit.browser
+    visit.follow("nav a", "Flow", "event.reading.v1")
+    assert "silent" in chromium.text()
+    chromium.tab_to("th a", "fold")
+    says(visit.room, "fold", state="failed", detail="its code raised")
+    chromium.until_it_says("failed")
+    assert chromium.run("return document.activeElement.textContent") == "fold"
+    assert chromium.run("return document.getElementById('news').textContent") == ""
+    partitions = {"event.reading.v1": {"0": [41, 2.0]}}
+    says(visit.room, "fold", lag_records=41, lag_s=2.0, partitions=partitions)
+    chromium.until_it_says(", 41")
+    assert chromium.run("return document.activeElement.textContent") == "fold"
+    chromium.press(ENTER)
+    chromium.until_it_says("Job fold")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
     chromium, room = visit.browser, visit.room
@@ -157,6 +176,7 @@ def test_every_page_is_for_everybody(visit: Visit, scheme: str) -> None:
             *letters,
             "/redrives",
             "/waiting",
+            "/flow",
             "/jobs",
             "/jobs/fold",
             "/entities",

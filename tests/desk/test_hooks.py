@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from clients.kafka.create_topics import ensure_topics
+from desk import app
+from desk.app import create_app
 from desk.hooks.service import HookDesk
 from desk.letters.store import open_book
-from desk.web import app
-from desk.web.app import create_app
 from gateway.auth.authenticate import unauthenticated
 from gateway.auth.caller import Caller
 from gateway.http.message import ByName

@@ -1,17 +1,17 @@
 """Jobs at the desk: by a program, and by the pages. No job runs here."""
 
 import httpx
-import orjson
 import pytest
 
 from clients.kafka.records import Outgoing
 from clients.kafka.write import write_now
 from shared.published.job_orders import JobOrder, Wanted
 from shared.timestamps import now_ms
-from shared.topic_names import JOB_ORDER_TOPIC, JOB_STATUS_TOPIC
+from shared.topic_names import JOB_ORDER_TOPIC
 from stream_jobs.orders.feed import OrderFeed
 from tests.desk import dom
 from tests.desk.desk_room import Room
+from tests.desk.said import says
 
 pytestmark = pytest.mark.stack
 
@@ -19,11 +19,6 @@ pytestmark = pytest.mark.stack
 def stands(room: Room, job: str) -> JobOrder | None:
     """For a job that is started now."""
     return OrderFeed(room.settings.kafka).of(job)
-
-
-def says(room: Room, job: str, **word: object) -> None:
-    told = {"job": job, "state": "running", "detail": "", "at_ms": now_ms(), **word}
-    write_now(room.settings.kafka, Outgoing(JOB_STATUS_TOPIC, job.encode(), orjson.dumps(told), []))
 
 
 def test_a_program_pauses_resumes_and_rebuilds(room: Room) -> None:

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from desk.pages.site import site
 from desk.web.access import COOKIE, AccessMiddleware
-from desk.web.routes import pages
 from gateway.http.problems import HANDLERS
 from tests.desk import dom
 from tests.desk.web.test_access import TOKEN, _Known
@@ -29,13 +29,9 @@ class Upload:
             yield _CHUNK
 
 
-def _no_desk() -> Any:
-    raise AssertionError("nobody is in yet")
-
-
 def _ask(method: str, **options: Any) -> httpx.Response:
     app = FastAPI(exception_handlers=HANDLERS)
-    app.include_router(pages(_no_desk, _Known(), secure_cookie=False))
+    app.include_router(site(_Known(), secure_cookie=False))
     app.add_middleware(AccessMiddleware, who=_Known())
 
     async def ask() -> httpx.Response:

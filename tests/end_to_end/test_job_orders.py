@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import httpx
 import orjson
 import pytest
 
@@ -58,12 +59,20 @@ def states_are_right(running: Running) -> bool:
     return expected == {device: its["state"] for device, its in found.items() if its}
 
 
+def wrong_at_the_desk(running: Running) -> list[dict[str, str]]:
+    """As the page of the flow has it at its top."""
+    told = httpx.get(f"{running.stack.desk_url}/api/flow", timeout=30).json()
+    assert told["health"]["status"] is not None, told["health"]
+    return [one for one in told["health"]["troubles"] if one["check"] == "job:persist"]
+
+
 def test_a_paused_job_does_nothing_says_so_and_goes_on_where_it_was(running: Running) -> None:
     before = post(running, 1)
     running.eventually(lambda: running.rows_of(before) == len(DEVICES))
     with paused(running, "persist"):
         assert "its store moves" in said(running, "persist")
         assert running.job_status("persist") == "warn"
+        running.eventually(lambda: "its store moves" in str(wrong_at_the_desk(running)))
         ids = post(running, 2)
         running.eventually(lambda: states_are_right(running))  # the others work
         running.eventually(lambda: (lag(running, "persist") or 0) >= len(DEVICES))

@@ -22,9 +22,9 @@ from clients.postgres import store
 from clients.postgres.grants import DESK
 from clients.postgres.outbox import Outbox
 from clients.postgres.source_book import Changes, SourceBook
+from desk.app import create_app
 from desk.letters.store import LetterBook
 from desk.master.service import ChangedMeanwhileError, MasterTables, ReadOnlyTableError
-from desk.web.app import create_app
 from local_stack import cli
 from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError

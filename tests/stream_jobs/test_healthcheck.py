@@ -54,4 +54,4 @@ def test_without_kafka_it_says_so(
     monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
     monkeypatch.setattr(last_words, "_ANSWER_S", 0.2)
     assert healthcheck.main("fold") == 1
-    assert capsys.readouterr().out.startswith("Kafka: ")
+    assert capsys.readouterr().out.startswith("Kafka at 127.0.0.1:1 ")

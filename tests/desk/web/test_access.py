@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 import desk.__main__
+from desk.app import create_app
 from desk.web.access import COOKIE, AccessMiddleware, by
-from desk.web.app import create_app
 from gateway.auth.authenticate import Authenticator, unauthenticated
 from gateway.auth.caller import ANYONE, Caller
 from gateway.http.message import ByName

@@ -14,7 +14,7 @@ from desk.web.components import facts, field, form, table, text
 from desk.web.form import FormFields, first
 from desk.web.form import form as form_of
 from desk.web.html import Html, tag
-from desk.web.routes import shown
+from desk.web.shell import shown
 from gateway.http.problems import Problem
 
 _TITLE = "Jobs"

@@ -7,8 +7,10 @@ import pytest
 from desk.letters.dry_run import Trial
 from desk.letters.render import bytes_shown, plain
 from desk.letters.selection import Selection
+from desk.pages import hooks, letter_list, letter_page
+from desk.pages.site import login_page
 from desk.prediction.states import StateTrial
-from desk.web import hook_pages, letter_page, list_page
+from desk.web.shell import shell
 from tests.desk.dom import Element, read
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'&lt;"
@@ -40,13 +42,13 @@ def _found(value: bytes) -> dict[str, Any]:
 
 def _letters() -> Element:
     chosen = Selection(status="parked", cause=HOSTILE, up_to="7:9:8")
-    content = list_page.letters(chosen, "cause", [GROUP], [ROW], "t id", 3, "token")
-    return read(list_page.shell("Letters", *content, csrf="token", signed_in=True))
+    content = letter_list.letters(chosen, "cause", [GROUP], [ROW], "t id", 3, "token")
+    return read(shell("Letters", *content, csrf="token", signed_in=True))
 
 
 def _letter(value: bytes = HOSTILE.encode(), trial: Trial | None = None) -> Element:
     content = letter_page.letter(_found(value), HOSTILE, "text", trial, "token", "7:9:8")
-    return read(list_page.shell("Letter", *content, csrf="token", told=HOSTILE))
+    return read(shell("Letter", *content, csrf="token", told=HOSTILE))
 
 
 def _trial() -> Trial:
@@ -60,16 +62,16 @@ def _webhook() -> Element:
     hook |= dict.fromkeys((*others, "concurrency", "per_s", "timeout_s", "made", "waiting"), 1)
     hook |= {"name": "alarms", "state": "active"}
     tries = [{"at_ms": 1, "event_id": HOSTILE, "entity_id": HOSTILE, "said": HOSTILE}]
-    content = hook_pages.listed([hook]) + hook_pages.told_of(hook, tries, "token")
-    return read(list_page.shell("Webhook", *content, csrf="token"))
+    content = hooks.listed([hook]) + hooks.told_of(hook, tries, "token")
+    return read(shell("Webhook", *content, csrf="token"))
 
 
 PAGES = {
     "webhook": _webhook(),
     "letters": _letters(),
     "letter": _letter(trial=_trial()),
-    "login": read(list_page.login("token", wrong=True)),
-    "audit": read(list_page.shell("Audit", *list_page.audit([{"what": HOSTILE}]), csrf="token")),
+    "login": read(login_page("token", wrong=True)),
+    "audit": read(shell("Audit", *letter_list.audit([{"what": HOSTILE}]), csrf="token")),
 }
 
 

@@ -1,5 +1,4 @@
-"""The pages, from what the desk has found. Pure; forms and links alone, so it works with a keyboard
-and without a script."""
+"""The lists of dead letters, of redrives, and the audit, from what the desk has found. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,77 +6,13 @@ from urllib.parse import quote, urlencode
 
 from desk.letters.redrive_store import Redrive
 from desk.letters.selection import GROUPED_BY, STATUSES, Selection
-from desk.web.bulk_forms import discard, redrive_all
+from desk.pages.bulk_forms import discard, redrive_all
 from desk.web.components import choice, field, form, label, table, text
-from desk.web.html import Html, page, tag
+from desk.web.html import Html, tag
 
-_PLACES = {
-    "Letters": "/",
-    "Redrives": "/redrives",
-    "Waiting": "/waiting",
-    "Jobs": "/jobs",
-    "Entities": "/entities",
-    "Webhooks": "/webhooks",
-    "Credentials": "/credentials",
-    "Audit": "/audit",
-}
 _COLUMNS = ("cause", "stage", "endpoint", "entity_id", "times", "parked_at", "status", "detail")
 _FILTERS = ("cause", "stage", "endpoint", "entity_id", "hook", "since", "until")
 _A_TIME = "2026-11-22T04:00:00Z"
-
-
-def shell(
-    title: str, *content: object, csrf: str, signed_in: bool = False, told: str = ""
-) -> bytes:
-    here = [
-        tag("a", name, href=href, aria_current="page" if name == title else None)
-        for name, href in _PLACES.items()
-    ]
-    away = form("/logout", csrf, tag("button", "Sign out")) if signed_in else None
-    return page(
-        tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", name="viewport", content="width=device-width"),
-            tag("title", f"{title} · Headrace"),
-            tag("link", rel="stylesheet", href="/style.css"),
-        ),
-        tag(
-            "body",
-            tag("a", "Skip to content", class_="skip", href="#content"),
-            tag("header", tag("h1", "Headrace"), tag("nav", *here, aria_label="Desk"), away),
-            tag(
-                "main",
-                tag("p", told, class_="told", role="status") if told else None,
-                *content,
-                id="content",
-            ),
-        ),
-    )
-
-
-def login(csrf: str, wrong: bool) -> bytes:
-    return shell(
-        "Sign in",
-        tag("h2", "Sign in"),
-        form(
-            "/login",
-            csrf,
-            tag(
-                "fieldset",
-                field(
-                    "token",
-                    "An operator's token",
-                    type="password",
-                    required=True,
-                    autocomplete="current-password",
-                ),
-                tag("button", "Sign in", class_="does"),
-            ),
-        ),
-        csrf=csrf,
-        told="This token is not an operator's, or no longer." if wrong else "",
-    )
 
 
 def letters(

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from desk.letters.dry_run import Trial
 from desk.letters.selection import Selection
+from desk.pages.bulk_forms import discard
 from desk.prediction.states import StateTrial
-from desk.web.bulk_forms import discard
 from desk.web.components import as_json, choice, facts, form, table, text
 from desk.web.html import Html, tag
 

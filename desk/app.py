@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from desk.api.credentials import credential_api
 from desk.api.entities import entity_api
+from desk.api.flow import flow_api
 from desk.api.hooks import hook_api
 from desk.api.jobs import job_api
 from desk.api.letters import letter_api
@@ -16,6 +17,8 @@ from desk.api.master import master_api, sources_api
 from desk.api.metrics import DeskMetrics
 from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
 from desk.entities.service import NoEntityError
+from desk.flow.health import GatewayHealth
+from desk.flow.service import FlowDesk
 from desk.hooks.service import BadHookError, HookDesk, NoHookError
 from desk.jobs.service import BadOrderError, JobDesk, NoJobError
 from desk.letters.service import NoLetterError, desk
@@ -27,15 +30,17 @@ from desk.master.service import (
     NoTableError,
     ReadOnlyTableError,
 )
+from desk.pages.credentials import credential_pages
+from desk.pages.entities import entity_pages
+from desk.pages.flow import flow_pages
+from desk.pages.hooks import hook_pages
+from desk.pages.jobs import job_pages
+from desk.pages.letters import letter_pages
+from desk.pages.site import site
+from desk.pages.waiting import waiting_pages
 from desk.waiting.service import NobodyWaitsError
-from desk.web import list_page
 from desk.web.access import AccessMiddleware, csrf_of, is_page
-from desk.web.credential_pages import credential_pages
-from desk.web.entity_pages import entity_pages
-from desk.web.hook_pages import hook_pages
-from desk.web.job_pages import job_pages
-from desk.web.routes import pages
-from desk.web.waiting_pages import waiting_pages
+from desk.web.shell import shell
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
@@ -67,6 +72,9 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     credentials = CredentialDesk(settings, open_its_book)
     app.include_router(hook_api(hooks))
     app.include_router(hook_pages(hooks, open_desk))
+    flow, health = FlowDesk(settings, open_its_book), GatewayHealth(settings)
+    app.include_router(flow_api(flow, health))
+    app.include_router(flow_pages(flow, health, settings.lag_warn_s))
     jobs = JobDesk(settings, open_its_book)
     app.include_router(job_api(jobs))
     app.include_router(job_pages(jobs))
@@ -75,7 +83,8 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.include_router(entity_api(open_desk, credentials))
     app.include_router(entity_pages(open_desk, credentials))
     app.include_router(waiting_pages(open_desk))
-    app.include_router(pages(open_desk, who, secure_cookie=settings.tls_cert_file is not None))
+    app.include_router(letter_pages(open_desk))
+    app.include_router(site(who, secure_cookie=settings.tls_cert_file is not None))
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -112,7 +121,7 @@ async def _on_trouble(request: Request, error: Exception) -> Response:
     problem = error if isinstance(error, Problem) else _problem(error)
     if not is_page(request):
         return problem.response(request.scope)
-    shown = list_page.shell(problem.code, csrf=csrf_of(request), told=problem.detail)
+    shown = shell(problem.code, csrf=csrf_of(request), told=problem.detail)
     return HTMLResponse(shown, problem.status, problem.headers)
 
 

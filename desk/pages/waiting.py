@@ -16,7 +16,7 @@ from desk.web.components import choice, field, form, table
 from desk.web.form import FormFields, first
 from desk.web.form import form as form_of
 from desk.web.html import Html, tag
-from desk.web.routes import shown
+from desk.web.shell import shown
 from gateway.http.problems import Problem
 from stream_jobs.waiting.codec import Ordered
 

@@ -13,13 +13,13 @@ from desk.api.letters import OpenDesk
 from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk
 from desk.letters.selection import Selection
+from desk.pages.bulk_forms import replay_failed
 from desk.web.access import by, csrf_of
-from desk.web.bulk_forms import replay_failed
 from desk.web.components import facts, field, form, table, text
 from desk.web.form import FormFields, first, selection_of
 from desk.web.form import form as form_of
 from desk.web.html import Html, tag
-from desk.web.routes import shown
+from desk.web.shell import shown
 from shared.errors import StoreAwayError
 from shared.timestamps import now_ms, to_rfc3339
 

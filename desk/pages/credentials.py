@@ -21,7 +21,7 @@ from desk.web.components import choice, facts, field, form, table, text
 from desk.web.form import FormFields, first
 from desk.web.form import form as form_of
 from desk.web.html import Html, tag
-from desk.web.routes import shown
+from desk.web.shell import shown
 from gateway.auth.credentials import Kind
 
 _ROWS = 500

@@ -11,12 +11,12 @@ from starlette.responses import RedirectResponse, Response
 from desk.api.letters import OpenDesk
 from desk.credentials.service import CredentialDesk
 from desk.entities.service import EVENTS_MAX, Entities
-from desk.web import waiting_pages
+from desk.pages import waiting
+from desk.pages.credentials import rows_of as credential_rows
 from desk.web.chart import chart, numbers_in
 from desk.web.components import as_json, choice, facts, field, table, text
-from desk.web.credential_pages import rows_of as credential_rows
 from desk.web.html import Html, tag
-from desk.web.routes import shown
+from desk.web.shell import shown
 from desk.whereabouts.service import Whereabouts
 
 _TITLE = "Entities"
@@ -91,7 +91,7 @@ def told_of(found: Mapping[str, Any], chosen: str) -> list[Html]:
         tag("h3", f"The newest {text(EVENTS_MAX)} events that are stored"),
         table("Events", _EVENT, [_event(one) for one in found["events"]]),
         tag("h3", "What waits"),
-        waiting_pages.rows(found["waiting"]),
+        waiting.rows(found["waiting"]),
         tag("h3", "Letters"),
         table("Letters", _LETTER, letters),
         tag("h3", "Credentials"),

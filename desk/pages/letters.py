@@ -1,59 +1,27 @@
-"""The desk for people: what a browser asks for, and what its forms do."""
+"""Dead letters for people: found, tried, mended, sent on again or given up; and the audit."""
 
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from desk.api.letters import AT_ONCE_MAX, RATE, OpenDesk, asked_for, changed_redrive, grouping
 from desk.letters.dry_run import Trial
 from desk.letters.redrive_target import Rewrite, always
 from desk.letters.service import Desk
-from desk.web import letter_page, list_page
-from desk.web.access import COOKIE, by, check_operator, csrf_of, token_of
-from desk.web.form import FormFields, bytes_of, first, form, selection_of, sign_in_form
-from desk.web.html import Html
-from gateway.auth.authenticate import Authenticator
+from desk.pages import letter_list, letter_page
+from desk.web.access import by, csrf_of
+from desk.web.form import FormFields, bytes_of, first, form, selection_of
+from desk.web.shell import shown
 from gateway.http.problems import Problem
 
-_STYLE = (Path(__file__).parent / "style.css").read_text()
 _ROWS = 100
 Form = Annotated[FormFields, Depends(form)]
 
 
-def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool) -> APIRouter:
+def letter_pages(open_desk: OpenDesk) -> APIRouter:
     router = APIRouter()
-
-    @router.get("/livez")
-    def livez() -> Response:
-        return PlainTextResponse("ok")
-
-    @router.get("/style.css")
-    def style() -> Response:
-        return Response(_STYLE, media_type="text/css")
-
-    @router.get("/login")
-    def login(request: Request) -> Response:
-        return HTMLResponse(list_page.login(csrf_of(request), wrong=False))
-
-    @router.post("/login")
-    def sign_in(request: Request, fields: Annotated[FormFields, Depends(sign_in_form)]) -> Response:
-        token = first(fields, "token").strip()
-        try:
-            check_operator(who, request, token)
-        except Problem:
-            return HTMLResponse(list_page.login(csrf_of(request), wrong=True), 403)
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure_cookie)
-        return answer
-
-    @router.post("/logout")
-    def sign_out(_: Form) -> Response:
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(COOKIE)
-        return answer
 
     @router.get("/")
     def letters(request: Request) -> Response:
@@ -68,7 +36,7 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
             parked = desk.book.count(meant._replace(status="parked"))
         if chosen.status not in (None, "parked"):
             parked = 0
-        content = list_page.letters(
+        content = letter_list.letters(
             meant, counted, groups, rows, following, parked, csrf_of(request)
         )
         return shown(request, "Letters", content)
@@ -101,7 +69,7 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
                 sent = desk.redrive(chosen.ids, by(request))
             said = f"{len(sent.ids)} sent on, {len(sent.refusals)} refused."
             refusals = [{"letter": id_, "refusal": why} for id_, why in sent.refusals.items()]
-            return shown(request, "Redrive", list_page.refusals(refusals), said)
+            return shown(request, "Redrive", letter_list.refusals(refusals), said)
         with open_desk() as desk:
             desk.redrives.begin(chosen, _rate(fields), by(request))
         return RedirectResponse("/redrives", 303)
@@ -109,7 +77,7 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
     @router.get("/redrives")
     def redrives(request: Request) -> Response:
         with open_desk() as desk:
-            content = list_page.redrives(desk.redrives.latest(), csrf_of(request))
+            content = letter_list.redrives(desk.redrives.latest(), csrf_of(request))
         return shown(request, "Redrives", content)
 
     @router.post("/redrives/{number}/{verb}")
@@ -130,7 +98,7 @@ def pages(open_desk: OpenDesk, who: Authenticator | None, *, secure_cookie: bool
     @router.get("/audit")
     def audit(request: Request) -> Response:
         with open_desk() as desk:
-            return shown(request, "Audit", list_page.audit(desk.book.audit(_ROWS)))
+            return shown(request, "Audit", letter_list.audit(desk.book.audit(_ROWS)))
 
     return router
 
@@ -168,8 +136,3 @@ def _rate(fields: FormFields) -> float:
     if not 0 < rate <= 100_000:
         raise Problem(400, "bad_rate", "letters a second are a number above 0")
     return rate
-
-
-def shown(request: Request, title: str, content: list[Html], told: str = "") -> Response:
-    signed_in, csrf = bool(token_of(request)), csrf_of(request)
-    return HTMLResponse(list_page.shell(title, *content, csrf=csrf, signed_in=signed_in, told=told))

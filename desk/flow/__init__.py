@@ -1,0 +1,1 @@
+"""How records go through the flow right now: where they are, and who is behind."""

@@ -1,0 +1,53 @@
+"""Which part hands records to which, told from the flow's table. Pure."""
+
+from typing import NamedTuple
+
+from shared.flow_table import Flow
+from shared.topic_names import again_topic
+
+GATEWAY, RELAY = "gateway", "relay"
+
+
+class Part(NamedTuple):
+    name: str
+    does: str
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+class Arrow(NamedTuple):
+    """Topics that the same parts write, and the same read."""
+
+    topics: tuple[str, ...]
+    written_by: tuple[str, ...]
+    read_by: tuple[str, ...]
+
+
+def parts(flow: Flow) -> list[Part]:
+    """In the order in which a payload meets them."""
+    found = [Part(GATEWAY, "takes payloads", frozenset(), frozenset(flow.posted_topics))]
+    for job in flow.jobs():
+        # what persist emits and parks goes through the outbox: the relay writes it
+        own = () if job.name == "persist" else (*job.emits, *job.waits_in)
+        found.append(Part(job.name, job.does, frozenset(job.ignited_by), frozenset(own)))
+        if job.name == "persist":
+            sent_on = frozenset((*job.emits, again_topic("enrich")))
+            does = "writes what the rows' transactions left for Kafka, and what is sent on again"
+            found.append(Part(RELAY, does, frozenset(), sent_on))
+    return found
+
+
+def arrows(flow: Flow) -> list[Arrow]:
+    """From the first part that writes on. What a part writes for itself alone is none."""
+    known = parts(flow)
+    names = [part.name for part in known]
+    grouped: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for topic in (one.name for one in flow.topics()):
+        written_by = tuple(part.name for part in known if topic in part.writes)
+        read_by = tuple(part.name for part in known if topic in part.reads)
+        if written_by and read_by and written_by != read_by:
+            grouped.setdefault((written_by, read_by), []).append(topic)
+    found = [Arrow(tuple(topics), *ends) for ends, topics in grouped.items()]
+    return sorted(
+        found, key=lambda one: (names.index(one.written_by[0]), names.index(one.read_by[0]))
+    )

@@ -1,0 +1,1 @@
+"""The desk for people: a module for each thing that an operator sees."""

@@ -1,0 +1,91 @@
+"""The picture of the flow as its tree."""
+
+from typing import Any
+
+from desk.flow.health import Health, Trouble
+from desk.pages.flow import picture, troubles
+from desk.web.shell import shell
+from tests.desk.dom import Element, read
+
+HOSTILE = "</table><script>alert(1)</script>\"'"
+
+
+def _part(name: str, **told: Any) -> dict[str, Any]:
+    none = {"state": "running", "detail": HOSTILE, "rows_per_s": None, "waiting": None}
+    return {"part": name, "does": HOSTILE, **none, **told}
+
+
+def _now() -> dict[str, Any]:
+    late = {"part": "fold", "behind_records": 1234, "behind_s": 61.0}
+    silent = {"part": "persist", "behind_records": None, "behind_s": None}
+    return {
+        "at": "2026-11-29T05:00:00Z",
+        "parts": [
+            _part("gateway", state=None),
+            _part("enrich", rows_per_s=12.34, waiting=7),
+            _part("fold", state="failed"),
+            _part("persist", state=HOSTILE),
+        ],
+        "arrows": [
+            {
+                "topics": (HOSTILE, "event.b.v1"),
+                "per_s": 1234.5,
+                "written_by": ("enrich",),
+                "read_by": [late, silent],
+            },
+        ],
+        "parked": {"enrich": 3},
+    }
+
+
+def _page(now: dict[str, Any], late_s: float = 60.0) -> Element:
+    return read(shell("Flow", *picture(now, late_s), csrf="t", script="/live.js"))
+
+
+def test_a_line_goes_from_who_writes_to_who_reads_and_says_who_is_late() -> None:
+    line = next(row for row in _page(_now()).all("tr") if "event.b.v1" in row.text)
+    gateway, enrich, fold, persist = line.all("td")
+    assert [cell.attributes.get("class") for cell in (gateway, enrich, fold, persist)] == [
+        *(None, "on first", "on", "on last")
+    ]
+    assert next(enrich.all("b")).attributes["aria-label"] == "writes"
+    assert "61 s, 1,234" in fold.text
+    assert next(fold.all("span")).attributes["class"] == "off"
+    assert "?" in persist.text
+    assert "1,234 a second" in line.text
+    line = next(row for row in _page(_now(), late_s=62).all("tr") if "event.b.v1" in row.text)
+    assert "off" not in [span.attributes.get("class") for span in line.all("span")]
+
+
+def test_what_waits_and_what_is_parked_leads_there() -> None:
+    links = {one.attributes["href"]: one.text for one in _page(_now()).all("a")}
+    assert (links["/waiting"], links["/?stage=enrich"]) == ("7", "3")
+    assert links["/jobs/fold"] == "fold"
+    assert "/jobs/gateway" not in links
+    page = _page({**_now(), "parked": None})
+    assert "PostgreSQL is away" in page.text
+
+
+def test_a_job_that_does_not_work_is_seen_in_its_column() -> None:
+    head = next(_page(_now()).all("thead"))
+    off = [span.text for span in head.all("span") if span.attributes.get("class") == "off"]
+    assert off == ["failed", HOSTILE]
+
+
+def test_nothing_that_somebody_sent_is_html() -> None:
+    wrong = Health("warn", (Trouble(HOSTILE, "warn", HOSTILE),), 3)
+    content = [*troubles(wrong), *picture(_now(), 1.0)]
+    page = read(shell("Flow", *content, csrf="t", script="/live.js"))
+    assert [one.attributes for one in page.all("script")] == [{"src": "/live.js", "defer": None}]
+    assert not [one for one in page.all() if "style" in one.attributes]
+
+
+def test_what_is_wrong_is_said_or_that_nothing_is_or_that_nobody_knows() -> None:
+    def said(health: Health) -> str:
+        return read(shell("Flow", *troubles(health), csrf="t")).text
+
+    assert "all 9 checks" in said(Health("pass", (), 9))
+    assert "Nobody knows: gone" in said(Health(None, unknown="gone"))
+    wrong = said(Health("warn", (Trouble("job:fold", "warn", "paused"),), 9))
+    assert "job:fold" in wrong
+    assert "paused" in wrong

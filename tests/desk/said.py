@@ -1,0 +1,14 @@
+"""What a job would say of itself, where none runs."""
+
+import orjson
+
+from clients.kafka.records import Outgoing
+from clients.kafka.write import write_now
+from shared.timestamps import now_ms
+from shared.topic_names import JOB_STATUS_TOPIC
+from tests.desk.desk_room import Room
+
+
+def says(room: Room, job: str, **word: object) -> None:
+    told = {"job": job, "state": "running", "detail": "", "at_ms": now_ms(), **word}
+    write_now(room.settings.kafka, Outgoing(JOB_STATUS_TOPIC, job.encode(), orjson.dumps(told), []))
