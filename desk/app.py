@@ -36,11 +36,14 @@ from desk.pages.flow import flow_pages
 from desk.pages.hooks import hook_pages
 from desk.pages.jobs import job_pages
 from desk.pages.letters import letter_pages
+from desk.pages.provider import provider_pages
 from desk.pages.site import site
 from desk.pages.waiting import waiting_pages
+from desk.sign_in.provider import Provider
+from desk.sign_in.sessions import Sessions
 from desk.waiting.service import NobodyWaitsError
 from desk.web.access import AccessMiddleware, csrf_of, is_page
-from desk.web.shell import shell
+from desk.web.shell import shell, signed_in
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
@@ -84,7 +87,12 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.include_router(entity_pages(open_desk, credentials))
     app.include_router(waiting_pages(open_desk))
     app.include_router(letter_pages(open_desk))
-    app.include_router(site(who, secure_cookie=settings.tls_cert_file is not None))
+    secure = settings.tls_cert_file is not None or (settings.desk_url or "").startswith("https:")
+    sessions = None
+    if sign_in := settings.sign_in:
+        sessions, provider = Sessions(sign_in.hold_s), Provider(sign_in)
+        app.include_router(provider_pages(provider, sessions, secure_cookie=secure))
+    app.include_router(site(who, sessions, secure_cookie=secure))
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -92,7 +100,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             text = generate_latest(DeskMetrics(opened.book))
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    app.add_middleware(AccessMiddleware, who=who, is_open=settings.open != "no")
+    app.add_middleware(AccessMiddleware, who=who, is_open=settings.open != "no", sessions=sessions)
     return app
 
 
@@ -121,8 +129,9 @@ async def _on_trouble(request: Request, error: Exception) -> Response:
     problem = error if isinstance(error, Problem) else _problem(error)
     if not is_page(request):
         return problem.response(request.scope)
-    shown = shell(problem.code, csrf=csrf_of(request), told=problem.detail)
-    return HTMLResponse(shown, problem.status, problem.headers)
+    its = signed_in(request)
+    page = shell(problem.code, csrf=csrf_of(request), signed_in=its, told=problem.detail)
+    return HTMLResponse(page, problem.status, problem.headers)
 
 
 def _problem(error: Exception) -> Problem:

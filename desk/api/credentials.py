@@ -10,6 +10,7 @@ from starlette.responses import Response
 from desk.api.answers import json
 from desk.credentials.service import DAYS_MAX, CredentialDesk, Owner, caller_of
 from desk.web.access import by
+from gateway.auth.caller import May
 from gateway.auth.credentials import Kind
 
 
@@ -20,6 +21,7 @@ class ToAdd(BaseModel):
     device: str | None = None
     tenant: str = ""
     all_tenants: bool = False
+    may: May = "administer"
     kind: Kind = "token"
     days: int | None = Field(None, ge=1, le=DAYS_MAX)
 
@@ -40,7 +42,11 @@ def credential_api(credentials: CredentialDesk) -> APIRouter:
     @router.post("")
     def add(request: Request, wanted: ToAdd) -> Response:
         caller = caller_of(
-            wanted.role, wanted.device, wanted.tenant, all_tenants=wanted.all_tenants
+            wanted.role,
+            wanted.device,
+            wanted.tenant,
+            all_tenants=wanted.all_tenants,
+            may=wanted.may,
         )
         added = credentials.add(caller, wanted.kind, wanted.days, by=by(request))
         return json(added.told(), 201)

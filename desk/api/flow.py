@@ -7,7 +7,7 @@ from starlette.responses import Response
 from desk.api.answers import json
 from desk.flow.health import GatewayHealth
 from desk.flow.service import FlowDesk
-from desk.web.access import token_of
+from desk.web.access import gateway_token_of
 
 
 def flow_api(flow: FlowDesk, health: GatewayHealth) -> APIRouter:
@@ -15,7 +15,7 @@ def flow_api(flow: FlowDesk, health: GatewayHealth) -> APIRouter:
 
     @router.get("")
     def now(request: Request) -> Response:
-        found = health.ask(token_of(request))
+        found = health.ask(gateway_token_of(request))
         troubles = [one._asdict() for one in found.troubles]
         return json({**flow.now(), "health": {**found._asdict(), "troubles": troubles}})
 

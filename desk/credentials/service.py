@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from desk.letters.audit import Audit, OpenBook
 from desk.letters.selection import Selection
 from gateway.auth import credential_topic
-from gateway.auth.caller import Caller
+from gateway.auth.caller import Caller, May
 from gateway.auth.credentials import Credential, Kind, refuse_unfit
 from gateway.auth.signature import make_signing_key
 from gateway.auth.token import make_token
@@ -16,7 +16,7 @@ from shared.timestamps import now_ms, to_rfc3339
 DAY_MS = 86_400_000
 DAYS_MAX = 36_500
 Owner = Literal["device", "gateway", "operator"]
-_COLUMNS = ("key_id", "kind", "role", "tenant", "device", "made", "not_after")
+_COLUMNS = ("key_id", "kind", "role", "may", "tenant", "device", "made", "not_after")
 
 
 class NoCredentialError(Exception):
@@ -41,14 +41,19 @@ class Added(NamedTuple):
 
 
 def caller_of(
-    owner: str, device: str | None = None, tenant: str = "", *, all_tenants: bool = False
+    owner: str,
+    device: str | None = None,
+    tenant: str = "",
+    *,
+    all_tenants: bool = False,
+    may: str = "administer",
 ) -> Caller:
     """BadCredentialError where nobody can be so."""
     if owner not in get_args(Owner):
         raise BadCredentialError(f"whose is it? One of {', '.join(get_args(Owner))}")
     if (owner == "device") is (device is None):
         raise BadCredentialError("a device's credential names the device, and no other one does")
-    caller = Caller(cast(Owner, owner), tenant, device, all_tenants)
+    caller = Caller(cast(Owner, owner), tenant, device, all_tenants, may=cast(May, may))
     try:
         refuse_unfit(caller)
     except ValueError as error:
@@ -111,6 +116,8 @@ class CredentialDesk:
             caller = credential.caller
             its = Selection(entity_id=caller.device, tenant=caller.tenant or None)
             whose = f", {caller.role}"
+            if caller.role == "operator":
+                whose += f" who may {caller.may}"
         self._audit.note(by, f"{what} credential", its, reason=f"key {key_id}{whose}")
 
     def _box(self) -> SecretBox:
@@ -135,6 +142,7 @@ def _told(key_id: str, credential: Credential | None) -> dict[str, Any]:
         "key_id": key_id,
         "kind": credential.kind,
         "role": caller.role,
+        "may": caller.may if caller.role == "operator" else None,
         "tenant": "(all)" if caller.all_tenants else caller.tenant or None,
         "device": caller.device,
         "made": to_rfc3339(credential.made_ms),

@@ -22,10 +22,12 @@ from desk.web.form import FormFields, first
 from desk.web.form import form as form_of
 from desk.web.html import Html, tag
 from desk.web.shell import shown
+from gateway.auth.caller import May
 from gateway.auth.credentials import Kind
 
 _ROWS = 500
-_COLUMNS = ("key_id", "role", "device", "tenant", "kind", "made", "not_after")
+_COLUMNS = ("key_id", "role", "may", "device", "tenant", "kind", "made", "not_after")
+_MOST = "administer"
 _TITLE = "Credentials"
 Form = Annotated[FormFields, Depends(form_of)]
 
@@ -43,7 +45,13 @@ def credential_pages(credentials: CredentialDesk, *, somebody_asks: bool) -> API
     def add(request: Request, fields: Form) -> Response:
         given = {name: first(fields, name).strip() for name in ("device", "tenant", "days")}
         kind: Kind = "hmac" if first(fields, "kind") == "hmac" else "token"
-        caller = caller_of(first(fields, "role"), given["device"] or None, given["tenant"])
+        role, may = first(fields, "role"), first(fields, "may") or _MOST
+        caller = caller_of(
+            role,
+            given["device"] or None,
+            given["tenant"],
+            may=may if role == "operator" else _MOST,
+        )
         added = credentials.add(caller, kind, _days(given["days"]), by=by(request))
         return shown(request, _TITLE, secret(added))
 
@@ -94,6 +102,7 @@ def _to_add(csrf: str) -> Html:
             choice("role", "Whose", get_args(Owner), "device"),
             field("device", "Device", placeholder="of a device its id"),
             field("tenant", "Tenant", placeholder="none"),
+            choice("may", "An operator may", get_args(May), _MOST),
             choice("kind", "Kind", get_args(Kind), "token"),
             field("days", "Days", placeholder="without end", inputmode="numeric"),
             tag("button", "Add", class_="does"),

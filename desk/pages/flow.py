@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from desk.flow.health import GatewayHealth, Health
 from desk.flow.service import RATE_S, FlowDesk
-from desk.web.access import token_of
+from desk.web.access import gateway_token_of
 from desk.web.components import table, text
 from desk.web.html import Html, tag
 from desk.web.shell import shown
@@ -28,7 +28,7 @@ def flow_pages(flow: FlowDesk, health: GatewayHealth, late_s: float) -> APIRoute
 
     @router.get("")
     def now(request: Request) -> Response:
-        content = troubles(health.ask(token_of(request)))
+        content = troubles(health.ask(gateway_token_of(request)))
         try:
             content += picture(flow.now(), late_s)
         except KafkaAwayError as away:

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from desk.sign_in.sessions import Sessions
 from desk.web import shell
-from desk.web.access import COOKIE, check_operator, csrf_of
+from desk.web.access import COOKIE, check_operator, cookie_of, csrf_of
 from desk.web.components import field, form
 from desk.web.form import FormFields, first, sign_in_form
 from desk.web.form import form as form_of
@@ -18,10 +19,14 @@ from gateway.http.problems import Problem
 
 _FILES = Path(shell.__file__).parent
 _STYLE, _SCRIPT = ((_FILES / name).read_text() for name in ("style.css", "live.js"))
+_WRONG = "This token is not an operator's, or no longer."
 Form = Annotated[FormFields, Depends(form_of)]
 
 
-def site(who: Authenticator | None, *, secure_cookie: bool) -> APIRouter:
+def site(
+    who: Authenticator | None, sessions: Sessions | None = None, *, secure_cookie: bool
+) -> APIRouter:
+    """`sessions`: of those who may sign in at a provider (provider_pages.py)."""
     router = APIRouter()
 
     @router.get("/livez")
@@ -38,7 +43,7 @@ def site(who: Authenticator | None, *, secure_cookie: bool) -> APIRouter:
 
     @router.get("/login")
     def login(request: Request) -> Response:
-        return HTMLResponse(login_page(csrf_of(request), wrong=False))
+        return HTMLResponse(login_page(csrf_of(request), by_provider=sessions is not None))
 
     @router.post("/login")
     def sign_in(request: Request, fields: Annotated[FormFields, Depends(sign_in_form)]) -> Response:
@@ -46,13 +51,16 @@ def site(who: Authenticator | None, *, secure_cookie: bool) -> APIRouter:
         try:
             check_operator(who, request, token)
         except Problem:
-            return HTMLResponse(login_page(csrf_of(request), wrong=True), 403)
+            page = login_page(csrf_of(request), _WRONG, by_provider=sessions is not None)
+            return HTMLResponse(page, 403)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure_cookie)
         return answer
 
     @router.post("/logout")
-    def sign_out(_: Form) -> Response:
+    def sign_out(request: Request, _: Form) -> Response:
+        if sessions is not None:
+            sessions.end(cookie_of(request))
         answer = RedirectResponse("/login", 303)
         answer.delete_cookie(COOKIE)
         return answer
@@ -60,10 +68,12 @@ def site(who: Authenticator | None, *, secure_cookie: bool) -> APIRouter:
     return router
 
 
-def login_page(csrf: str, wrong: bool) -> bytes:
+def login_page(csrf: str, told: str = "", *, by_provider: bool = False) -> bytes:
+    way = tag("p", tag("a", "Sign in with your organization's account", href="/login/begin"))
     return shell.shell(
         "Sign in",
         tag("h2", "Sign in"),
+        way if by_provider else None,
         form(
             "/login",
             csrf,
@@ -80,5 +90,5 @@ def login_page(csrf: str, wrong: bool) -> bytes:
             ),
         ),
         csrf=csrf,
-        told="This token is not an operator's, or no longer." if wrong else "",
+        told=told,
     )

@@ -1,9 +1,11 @@
 """Who comes in, and from where. Stands before all of the desk's routes.
 
 An operator's token opens it: a program sends it as `Authorization: Bearer`, a browser keeps it in a
-cookie that no script reads and no other site sends. Where nobody is asked, only connections from
-this machine lead here, whatever their requests call it; that no foreign page makes a browser of
-this machine ask is the connection's matter (gateway/server/browser_origin.py).
+cookie that no script reads and no other site sends. Who has signed in at a provider has a session
+in the place of the token. What an operator may is decided here, for all routes. Where nobody is
+asked, only connections from this machine lead here, whatever their requests call it; that no
+foreign page makes a browser of this machine ask is the connection's matter
+(gateway/server/browser_origin.py).
 """
 
 import re
@@ -18,18 +20,27 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from desk.sign_in.sessions import Sessions
 from gateway.auth.authenticate import Authenticator, target_of, unauthenticated
-from gateway.auth.caller import Caller, operators_only
+from gateway.auth.caller import Caller, May, may_not, operators_only
 from gateway.auth.token import PREFIX, key_id_of
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
 from shared.settings import is_loopback
 
 COOKIE = "headrace-desk"
-_BY, _TENANT = "headrace.by", "headrace.tenant"
+_BY, _MAY, _TENANT = "headrace.by", "headrace.may", "headrace.tenant"
+_SESSION = "headrace.session"
 # where a tenant's operators come in, too, each to what is their tenant's
 _OF_TENANTS = re.compile("/api/hooks(/|$)")
-_OPEN = ("/livez", "/login", "/style.css", "/live.js")
+_OPEN = ("/livez", "/login", "/login/begin", "/login/done", "/style.css", "/live.js")
+# what changes nothing, or nothing of others
+_LOOKED = re.compile(r"(/api)?/letters/[^/]+/try$|/api/try/|/logout$")
+# the rest is for who may administer: who comes in, and which webhooks there are with which secrets
+_OPERATED = re.compile(
+    r"(/api)?/(letters|redrives?|discards?|waiting|jobs|master)(/|$)|/webhooks/|"
+    r"/api/hooks/[^/]+/(pause|resume|test|replay)$"
+)
 _SAFE = ("GET", "HEAD")
 _ALLOWED = (
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -50,9 +61,16 @@ _secret = token_bytes(32)  # a form of an earlier run of this process is opened 
 class AccessMiddleware:
     """`who`: None where nobody is asked; `is_open`: then other machines may come in, too."""
 
-    def __init__(self, app: ASGIApp, who: Authenticator | None, is_open: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        who: Authenticator | None,
+        is_open: bool = False,
+        sessions: Sessions | None = None,
+    ) -> None:
         self._app = app
         self._who = who
+        self._sessions = sessions
         self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,12 +106,31 @@ class AccessMiddleware:
                 )  # fmt: skip
             request.scope[_BY] = "anyone"
         elif request.url.path not in _OPEN:
-            caller = _caller(self._who, request, token_of(request))
+            caller, name = self._caller(self._who, request)
             is_here = caller.role == "operator" and _OF_TENANTS.match(request.scope["path"])
             if not (caller.may_operate or is_here):
                 raise operators_only()
-            request.scope[_BY] = _name_of(token_of(request))
+            wanted = needed(request.method, request.scope["path"])
+            if not caller.has(wanted):
+                raise may_not(caller, wanted)
+            request.scope[_BY], request.scope[_MAY] = name, caller.may
             request.scope[_TENANT] = caller.tenant
+
+    def _caller(self, who: Authenticator, request: Request) -> tuple[Caller, str]:
+        session = self._sessions.find(cookie_of(request)) if self._sessions else None
+        if session is not None and "authorization" not in request.headers:
+            request.scope[_SESSION] = True
+            return Caller("operator", may=session.may), session.name
+        token = token_of(request)
+        if not token:  # nobody, also while it is not known who may come in
+            raise unauthenticated(request.method, "Bearer")
+        return _caller(who, request, token), _name_of(token)
+
+
+def needed(method: str, path: str) -> May:
+    if method in _SAFE or _LOOKED.match(path):
+        return "look"
+    return "operate" if _OPERATED.match(path) else "administer"
 
 
 def check_operator(who: Authenticator | None, request: Request, token: str) -> None:
@@ -119,6 +156,10 @@ def token_of(request: Request) -> str:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return given
+    return cookie_of(request)
+
+
+def cookie_of(request: Request) -> str:
     try:
         found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -126,8 +167,18 @@ def token_of(request: Request) -> str:
     return found.value if found else ""
 
 
+def gateway_token_of(request: Request) -> str:
+    """What the gateway knows the caller by, too: no session."""
+    return "" if request.scope.get(_SESSION) else token_of(request)
+
+
 def by(request: Request) -> str:
     return str(request.scope[_BY])
+
+
+def may_of(request: Request) -> str:
+    """Empty where nobody is asked."""
+    return str(request.scope.get(_MAY, ""))
 
 
 def tenant_of(request: Request) -> str:

@@ -4,7 +4,7 @@ keyboard and without a script."""
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from desk.web.access import csrf_of, token_of
+from desk.web.access import by, csrf_of, may_of
 from desk.web.components import form
 from desk.web.html import Html, page, tag
 
@@ -25,15 +25,18 @@ def shell(
     title: str,
     *content: object,
     csrf: str,
-    signed_in: bool = False,
+    signed_in: str = "",
     told: str = "",
     script: str | None = None,
 ) -> bytes:
+    """`signed_in`: who, and what that one may."""
     here = [
         tag("a", name, href=href, aria_current="page" if name == title else None)
         for name, href in _PLACES.items()
     ]
-    away = form("/logout", csrf, tag("button", "Sign out")) if signed_in else None
+    away = None
+    if signed_in:
+        away = form("/logout", csrf, tag("span", signed_in), " ", tag("button", "Sign out"))
     return page(
         tag(
             "head",
@@ -62,6 +65,10 @@ def shown(
     request: Request, title: str, content: list[Html], told: str = "", script: str | None = None
 ) -> HTMLResponse:
     """`script`: of the page's, which writes into what has the id `news`."""
-    signed_in, csrf = bool(token_of(request)), csrf_of(request)
-    page = shell(title, *content, csrf=csrf, signed_in=signed_in, told=told, script=script)
-    return HTMLResponse(page)
+    csrf, its = csrf_of(request), signed_in(request)
+    return HTMLResponse(shell(title, *content, csrf=csrf, signed_in=its, told=told, script=script))
+
+
+def signed_in(request: Request) -> str:
+    may = may_of(request)
+    return f"{by(request)}, may {may}" if may else ""

@@ -1,12 +1,14 @@
 """Who sent a request, and what that one may do. Every rule of it stands here."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from gateway.http.problems import Problem, refused
 from shared.ids import NO_TENANT, full_id, tenant_of
 from shared.model import Aggregate, Entity
 
 Role = Literal["anyone", "device", "gateway", "operator"]
+# of an operator at the desk; each may also what stands before it
+May = Literal["look", "operate", "administer"]
 
 
 class Signed(NamedTuple):
@@ -31,6 +33,12 @@ class Caller(NamedTuple):
     device: str | None = None
     all_tenants: bool = False
     signed: Signed | None = None
+    may: May = "administer"
+
+    def has(self, needed: May) -> bool:
+        """At the desk."""
+        rights = get_args(May)
+        return rights.index(self.may) >= rights.index(needed)
 
     @property
     def may_operate(self) -> bool:
@@ -77,6 +85,15 @@ def operators_only() -> Problem:
         403,
         "operators_only",
         "this route tells of all tenants: it needs the credential of an operator without a tenant",
+    )
+
+
+def may_not(caller: Caller, needed: May) -> Problem:
+    return Problem(
+        403,
+        "may_not",
+        f"this needs an operator who may {needed}, and your credential may {caller.may} "
+        "(docs/security.md#what-an-operator-may)",
     )
 
 

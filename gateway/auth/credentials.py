@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
-from gateway.auth.caller import Caller
+from gateway.auth.caller import Caller, May
 from gateway.http.problems import refused, retry_after
 from shared.ids import ENTITY_ID, NO_TENANT, TENANT
 from shared.timestamps import is_time_ms
@@ -40,6 +40,8 @@ def to_record(credential: Credential) -> bytes:
         value["device"] = caller.device
     if caller.all_tenants:
         value["all_tenants"] = True
+    if caller.may != "administer":
+        value["may"] = caller.may
     if credential.not_after_ms is not None:
         value["not_after_ms"] = credential.not_after_ms
     return orjson.dumps(value)
@@ -55,6 +57,7 @@ def from_record(value: bytes) -> Credential:
             found["tenant"],
             found.get("device"),
             found.get("all_tenants", False),
+            may=found.get("may", "administer"),
         )
         credential = Credential(
             caller,
@@ -77,7 +80,7 @@ def from_record(value: bytes) -> Credential:
 
 def refuse_unfit(caller: Caller) -> None:
     """Also of a JWT's claims: nothing but a tenant and an id may stand where they do."""
-    role, tenant, device, all_tenants, _ = caller
+    role, tenant, device, all_tenants, _, may = caller
     if role not in ("device", "gateway", "operator"):
         raise ValueError(f"{role!r} is no role")
     if not isinstance(tenant, str) or (tenant and not TENANT.fullmatch(tenant)):
@@ -88,6 +91,10 @@ def refuse_unfit(caller: Caller) -> None:
         raise ValueError(f"{device!r} is no entity id")
     if all_tenants and (all_tenants is not True or role != "operator" or tenant != NO_TENANT):
         raise ValueError("all_tenants is for an operator without a tenant")
+    if may not in get_args(May):
+        raise ValueError(f"{may!r}: an operator may {', '.join(get_args(May))}")
+    if may != "administer" and role != "operator":
+        raise ValueError("what it may is said of an operator's credential")
 
 
 class Credentials:

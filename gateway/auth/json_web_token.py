@@ -1,7 +1,7 @@
 """`Authorization: Bearer <JWT>`: who it is says the token, signed by a key of a fixed set.
 
-Its claims `tenant`, `role` and, of a device, `device` are the caller's. `iss`, `aud` and `exp` have
-to be there, too.
+Its claims `tenant`, `role` and, of a device, `device` are the caller's; `may` says what an operator
+may at the desk. `iss`, `aud` and `exp` have to be there, too.
 """
 
 import re
@@ -70,6 +70,7 @@ def _caller(claims: dict[str, Any]) -> Caller:
         claims["tenant"],
         claims.get("device"),
         claims.get("all_tenants", False),
+        may=claims.get("may", "administer"),
     )
     refuse_unfit(caller)
     return caller

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from gateway.auth.caller import Caller
 
 
+class OperatorMay(StrEnum):
+    LOOK = "look"
+    OPERATE = "operate"
+    ADMINISTER = "administer"
+
+
 class SecretKind(StrEnum):
     TOKEN = "token"
     HMAC = "hmac"
@@ -48,6 +54,10 @@ def add(
     all_tenants: Annotated[
         bool, typer.Option("--all-tenants", help="An operator that reads every tenant's states.")
     ] = False,
+    may: Annotated[
+        OperatorMay,
+        typer.Option(help="What an operator may at the desk: see all; also order; also all else."),
+    ] = OperatorMay.ADMINISTER,
     kind: Annotated[
         SecretKind, typer.Option(help="A secret to send, or one to sign requests with.")
     ] = SecretKind.TOKEN,
@@ -60,7 +70,7 @@ def add(
 
     Example: ./headrace credentials add --device device-0001
     """
-    caller = _caller(device, gateway, operator, tenant, all_tenants)
+    caller = _caller(device, gateway, operator, tenant, all_tenants, may.value)
     with credentials_desk(state_dir) as desk:
         added = desk.add(caller, kind.value, days, by=user_name())
     _warn_where_nobody_asks(folder_of(state_dir))
@@ -94,7 +104,12 @@ def revoke(key_id: str, state_dir: StateDir = None) -> None:
 
 
 def _caller(
-    device: str | None, gateway: bool, operator: bool, tenant: str, all_tenants: bool
+    device: str | None,
+    gateway: bool,
+    operator: bool,
+    tenant: str,
+    all_tenants: bool,
+    may: str,
 ) -> "Caller":
     from desk.credentials.service import BadCredentialError, caller_of
 
@@ -102,7 +117,7 @@ def _caller(
         raise StackError("whose is it?", "give one of --device ID, --gateway and --operator")
     owner = "device" if device is not None else "gateway" if gateway else "operator"
     try:
-        return caller_of(owner, device, tenant, all_tenants=all_tenants)
+        return caller_of(owner, device, tenant, all_tenants=all_tenants, may=may)
     except BadCredentialError as error:
         raise StackError(str(error), "see: ./headrace credentials add --help") from error
 

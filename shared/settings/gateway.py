@@ -5,14 +5,12 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
-from pydantic.config import JsonDict
 
-from shared.settings.access import AccessSettings, is_loopback
-from shared.settings.all_parts import READ_BY
+from shared.settings.access import is_loopback
+from shared.settings.desk import DeskSettings
 from shared.settings.intake import IntakeSettings
 from shared.settings.wrong_setting import variable
 
-_DESK: JsonDict = {READ_BY: "desk"}
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
@@ -30,12 +28,6 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return () if text == "none" else tuple(ip_network(one) for one in text.split(","))
 
 
-def _http(url: str | None) -> str | None:
-    if url is not None and not re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#]*)?", url):
-        raise ValueError("write a URL such as http://gateway:8080/health")
-    return url
-
-
 _ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]*[a-z0-9\]]")
 
 
@@ -49,7 +41,7 @@ def _origins(text: str) -> str:
     return text
 
 
-class GatewaySettings(AccessSettings, IntakeSettings):
+class GatewaySettings(DeskSettings, IntakeSettings):
     READ_BY: ClassVar[str] = "gateway"
 
     # what an operator looks at
@@ -176,25 +168,6 @@ class GatewaySettings(AccessSettings, IntakeSettings):
         ge=0,
         description="How many events of an entity `/state/<id>/why` folds for one answer; of one "
         "that has more it says so with 422",
-    )
-    # the desk, a process of its own
-    desk_host: str = Field(
-        "127.0.0.1",
-        description="Address that the desk's pages listen on",
-        json_schema_extra=_DESK,
-    )
-    desk_port: int = Field(
-        8081,
-        ge=0,
-        le=65535,
-        description="Port of the desk's pages",
-        json_schema_extra=_DESK,
-    )
-    desk_health_url: Annotated[str | None, AfterValidator(_http)] = Field(
-        None,
-        description="Where the desk asks for the gateway's `/health`, which its page of the flow "
-        "shows. Without it: on its own machine, by the gateway's settings",
-        json_schema_extra=_DESK,
     )
 
     @property

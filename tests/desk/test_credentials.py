@@ -33,6 +33,10 @@ def test_a_program_adds_lists_and_revokes(room: Room) -> None:
         assert known(room, token, now_ms()) == ("device", "acme", "d-7")
         assert known(room, token, now_ms() + 3 * DAY_MS) is None
         other = (await http.post("/api/credentials", json={"role": "gateway"})).json()
+        looks = await http.post("/api/credentials", json={"role": "operator", "may": "look"})
+        its = (await http.get(f"/api/credentials/{looks.json()['key_id']}")).json()
+        assert (its["role"], its["may"]) == ("operator", "look")
+        await http.delete(f"/api/credentials/{looks.json()['key_id']}")
         listed = (await http.get("/api/credentials")).json()["credentials"]
         assert [one["key_id"] for one in listed[:2]] == [other["key_id"], key_id]
         (of_it,) = (await http.get("/api/credentials?device=d-7")).json()["credentials"]
@@ -56,6 +60,8 @@ def test_a_program_adds_lists_and_revokes(room: Room) -> None:
         ({"role": "gateway", "device": "d"}, 422, "a device's credential names the device"),
         ({"device": "a/b"}, 422, "'a/b' is no entity id"),
         ({"device": "d", "tenant": "Acme"}, 422, "'Acme' is no tenant"),
+        ({"device": "d", "may": "look"}, 422, "said of an operator's credential"),
+        ({"role": "operator", "may": "rule"}, 422, "may"),
         ({"device": "d", "all_tenants": True}, 422, "all_tenants is for an operator"),
         ({"device": "d", "kind": "hmac"}, 422, "HEADRACE_CREDENTIALS_KEY"),
         ({"device": "d", "days": 0}, 422, "days"),

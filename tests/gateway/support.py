@@ -190,10 +190,10 @@ class _QuickServer(uvicorn.Server):
 
 @contextmanager
 def serving(
-    app: FastAPI | Gateway, settings: GatewaySettings, node: Node | None = None
+    app: FastAPI | Gateway, settings: GatewaySettings, node: Node | None = None, port: int = 0
 ) -> Iterator[Served]:
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener.bind(("127.0.0.1", port))
     is_gateway = isinstance(app, Gateway)
     config = app.config(settings, node) if is_gateway else server_config(app, settings, node)
     server = _QuickServer(config)

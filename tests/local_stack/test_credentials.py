@@ -27,6 +27,7 @@ from shared.settings.secret_box import SecretBox
         (["--device", "d", "--operator"], "whose is it?"),
         (["--device", "a/b"], "'a/b' is no entity id"),
         (["--device", "d", "--tenant", "Acme"], "'Acme' is no tenant"),
+        (["--device", "d", "--may", "look"], "what it may is said of an operator's credential"),
         (["--device", "d", "--all-tenants"], "all_tenants is for an operator without a tenant"),
         (["--operator", "--tenant", "acme", "--all-tenants"], "all_tenants is for an operator"),
     ],

@@ -153,6 +153,10 @@ def credential() -> RecordSchema:
                 at_times={
                     "device": TEXT,
                     "all_tenants": {"type": "boolean"},
+                    "may": {
+                        "enum": ["look", "operate"],
+                        "description": "of an operator at the desk, who else may administer it",
+                    },
                     "not_after_ms": TIME_MS,
                 },
             ),

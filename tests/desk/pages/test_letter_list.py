@@ -43,7 +43,7 @@ def _found(value: bytes) -> dict[str, Any]:
 def _letters() -> Element:
     chosen = Selection(status="parked", cause=HOSTILE, up_to="7:9:8")
     content = letter_list.letters(chosen, "cause", [GROUP], [ROW], "t id", 3, "token")
-    return read(shell("Letters", *content, csrf="token", signed_in=True))
+    return read(shell("Letters", *content, csrf="token", signed_in=HOSTILE))
 
 
 def _letter(value: bytes = HOSTILE.encode(), trial: Trial | None = None) -> Element:
@@ -70,7 +70,7 @@ PAGES = {
     "webhook": _webhook(),
     "letters": _letters(),
     "letter": _letter(trial=_trial()),
-    "login": read(login_page("token", wrong=True)),
+    "login": read(login_page("token", "wrong", by_provider=True)),
     "audit": read(shell("Audit", *letter_list.audit([{"what": HOSTILE}]), csrf="token")),
 }
 

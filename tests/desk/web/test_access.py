@@ -1,6 +1,8 @@
 """Who comes in."""
 
 import asyncio
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,9 @@ from starlette.responses import PlainTextResponse, Response
 
 import desk.__main__
 from desk.app import create_app
-from desk.web.access import COOKIE, AccessMiddleware, by
+from desk.web.access import COOKIE, AccessMiddleware, by, needed
 from gateway.auth.authenticate import Authenticator, unauthenticated
-from gateway.auth.caller import ANYONE, Caller
+from gateway.auth.caller import ANYONE, Caller, May
 from gateway.http.message import ByName
 from shared.settings import GatewaySettings
 from tests.gateway.support import serving
@@ -133,3 +135,60 @@ def test_every_answer_forbids_scripts_frames_and_other_hosts() -> None:
         assert policy.startswith("default-src 'none'; style-src 'self'; form-action 'self'")
         assert "script" not in policy
         assert answer.headers["cache-control"] == "no-store"
+
+
+ADMINISTERED = {
+    ("POST", "/credentials"),
+    ("POST", "/credentials/{key_id}/revoke"),
+    ("POST", "/api/credentials"),
+    ("DELETE", "/api/credentials/{key_id}"),
+    ("PUT", "/api/hooks/{name}"),
+    ("DELETE", "/api/hooks/{name}"),
+    ("POST", "/api/hooks/{name}/rotate"),
+    ("POST", "/login"),  # for everybody: it is asked before anybody is known
+}
+LOOKED = {
+    ("POST", "/letters/{letter_id}/try"),
+    ("POST", "/api/letters/{letter_id}/try"),
+    ("POST", "/api/try/{endpoint}/{entity_id}"),
+    ("POST", "/logout"),
+}
+
+
+def test_what_each_route_needs_is_written_down(tmp_path: Path) -> None:
+    app = create_app(GatewaySettings(state_dir=tmp_path))
+    seen = set()
+    for path, methods in routes_of(app):
+        for method in methods:
+            wanted = needed(method, re.sub(r"{.*?}", "x", path))
+            seen.add((method, path))
+            if method in ("GET", "HEAD") or (method, path) in LOOKED:
+                assert wanted == "look", path
+            elif (method, path) in ADMINISTERED:
+                assert wanted == "administer", path
+            else:
+                assert wanted == "operate", path
+    assert seen >= ADMINISTERED | LOOKED
+    assert ("POST", "/api/jobs/{job}/rebuild") in seen
+    # what nobody has thought of yet
+    assert needed("POST", "/api/new") == needed("PATCH", "/") == "administer"
+
+
+def routes_of(app: FastAPI) -> Iterator[tuple[str, set[str]]]:
+    for path, its in app.openapi()["paths"].items():
+        yield path, {method.upper() for method in its}
+
+
+@pytest.mark.parametrize(
+    ("may", "statuses"),
+    [("look", [200, 403, 403]), ("operate", [200, 200, 403]), ("administer", [200, 200, 200])],
+)
+def test_an_operator_does_what_the_credential_says(may: May, statuses: list[int]) -> None:
+    class Operator:
+        def is_asking(self, *_: object) -> Caller:
+            return Caller("operator", may=may)
+
+    asked = (("GET", "/jobs"), ("POST", "/api/jobs/fold/pause"), ("POST", "/api/credentials"))
+    headers = {"authorization": "Bearer x"}
+    answers = [_ask(Operator(), *one, headers=headers) for one in asked]
+    assert [one.status_code for one in answers] == statuses

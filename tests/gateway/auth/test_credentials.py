@@ -13,6 +13,8 @@ CALLERS = [
     Caller("operator"),
     Caller("operator", all_tenants=True),
     Caller("operator", "acme"),
+    Caller("operator", may="look"),
+    Caller("operator", "acme", may="operate"),
 ]
 GOOD = {"kind": "token", "role": "device", "tenant": "", "device": "d", "proof": "00", "made_ms": 1}
 
@@ -37,6 +39,10 @@ WRONG: list[dict[str, Any]] = [
     {"role": "gateway", "device": None, "all_tenants": True},
     {"role": "operator", "device": None, "all_tenants": 1},
     {"role": "operator", "device": None, "all_tenants": "no"},
+    {"role": "operator", "device": None, "may": "rule"},
+    {"role": "operator", "device": None, "may": None},
+    {"role": "operator", "device": None, "may": ["look"]},
+    {"may": "look"},  # a device's
     {"device": None},
     {"device": "acme/d"},
     {"device": "-"},

@@ -83,6 +83,8 @@ def test_a_token_says_who_it_is(known: JsonWebTokens) -> None:
     assert check(known, sign(gateway)) == Caller("gateway", "acme")
     operator = claims(role="operator", tenant="", device=None, all_tenants=True)
     assert check(known, sign(operator)) == Caller("operator", all_tenants=True)
+    looks = claims(role="operator", tenant="", device=None, may="look")
+    assert check(known, sign(looks)) == Caller("operator", may="look")
 
 
 NOW_S = int(time.time())
@@ -109,6 +111,9 @@ WRONG_CLAIMS: list[dict[str, Any]] = [
     {"device": None},
     {"device": "beta/device-0001"},
     {"device": 7},
+    {"may": "look"},  # of a device
+    {"role": "operator", "device": None, "may": "all"},
+    {"role": "operator", "device": None, "may": ["look"]},
     {"all_tenants": True},
     {"role": "operator", "device": None, "all_tenants": True},  # with a tenant
 ]
