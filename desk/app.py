@@ -12,6 +12,7 @@ from desk.api.entities import entity_api
 from desk.api.flow import flow_api
 from desk.api.hooks import hook_api
 from desk.api.jobs import job_api
+from desk.api.ledger import ledger_api
 from desk.api.letters import letter_api
 from desk.api.master import master_api, sources_api
 from desk.api.metrics import DeskMetrics
@@ -21,6 +22,7 @@ from desk.flow.health import GatewayHealth
 from desk.flow.service import FlowDesk
 from desk.hooks.service import BadHookError, HookDesk, NoHookError
 from desk.jobs.service import BadOrderError, JobDesk, NoJobError
+from desk.ledger.service import LedgerDesk
 from desk.letters.service import NoLetterError, desk
 from desk.letters.store import open_book
 from desk.master.row_file import BadFileError
@@ -35,12 +37,15 @@ from desk.pages.entities import entity_pages
 from desk.pages.flow import flow_pages
 from desk.pages.hooks import hook_pages
 from desk.pages.jobs import job_pages
+from desk.pages.ledger import ledger_pages
 from desk.pages.letters import letter_pages
 from desk.pages.provider import provider_pages
 from desk.pages.site import site
+from desk.pages.views import view_pages
 from desk.pages.waiting import waiting_pages
 from desk.sign_in.provider import Provider
 from desk.sign_in.sessions import Sessions
+from desk.views.service import ViewDesk
 from desk.waiting.service import NobodyWaitsError
 from desk.web.access import AccessMiddleware, csrf_of, is_page
 from desk.web.shell import shell, signed_in
@@ -83,6 +88,10 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app.include_router(job_pages(jobs))
     app.include_router(credential_api(credentials))
     app.include_router(credential_pages(credentials, somebody_asks=who is not None))
+    ledger = LedgerDesk(settings)
+    app.include_router(ledger_api(ledger))
+    app.include_router(ledger_pages(ledger))
+    app.include_router(view_pages(ViewDesk(settings)))
     app.include_router(entity_api(open_desk, credentials))
     app.include_router(entity_pages(open_desk, credentials))
     app.include_router(waiting_pages(open_desk))

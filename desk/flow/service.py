@@ -7,12 +7,12 @@ from threading import Lock
 from typing import Any
 
 from clients.kafka.connect import answering
-from clients.kafka.last_words import last_words
 from clients.kafka.offsets import LogOffsets
 from desk.flow.arrows import GATEWAY, Arrow, Part, arrows, parts
 from desk.letters.audit import OpenBook
 from desk.letters.selection import Selection
-from gateway.monitor.job_status import JobStatus, status_of
+from desk.words import statuses
+from gateway.monitor.job_status import JobStatus
 from shared.consumer_groups import DESK
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
@@ -45,11 +45,9 @@ class FlowDesk:
 
     def _look(self) -> dict[str, Any]:
         at_ms, topics = now_ms(), [topic for arrow in self._arrows for topic in arrow.topics]
-        said = last_words(self._kafka, DESK, [part.name for part in self._parts])
+        words = statuses(self._kafka, [part.name for part in self._parts])
         with answering(self._kafka):
             rates = _per_s(self._kafka, topics, at_ms)
-        known = ((job, status_of(word, at_ms)) for job, word in said.items())
-        words = {job: word for job, word in known if word is not None}
         return {
             "at": to_rfc3339(at_ms),
             "parts": [_part(one, words.get(one.name)) for one in self._parts],

@@ -15,6 +15,8 @@ _PLACES = {
     "Waiting": "/waiting",
     "Jobs": "/jobs",
     "Entities": "/entities",
+    "Views": "/views",
+    "Ledger": "/ledger",
     "Webhooks": "/webhooks",
     "Credentials": "/credentials",
     "Audit": "/audit",

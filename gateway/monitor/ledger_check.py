@@ -31,6 +31,14 @@ def read(said: bytes | None) -> LedgerSeen | None:
     """None where nothing was said, or nothing that can be read."""
     try:
         status = orjson.loads(said or b"")
+    except ValueError:
+        return None
+    return seen_in(status)
+
+
+def seen_in(status: Any) -> LedgerSeen | None:
+    """The same of what is parsed."""
+    try:
         ledger = status["ledger"]
         seen = LedgerSeen(
             ledger["as_of_ms"],

@@ -82,7 +82,9 @@ class DeskSettings(AccessSettings):
     oidc_client_id: str | None = Field(None, description="What the desk is called there")
     oidc_client_secret: SecretStr | None = Field(None, description="The desk's secret there")
     oidc_client_secret_file: Path | None = Field(None, description="File that contains it")
-    oidc_scopes: str = Field("openid email profile", description="Scopes that the desk asks for")
+    oidc_scopes: str = Field(
+        "openid,email,profile", description="Scopes, with commas, that the desk asks for"
+    )
     oidc_claim: str = Field("groups", description="Claim of the ID token that has the groups")
     oidc_roles: Annotated[str, AfterValidator(_roles)] = Field(
         "none",
@@ -103,7 +105,7 @@ class DeskSettings(AccessSettings):
             self.oidc_client_id or "",
             self._secret_of_desk("oidc_client_secret"),
             (self.desk_url or "").rstrip("/"),
-            self.oidc_scopes,
+            self.oidc_scopes.replace(",", " "),
             self.oidc_claim,
             roles_of(self.oidc_roles),
             self.oidc_session_s,
@@ -142,6 +144,6 @@ class DeskSettings(AccessSettings):
                 raise ValueError(
                     f"{variable(name)} cannot be: it would be read in transit: https://"
                 )
-        if "openid" not in self.oidc_scopes.split():
+        if "openid" not in self.oidc_scopes.split(","):
             raise ValueError(f"{variable('oidc_scopes')} needs `openid`")
         return self

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from shared.errors import CheckpointsAwayError
-from shared.published.job_orders import JobOrder, Wanted
+from shared.published.job_orders import JobOrder, Wanted, can_be_rebuilt
 from stream_jobs.guards.checkpoint_folder import CheckpointFolder, remove, replace
 from stream_jobs.orders.feed import OrdersUnknownError
 
@@ -42,7 +42,9 @@ class StandingOrder:
         if self._is_paused:
             self._is_paused = False
             run.end("restarting", "it was paused")
-        if order is not None and order.order is Wanted.REBUILD and is_the_copy:
+        is_to_rebuild = order is not None and order.order is Wanted.REBUILD
+        # anybody may write the record, and what other jobs keep is nowhere else
+        if order is not None and is_to_rebuild and is_the_copy and can_be_rebuilt(self._job):
             self._rebuild(order, run)
         return False
 

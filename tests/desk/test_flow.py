@@ -83,7 +83,7 @@ def test_without_kafka_the_page_says_so_and_what_health_says(
     def away(*_: object) -> None:
         raise KafkaAwayError("Kafka at 127.0.0.1:1 does not answer: it is away")
 
-    monkeypatch.setattr(service, "last_words", away)
+    monkeypatch.setattr(service, "statuses", away)
 
     async def steps(http: httpx.AsyncClient) -> None:
         page = await http.get("/flow")

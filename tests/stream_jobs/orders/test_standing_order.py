@@ -14,9 +14,10 @@ class Orders:
     def __init__(self) -> None:
         self.stands: JobOrder | None = None
         self.is_known = True
+        self.job = "fold"
 
     def of(self, job: str) -> JobOrder | None:
-        assert job == "fold"
+        assert job == self.job
         if not self.is_known:
             raise OrdersUnknownError
         return self.stands
@@ -63,6 +64,17 @@ def test_none_begins_before_it_is_known_whether_it_is_paused(
 ) -> None:
     orders.is_known = False
     assert standing(orders, checkpoint).keeps_down(Run(), is_the_copy=True)
+
+
+def test_a_job_whose_state_is_nowhere_else_is_not_made_anew(orders: Orders, tmp_path: Path) -> None:
+    """The record may be anybody's."""
+    checkpoint, run = tmp_path / "retry", Run()
+    (checkpoint / "commits").mkdir(parents=True)
+    orders.job = "retry"
+    orders.give(Wanted.REBUILD)
+    assert not StandingOrder("retry", orders, checkpoint).keeps_down(run, is_the_copy=True)
+    assert (checkpoint / "commits").is_dir()
+    assert run.said == []
 
 
 def test_it_pauses_and_goes_on_where_it_was(orders: Orders, checkpoint: Path) -> None:
