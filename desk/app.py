@@ -109,7 +109,13 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             text = generate_latest(DeskMetrics(opened.book))
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    app.add_middleware(AccessMiddleware, who=who, is_open=settings.open != "no", sessions=sessions)
+    app.add_middleware(
+        AccessMiddleware,
+        who=who,
+        is_open=settings.open != "no",
+        sessions=sessions,
+        refusal=_refusal,
+    )
     return app
 
 
@@ -135,7 +141,10 @@ _TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
 
 
 async def _on_trouble(request: Request, error: Exception) -> Response:
-    problem = error if isinstance(error, Problem) else _problem(error)
+    return _refusal(request, error if isinstance(error, Problem) else _problem(error))
+
+
+def _refusal(request: Request, problem: Problem) -> Response:
     if not is_page(request):
         return problem.response(request.scope)
     its = signed_in(request)

@@ -16,7 +16,7 @@ from gateway.monitor.job_status import JobStatus
 from shared.consumer_groups import DESK
 from shared.errors import StoreAwayError
 from shared.flow import load_flow
-from shared.kafka_access import KafkaAccess
+from shared.kafka_access import KafkaAccess, KafkaAwayError
 from shared.settings import Settings
 from shared.timestamps import now_ms, to_rfc3339
 
@@ -31,7 +31,7 @@ class FlowDesk:
         self._open_book = open_book
         self._parts, self._arrows = parts(flow), arrows(flow)
         self._lock = Lock()
-        self._seen: dict[str, Any] = {}
+        self._seen: dict[str, Any] | KafkaAwayError = {}
         self._until_s = 0.0
 
     def now(self) -> dict[str, Any]:
@@ -39,9 +39,15 @@ class FlowDesk:
         parked: None."""
         with self._lock:
             if time.monotonic() >= self._until_s:
-                self._seen = self._look()
+                try:
+                    self._seen = self._look()
+                except KafkaAwayError as away:  # whoever waits for this look gets no other one
+                    self._seen = away
                 self._until_s = time.monotonic() + _KEPT_S
-            return self._seen
+            seen = self._seen
+        if isinstance(seen, KafkaAwayError):
+            raise KafkaAwayError(*seen.args)
+        return seen
 
     def _look(self) -> dict[str, Any]:
         at_ms, topics = now_ms(), [topic for arrow in self._arrows for topic in arrow.topics]

@@ -3,10 +3,10 @@
 from typing import Any
 
 from desk.words import statuses
-from gateway.monitor.ledger_check import KEEPER, seen_in
+from gateway.monitor.ledger_check import KEEPER, OLD_MS, seen_in
 from shared.published.ledger import TERMS
 from shared.settings import Settings
-from shared.timestamps import to_rfc3339
+from shared.timestamps import now_ms, to_rfc3339
 
 
 class LedgerDesk:
@@ -25,6 +25,7 @@ class LedgerDesk:
         each = [{"endpoint": name, **terms} for name, terms in sorted(seen.endpoints.items())]
         return {
             "as_of": to_rfc3339(seen.as_of_ms),
+            "old": now_ms() - seen.as_of_ms > OLD_MS,
             "detail": seen.detail,
             **{term: sum(terms[term] for terms in seen.endpoints.values()) for term in TERMS},
             "endpoints": each,

@@ -1,7 +1,7 @@
 """The flow for people: what is wrong, and a picture of where records go and who is behind. Each
 part is a column and each arrow a line, from who writes to who reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -51,7 +51,8 @@ def picture(now: Mapping[str, Any], late_s: float) -> list[Html]:
     parts = now["parts"]
     names = [part["part"] for part in parts]
     heads = [tag("th", "topics, and how much came", scope="col"), *map(_head, parts)]
-    lines = [_line(one, names, late_s) for one in now["arrows"]]
+    at_work = {part["part"] for part in parts if part["state"] == "running"}
+    lines = [_line(one, names, at_work, late_s) for one in now["arrows"]]
     return [
         tag("h2", _TITLE),
         tag(
@@ -89,7 +90,9 @@ def _head(part: Mapping[str, Any]) -> Html:
     )
 
 
-def _line(arrow: Mapping[str, Any], names: Sequence[str], late_s: float) -> Html:
+def _line(
+    arrow: Mapping[str, Any], names: Sequence[str], at_work: Container[str], late_s: float
+) -> Html:
     readers = {one["part"]: one for one in arrow["read_by"]}
     ends = [names.index(one) for one in (*arrow["written_by"], *readers)]
     first, last = min(ends), max(ends)
@@ -99,7 +102,7 @@ def _line(arrow: Mapping[str, Any], names: Sequence[str], late_s: float) -> Html
         if name in arrow["written_by"]:
             return tag("td", _mark("●", "writes"), class_=on_it)
         if name in readers:
-            return tag("td", *_behind(readers[name], late_s), class_=on_it)
+            return tag("td", *_behind(readers[name], name in at_work, late_s), class_=on_it)
         return tag("td", class_=on_it)
 
     cells = [cell(at, name) for at, name in enumerate(names)]
@@ -113,8 +116,10 @@ def _on_line(at: int, first: int, last: int) -> str | None:
     return " ".join(("on", *ends)) if first <= at <= last else None
 
 
-def _behind(reader: Mapping[str, Any], late_s: float) -> list[Html]:
+def _behind(reader: Mapping[str, Any], is_at_work: bool, late_s: float) -> list[Html]:
     records, behind_s = reader["behind_records"], reader["behind_s"]
+    if records is None and is_at_work:  # such as forward without a webhook
+        return [_mark("▶", "reads"), tag("span", "-", title="nothing here is for it now")]
     if records is None:
         return [_mark("▶", "reads"), tag("span", "?", title="it does not say how far it is")]
     if not records:

@@ -39,8 +39,9 @@ def told_of(found: Mapping[str, Any] | None) -> list[Html]:
     return [
         heading,
         _balance(found),
+        *_recounting(found["recounting"]),
         table(_TITLE, _COLUMNS, rows),
-        tag("p", _as_of(found), class_="quiet"),
+        tag("p", _as_of(found), class_="wrong" if found["old"] else "quiet"),
         tag("h3", "Events that came from no payload"),
         table("Events that came from no payload", ("end", "events"), derived),
         *_missing(found["missing"]),
@@ -48,6 +49,9 @@ def told_of(found: Mapping[str, Any] | None) -> list[Html]:
 
 
 def _balance(found: Mapping[str, Any]) -> Html:
+    if found["difference"] < 0:
+        said = f"{text(-found['difference'])} ends are of no payload that has come."
+        return tag("p", said, class_="wrong")
     if found["difference"]:
         said = f"{text(found['difference'])} payloads should have an end by now, and have none."
         return tag("p", said, class_="wrong")
@@ -56,11 +60,16 @@ def _balance(found: Mapping[str, Any]) -> Html:
     return tag("p", f"{said}{flying}.")
 
 
+def _recounting(entities: int) -> list[Html]:
+    if not entities:
+        return []
+    said = f"{text(entities)} entities have counted a repeat twice, and are being folded anew."
+    return [tag("p", said, class_="wrong")]
+
+
 def _as_of(found: Mapping[str, Any]) -> str:
-    repeats = found["recounting"]
-    more = f" {text(repeats)} entities are folded anew without a repeat." if repeats else ""
     why = f": {found['detail']}" if found["detail"] else ""
-    return f"As of {found['as_of']}{why}.{more}"
+    return f"As of {found['as_of']}{why}."
 
 
 def _missing(places: list[str]) -> list[Html]:

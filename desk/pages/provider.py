@@ -1,11 +1,15 @@
 """Signing in at an identity provider: the browser goes there, and comes back with a code."""
 
+from hmac import digest
+from secrets import token_bytes
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from desk.pages.site import login_page
-from desk.sign_in.provider import Begun, Provider, SignInError
+from desk.sign_in.issuer import SignInError
+from desk.sign_in.provider import Begun, Provider, same
 from desk.sign_in.sessions import Sessions
 from desk.web.access import COOKIE, csrf_of
 from desk.web.html import tag
@@ -13,6 +17,7 @@ from desk.web.shell import shell
 
 _BEGUN = "headrace-desk-sign-in"
 _BEGUN_S = 600
+_key = token_bytes(32)  # a sign-in that an earlier run began is begun anew
 
 
 def provider_pages(provider: Provider, sessions: Sessions, *, secure_cookie: bool) -> APIRouter:
@@ -27,7 +32,7 @@ def provider_pages(provider: Provider, sessions: Sessions, *, secure_cookie: boo
             return _refused(request, error, 503)
         answer.set_cookie(
             _BEGUN,
-            begun.text(),
+            _sealed(begun),
             _BEGUN_S,
             path="/login",
             httponly=True,
@@ -38,7 +43,7 @@ def provider_pages(provider: Provider, sessions: Sessions, *, secure_cookie: boo
 
     @router.get("/done")
     def done(request: Request) -> Response:
-        begun = Begun.parse(request.cookies.get(_BEGUN, ""))
+        begun = _unsealed(request.cookies.get(_BEGUN, ""))
         try:
             if begun is None:
                 raise SignInError("this browser has begun no sign-in, or too long ago: begin again")
@@ -51,10 +56,25 @@ def provider_pages(provider: Provider, sessions: Sessions, *, secure_cookie: boo
             answer.set_cookie(
                 COOKIE, secret, httponly=True, samesite="strict", secure=secure_cookie
             )
-        answer.delete_cookie(_BEGUN, path="/login")
+        if begun is not None and begun.is_of(request.query_params):  # another one goes on
+            answer.delete_cookie(_BEGUN, path="/login")
         return answer
 
     return router
+
+
+def _sealed(begun: Begun) -> str:
+    """What this desk has not made itself makes it ask nobody."""
+    return f"{begun.text()}.{_seal(begun.text())}"
+
+
+def _unsealed(cookie: str) -> Begun | None:
+    text, _, seal = cookie.rpartition(".")
+    return Begun.parse(text) if same(seal, _seal(text)) else None
+
+
+def _seal(text: str) -> str:
+    return digest(_key, text.encode(errors="replace"), "sha256").hex()
 
 
 def _refused(request: Request, error: SignInError, status: int) -> Response:

@@ -30,7 +30,7 @@ def site(
     router = APIRouter()
 
     @router.get("/livez")
-    def livez() -> Response:
+    async def livez() -> Response:  # no thread, of which all may be at work
         return PlainTextResponse("ok")
 
     @router.get("/style.css")
@@ -53,6 +53,8 @@ def site(
         except Problem:
             page = login_page(csrf_of(request), _WRONG, by_provider=sessions is not None)
             return HTMLResponse(page, 403)
+        if sessions is not None:
+            sessions.end(cookie_of(request))
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure_cookie)
         return answer

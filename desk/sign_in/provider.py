@@ -5,38 +5,27 @@ What the token says counts if the provider's key has signed it for this desk and
 """
 
 import re
-import time
 from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import Any, NamedTuple, Self
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, NamedTuple, Self, TypeGuard
+from urllib.parse import quote, urlencode
 
-import httpx
 import jwt
 from jwt.utils import base64url_encode
 
+from desk.sign_in.issuer import Issuer, SignInError, listed
 from desk.sign_in.sessions import Identity
 from gateway.auth.caller import May
-from shared.settings import is_loopback
 from shared.settings.desk import ANYBODY, SignIn
 
-_WITHIN_S = 10.0
-_KNOWN_S = 3600.0  # how long what the provider says of itself is believed
 _LEEWAY_S = 30
-_BYTES_MAX = 1_000_000
-# those of a pair of keys: with another one whoever knows the public key could sign
-_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512",
-               "ES256", "ES384", "ES512", "EdDSA")  # fmt: skip
 _REQUIRED = ["exp", "iat", "iss", "aud", "sub"]
 _RIGHTS: tuple[May, ...] = ("administer", "operate", "look")
-_NO_NAME = re.compile(r"[^\x21-\x7e]+")
-_NAME_MAX = 200
-
-
-class SignInError(Exception):
-    """Why nobody is signed in, in a sentence."""
+_NO_NAME = re.compile(r"[^\x20-\x7e]+")
+_NAME_MAX = 100
+_SAID_MAX = 200
 
 
 class Begun(NamedTuple):
@@ -58,30 +47,20 @@ class Begun(NamedTuple):
         parts = text.split(".")
         return cls(*parts) if len(parts) == len(cls._fields) and all(parts) else None
 
-
-class _Known(NamedTuple):
-    """Of the provider, by itself."""
-
-    authorize: str
-    token: str
-    keys: str
-    secret_in_body: bool
-    until_s: float
+    def is_of(self, came_back: Mapping[str, str]) -> bool:
+        return same(came_back.get("state", ""), self.state)
 
 
 class Provider:
+    """SignInError where it does not answer."""
+
     def __init__(self, settings: SignIn) -> None:
         self._settings = settings
+        self._issuer = Issuer(settings.issuer)
         self._back_at = f"{settings.desk_url}/login/done"
-        self._known: _Known | None = None
-        self._keys: dict[str | None, jwt.PyJWK] = {}
-
-    @property
-    def name(self) -> str:
-        return urlsplit(self._settings.issuer).hostname or self._settings.issuer
 
     def address(self, begun: Begun) -> str:
-        """Where the browser goes to. SignInError where the provider is away."""
+        """Where the browser goes to."""
         asked = {
             "response_type": "code",
             "client_id": self._settings.client_id,
@@ -92,25 +71,26 @@ class Provider:
             "code_challenge": base64url_encode(sha256(begun.verifier.encode()).digest()).decode(),
             "code_challenge_method": "S256",
         }
-        address = self._provider().authorize
+        address = self._issuer.document().authorize
         return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
 
     def redeem(self, begun: Begun, came_back: Mapping[str, str]) -> Identity:
         """SignInError where it is not this sign-in that comes back, or nobody who may come in."""
-        if not _same(came_back.get("state", ""), begun.state):
+        name = self._issuer.name
+        if not begun.is_of(came_back):
             raise SignInError("this is not the sign-in that this browser began last: begin again")
-        if came_back.get("iss", self._settings.issuer) != self._settings.issuer:
+        if came_back.get("iss", self._issuer.url) != self._issuer.url:
             raise SignInError("another provider answers than the one that was asked")
         if error := came_back.get("error"):
             said = came_back.get("error_description") or error
-            raise SignInError(f"{self.name} says: {said[:_NAME_MAX]}")
+            raise SignInError(f"{name} says: {said[:_SAID_MAX]}")
         claims = self._claims(self._token(begun, came_back.get("code", "")))
-        if not _same(str(claims.get("nonce")), begun.nonce):
-            raise SignInError(f"{self.name} has answered another sign-in")
+        if not same(str(claims.get("nonce")), begun.nonce):
+            raise SignInError(f"{name} has answered another sign-in")
         return self._identity(claims)
 
     def _token(self, begun: Begun, code: str) -> str:
-        known, settings = self._provider(), self._settings
+        document, settings = self._issuer.document(), self._settings
         fields = {
             "grant_type": "authorization_code",
             "code": code,
@@ -118,130 +98,71 @@ class Provider:
             "code_verifier": begun.verifier,
         }
         auth = None
-        if settings.client_secret and not known.secret_in_body:
+        if settings.client_secret and not document.secret_in_body:
             auth = (quote(settings.client_id, safe=""), quote(settings.client_secret, safe=""))
         else:
             fields["client_id"] = settings.client_id
             if settings.client_secret:
                 fields["client_secret"] = settings.client_secret
-        told = self._ask("POST", known.token, data=fields, auth=auth)
-        token = told.get("id_token")
+        token = self._issuer.ask("POST", document.token, data=fields, auth=auth).get("id_token")
         if not isinstance(token, str):
-            raise SignInError(f"{self.name} gives no ID token: the scopes need `openid`")
+            raise SignInError(f"{self._issuer.name} gives no ID token: the scopes need `openid`")
         return token
 
     def _claims(self, token: str) -> dict[str, Any]:
-        settings = self._settings
+        name, client = self._issuer.name, self._settings.client_id
         try:
-            key = self._key(jwt.get_unverified_header(token).get("kid"))
-            if key.algorithm_name not in _ALGORITHMS:
-                raise jwt.InvalidAlgorithmError("no key of a pair")
-            claims: dict[str, Any] = jwt.decode(
-                token,
-                key.key,
-                algorithms=[key.algorithm_name],
-                audience=settings.client_id,
-                issuer=settings.issuer,
-                leeway=_LEEWAY_S,
-                options={"require": _REQUIRED},
-            )
+            claims = self._signed(token)
         except (jwt.PyJWTError, ValueError, RecursionError) as error:
-            raise SignInError(f"{self.name}'s ID token does not hold: {error}") from error
-        if claims.get("azp", settings.client_id) != settings.client_id:
-            raise SignInError(f"{self.name}'s ID token is for another client")
+            raise SignInError(f"{name}'s ID token does not hold: {error}") from error
+        if claims.get("azp", client) != client:
+            raise SignInError(f"{name}'s ID token is for another client")
         return claims
 
+    def _signed(self, token: str) -> dict[str, Any]:
+        wrong: Exception = ValueError("it is signed with a key that is not published")
+        for key in self._issuer.keys(jwt.get_unverified_header(token).get("kid")):
+            try:
+                claims: dict[str, Any] = jwt.decode(
+                    token,
+                    key.key,
+                    algorithms=[key.algorithm_name],
+                    audience=self._settings.client_id,
+                    issuer=self._issuer.url,
+                    leeway=_LEEWAY_S,
+                    options={"require": _REQUIRED},
+                )
+            except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError) as error:
+                wrong = error  # another key may fit
+            else:
+                return claims
+        raise wrong
+
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
-        given = claims.get("email") if claims.get("email_verified", True) is True else None
-        said = str(given or claims.get("preferred_username") or claims["sub"])
-        name = _NO_NAME.sub("?", said)[:_NAME_MAX]
+        email = claims.get("email") if claims.get("email_verified", True) is True else None
+        given = email if _is_text(email) else claims.get("preferred_username")
+        # people may choose what they are called, but not the provider's own name for them
+        known = f"({self._issuer.name} {_plain(claims['sub'])})"
+        name = f"{_plain(given)} {known}" if _is_text(given) else known
         values = claims.get(self._settings.claim, ())
-        groups = {values} if isinstance(values, str) else {*filter(_is_text, _listed(values))}
+        groups = {values} if _is_text(values) else {*filter(_is_text, listed(values))}
         roles = self._settings.roles
         granted = {roles[group] for group in (*groups, ANYBODY) if group in roles}
         for may in _RIGHTS:
             if may in granted:
                 return Identity(name, may)
         raise SignInError(
-            f"{name} is known to {self.name}, and in none of the groups that may come in "
-            f"(claim {self._settings.claim!r})"
+            f"{name} is in none of the groups that may come in (claim {self._settings.claim!r})"
         )
 
-    def _key(self, key_id: object) -> jwt.PyJWK:
-        """Asked for again where it is unknown: providers change their keys."""
-        name = key_id if isinstance(key_id, str) else None
-        if name not in self._keys:
-            rows = self._ask("GET", self._provider().keys).get("keys")
-            known = [_key_of(row) for row in _listed(rows) if isinstance(row, dict)]
-            self._keys = {key.key_id: key for key in known if key is not None}
-            if name is None and len(self._keys) == 1:  # a token need not name the only one
-                self._keys[None] = next(iter(self._keys.values()))
-        if name not in self._keys:
-            raise SignInError(f"{self.name} has signed with a key that it does not publish")
-        return self._keys[name]
 
-    def _provider(self) -> _Known:
-        known = self._known
-        if known is None or time.monotonic() >= known.until_s:
-            issuer = self._settings.issuer
-            told = self._ask("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-            if told.get("issuer") != issuer:
-                raise SignInError(f"{issuer} calls itself {told.get('issuer')!r}: set it as that")
-            methods = told.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-            known = _Known(
-                _safe(told.get("authorization_endpoint")),
-                _safe(told.get("token_endpoint")),
-                _safe(told.get("jwks_uri")),
-                "client_secret_basic" not in _listed(methods),
-                time.monotonic() + _KNOWN_S,
-            )
-            self._known = known
-        return known
-
-    def _ask(self, method: str, url: str, **asked: Any) -> dict[str, Any]:
-        try:
-            answer = httpx.request(
-                method, url, timeout=_WITHIN_S, headers={"accept": "application/json"}, **asked
-            )
-            told = answer.json() if len(answer.content) <= _BYTES_MAX else None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise SignInError(f"{self.name} does not answer: {error or type(error)}") from error
-        except ValueError:
-            told = None
-        if not isinstance(told, dict):
-            raise SignInError(f"{self.name} answers {answer.status_code}, and no JSON object")
-        if not answer.is_success:
-            said = str(told.get("error_description") or told.get("error") or "")[:_NAME_MAX]
-            raise SignInError(f"{self.name} answers {answer.status_code}: {said}")
-        return told
-
-
-def _same(given: str, known: str) -> bool:
+def same(given: str, known: str) -> bool:
     return compare_digest(given.encode(errors="replace"), known.encode())
 
 
-def _safe(url: object) -> str:
-    if isinstance(url, str):
-        parts = urlsplit(url)
-        is_near = parts.scheme == "http" and is_loopback(parts.hostname or "")
-        if parts.scheme == "https" or is_near:
-            return url
-    raise SignInError(f"the provider names an address that is not https: {url!r}")
+def _plain(text: str) -> str:
+    return _NO_NAME.sub("?", text)[:_NAME_MAX]
 
 
-def _key_of(row: dict[str, Any]) -> jwt.PyJWK | None:
-    """None: of a kind that nobody here can use, or not to sign with."""
-    if row.get("use", "sig") != "sig":
-        return None
-    try:
-        return jwt.PyJWK(row)
-    except (jwt.PyJWTError, ValueError):
-        return None
-
-
-def _listed(values: object) -> list[object]:
-    return values if isinstance(values, list) else []
-
-
-def _is_text(value: object) -> bool:
+def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str)

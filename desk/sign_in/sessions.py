@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from gateway.auth.caller import May
 
-_MOST = 10_000  # the oldest go
+PREFIX = "session-"  # no token begins so
+_MOST_OF_ONE = 20  # the oldest goes
 
 
 class Identity(NamedTuple):
@@ -28,10 +29,11 @@ class Sessions:
 
     def begin(self, whose: Identity) -> str:
         """What the browser shows from now on."""
-        secret, now_s = token_urlsafe(32), time.monotonic()
+        secret, now_s = f"{PREFIX}{token_urlsafe(32)}", time.monotonic()
         with self._lock:
             held = {key: one for key, one in self._open.items() if now_s < one.until_s}
-            for key in [*held][: max(0, len(held) - _MOST + 1)]:
+            own = [key for key, one in held.items() if one.whose.name == whose.name]
+            for key in own[: max(0, len(own) - _MOST_OF_ONE + 1)]:
                 del held[key]
             self._open = {**held, secret: _Session(whose, now_s + self._hold_s)}
         return secret

@@ -33,7 +33,12 @@ class ViewDesk:
         said = statuses(self._settings.kafka, [row.job for row in self._flow.views])
         source = StateView(self._settings.state_dir)
         try:
-            rows = {row.topic: source.count_of_view(row.topic) for row in self._flow.views}
+            rows = {
+                row.topic: source.count_of_view(row.topic)
+                if source.topic_progress(row.topic).warm
+                else None
+                for row in self._flow.views
+            }
         finally:
             source.close()
         return [

@@ -9,17 +9,18 @@ foreign page makes a browser of this machine ask is the connection's matter
 """
 
 import re
+from collections.abc import Callable
 from hmac import compare_digest, digest
 from http.cookies import CookieError, SimpleCookie
 from secrets import token_bytes
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from desk.sign_in.sessions import PREFIX as SESSION
 from desk.sign_in.sessions import Sessions
 from gateway.auth.authenticate import Authenticator, target_of, unauthenticated
 from gateway.auth.caller import Caller, May, may_not, operators_only
@@ -58,8 +59,13 @@ _HEADERS = {
 _secret = token_bytes(32)  # a form of an earlier run of this process is opened anew
 
 
+def plain_refusal(request: Request, problem: Problem) -> Response:
+    return problem.response(request.scope)
+
+
 class AccessMiddleware:
-    """`who`: None where nobody is asked; `is_open`: then other machines may come in, too."""
+    """`who`: None where nobody is asked; `is_open`: then other machines may come in, too.
+    `refusal`: as the page or the document that was asked for."""
 
     def __init__(
         self,
@@ -67,10 +73,12 @@ class AccessMiddleware:
         who: Authenticator | None,
         is_open: bool = False,
         sessions: Sessions | None = None,
+        refusal: Callable[[Request, Problem], Response] = plain_refusal,
     ) -> None:
         self._app = app
         self._who = who
         self._sessions = sessions
+        self._refusal = refusal
         self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +98,7 @@ class AccessMiddleware:
             _refuse_other_sites(request)
             self._admit(request)
         except Problem as problem:
-            answer: Any = problem.response(scope)
+            answer = self._refusal(request, problem)
             if problem.status == 401 and is_page(request):
                 answer = RedirectResponse("/login", 303)
             await answer(scope, receive, send_with_headers)
@@ -111,18 +119,19 @@ class AccessMiddleware:
             if not (caller.may_operate or is_here):
                 raise operators_only()
             wanted = needed(request.method, request.scope["path"])
-            if not caller.has(wanted):
-                raise may_not(caller, wanted)
             request.scope[_BY], request.scope[_MAY] = name, caller.may
             request.scope[_TENANT] = caller.tenant
+            if not caller.has(wanted):
+                raise may_not(caller, wanted)
 
     def _caller(self, who: Authenticator, request: Request) -> tuple[Caller, str]:
-        session = self._sessions.find(cookie_of(request)) if self._sessions else None
-        if session is not None and "authorization" not in request.headers:
+        token = token_of(request)
+        is_session = token.startswith(SESSION) and token == cookie_of(request)
+        session = self._sessions.find(token) if is_session and self._sessions else None
+        if session is not None:
             request.scope[_SESSION] = True
             return Caller("operator", may=session.may), session.name
-        token = token_of(request)
-        if not token:  # nobody, also while it is not known who may come in
+        if is_session or not token:  # nobody, also while it is not known who may come in
             raise unauthenticated(request.method, "Bearer")
         return _caller(who, request, token), _name_of(token)
 
@@ -204,5 +213,9 @@ def _refuse_other_sites(request: Request) -> None:
     origin = request.headers.get("origin")
     if request.method in _SAFE or origin is None:
         return
-    if urlsplit(origin).netloc != request.headers.get("host"):
+    try:
+        its = urlsplit(origin).netloc
+    except ValueError:
+        its = ""
+    if its != request.headers.get("host"):
         raise Problem(403, "foreign_origin", "another site's page may not ask in your name")

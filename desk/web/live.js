@@ -2,15 +2,13 @@
 // changed in its place. What has the focus keeps it. Without a script the page shows one moment.
 "use strict";
 const EVERY_MS = 2000;
-const live = document.getElementById("live");
+const live = document.getElementById("live"); // stays; what is in it changes
 const news = document.getElementById("news");
 let seenAt = new Date();
 
-const isSame = (one, other) => one.isEqualNode(other);
-
 // cell by cell, where the tables have the same shape; else as a whole
 const renew = (old, fresh) => {
-  if (isSame(old, fresh)) return;
+  if (old.isEqualNode(fresh)) return;
   const isInner = old.nodeType === 1 && fresh.nodeType === 1 && old.localName === fresh.localName
     && old.childNodes.length === fresh.childNodes.length && old.childElementCount > 0;
   if (!isInner) {
@@ -31,9 +29,14 @@ const look = async () => {
     const answer = await fetch(location.href, { redirect: "manual", signal: AbortSignal.timeout(10000) });
     if (answer.ok) {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = [...document.adoptNode(page.getElementById("live")).childNodes];
       const focused = document.activeElement?.getAttribute("href");
-      renew(live, document.adoptNode(page.getElementById("live")));
-      if (focused && !live.contains(document.activeElement) && document.activeElement === document.body) {
+      if (fresh.length === live.childNodes.length) {
+        [...live.childNodes].forEach((child, at) => renew(child, fresh[at]));
+      } else {
+        live.replaceChildren(...fresh);
+      }
+      if (focused && document.activeElement === document.body) {
         [...live.querySelectorAll("a")].find(one => one.getAttribute("href") === focused)?.focus();
       }
       seenAt = new Date();

@@ -11,7 +11,7 @@ from shared.published.ledger import TERMS
 from shared.timestamps import is_time_ms, to_rfc3339
 
 KEEPER = b"ledger"  # its key on the status topic
-_OLD_MS = 10_000  # it speaks every three seconds at least
+OLD_MS = 10_000  # it speaks every three seconds at least
 
 
 class LedgerSeen(NamedTuple):
@@ -70,7 +70,7 @@ def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]
         )
     if set_aside:
         told.append(f"{set_aside} more were set aside by this node's spool: ./headrace spool list")
-    if age_s * 1000 > _OLD_MS:
+    if age_s * 1000 > OLD_MS:
         told.append(f"as of {age_s:.0f} s ago" + (f": {seen.detail}" if seen.detail else ""))
     return {
         "status": "warn" if told else "pass",

@@ -11,7 +11,7 @@ from shared.settings.desk import DeskSettings
 from shared.settings.intake import IntakeSettings
 from shared.settings.wrong_setting import variable
 
-_EVERY_ADDRESS = ("0.0.0.0", "::")
+_NEAR = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def _networks(text: str) -> str:
@@ -175,7 +175,7 @@ class GatewaySettings(DeskSettings, IntakeSettings):
         """As the desk reaches it."""
         if self.desk_health_url:
             return self.desk_health_url
-        host = "127.0.0.1" if self.gateway_host in _EVERY_ADDRESS else self.gateway_host
+        host = _NEAR.get(self.gateway_host, self.gateway_host)
         host = f"[{host}]" if ":" in host else host
         scheme = "https" if self.tls_cert_file else "http"
         return f"{scheme}://{host}:{self.admin_port or self.gateway_port}/health"

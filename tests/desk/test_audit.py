@@ -72,7 +72,10 @@ def test_who_adds_and_revokes_a_credential_is_in_the_audit_and_no_secret_is(room
     of_an_operator = desk.add(caller_of("operator"), "token", None, by="bob")
     desk.revoke(of_a_device.key_id, by="bob")
     desk.revoke(of_an_operator.key_id, by="ann")
-    device, operator = f"key {of_a_device.key_id}, device", f"key {of_an_operator.key_id}, operator"
+    device, operator = (
+        f"key {of_a_device.key_id}, device",
+        f"key {of_an_operator.key_id}, operator who may administer",
+    )
     whose = {"entity_id": "d-1", "tenant": "acme"}
     assert said(room) == [
         ("ann", "add credential", 1, whose, device),

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
+from desk.flow import service
 from desk.letters.selection import Selection
+from shared.kafka_access import KafkaAwayError
 from tests.desk import browser
 from tests.desk.browser import CONTROL, ENTER, SPACE, TAB, Browser
 from tests.desk.desk_room import Room
@@ -164,6 +166,26 @@ def test_the_picture_of_the_flow_keeps_itself_up_to_date_and_the_focus_stays(vis
     assert chromium.run("return document.activeElement.textContent") == "fold"
     chromium.press(ENTER)
     chromium.until_it_says("Job fold")
+
+
+def test_the_picture_comes_back_when_kafka_does(
+    visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise KafkaAwayError("Kafka at 127.0.0.1:1 does not answer: it is away")
+
+    chromium = visit.browser
+    visit.follow("nav a", "Flow", "event.reading.v1")
+    for _ in range(2):
+        with monkeypatch.context() as now:
+            now.setattr(service, "statuses", away)
+            chromium.until_it_says("Nobody can see the flow")
+        chromium.until_it_says("event.reading.v1")
+    with monkeypatch.context() as now:
+        now.setattr(service, "statuses", away)
+        chromium.open(f"{visit.url}/flow")
+        chromium.until_it_says("Nobody can see the flow")
+    chromium.until_it_says("event.reading.v1")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,5 +1,8 @@
 """The flow at the desk, on a real broker and PostgreSQL. No job runs here."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import pytest
 from pydantic import SecretStr
@@ -93,6 +96,29 @@ def test_without_kafka_the_page_says_so_and_what_health_says(
         assert (await http.get("/api/flow")).status_code == 503
 
     room.ask(steps)
+
+
+def test_while_kafka_is_away_nobody_waits_for_more_than_one_look(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def away(*_: object) -> None:
+        looks.append(1)
+        time.sleep(0.5)
+        raise KafkaAwayError("away")
+
+    monkeypatch.setattr(service, "statuses", away)
+    settings = room.gateway_settings()
+    flow = FlowDesk(settings, lambda: open_book(settings))
+
+    def look(_: int) -> None:
+        with pytest.raises(KafkaAwayError):
+            flow.now()
+
+    with ThreadPoolExecutor(8) as pool:
+        all(pool.map(look, range(8)))
+    assert len(looks) == 1
 
 
 def test_who_looks_at_the_same_time_sees_the_same(room: Room) -> None:

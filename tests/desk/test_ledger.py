@@ -24,7 +24,9 @@ def test_it_is_told_as_the_keeper_says_it(room: Room) -> None:
         says(room, "ledger", ledger=told)
         found = (await http.get("/api/ledger")).json()
         assert (found["received"], found["stored"]) == (5, 4)
-        assert found["as_of"] == to_rfc3339(as_of_ms)
+        assert (found["as_of"], found["old"]) == (to_rfc3339(as_of_ms), False)
+        says(room, "ledger", ledger={**told, "as_of_ms": as_of_ms - 60_000}, detail="away")
+        assert (await http.get("/api/ledger")).json()["old"]
         assert found["endpoints"][0]["endpoint"] == "telemetry"
         assert "ingest.telemetry.v1/0/7" in (await http.get("/ledger")).text
 

@@ -2,16 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
+from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from desk.flow.health import GatewayHealth, Trouble, read
 from shared.settings import GatewaySettings
-from tests.gateway.support import serving
+from tests.certificates import Authority
+from tests.gateway.support import free_port, serving
 
 TOLD = {
     "status": "fail",
@@ -82,6 +86,40 @@ def test_a_gateway_that_is_away_is_said() -> None:
     assert found.unknown.startswith(f"{url} does not answer: ")
 
 
+def test_an_address_that_nobody_can_ask_is_said() -> None:
+    found = GatewayHealth(GatewaySettings(desk_health_url="http://a..b/health")).ask("t")
+    assert found.status is None
+    assert "does not answer" in found.unknown
+
+
+def test_a_token_goes_nowhere_that_others_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    def get(_: str, *, headers: dict[str, str], **__: object) -> httpx.Response:
+        sent.append(headers.get("authorization", ""))
+        return httpx.Response(200, json=TOLD)
+
+    monkeypatch.setattr(httpx, "get", get)
+    for url in ("http://gateway:8080/health", "https://gateway/health", "http://[::1]:1/health"):
+        GatewayHealth(GatewaySettings(desk_health_url=url)).ask("own")
+    url = "http://gateway:8080/health"
+    given = GatewaySettings(desk_health_url=url, desk_health_token=SecretStr("given"))
+    GatewayHealth(given).ask("own")
+    assert sent == ["", "Bearer own", "Bearer own", "Bearer given"]
+
+
+def test_a_gateway_beside_is_known_by_its_own_certificate(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("CN=gateway", san="gateway.example")
+    app, port = FastAPI(), free_port()
+    app.get("/health")(lambda: JSONResponse(TOLD))
+    tls: dict[str, Any] = {"tls_cert_file": issued.cert_file, "tls_key_file": issued.key_file}
+    settings = GatewaySettings(gateway_port=port, **tls)
+    with serving(app, settings, port=port):
+        assert GatewayHealth(settings).ask("").status == "fail"
+        other = GatewaySettings(gateway_port=port, desk_health_url=settings.health_url)
+        assert "certificate" in GatewayHealth(other).ask("").unknown.lower()
+
+
 @pytest.mark.parametrize(
     ("given", "url"),
     [
@@ -89,6 +127,7 @@ def test_a_gateway_that_is_away_is_said() -> None:
         ({"gateway_port": 1080, "admin_port": 9090}, "http://127.0.0.1:9090/health"),
         ({"gateway_host": "0.0.0.0", "open": "yes-anyone-may-write"}, "http://127.0.0.1:8080/health"),
         ({"gateway_host": "::1"}, "http://[::1]:8080/health"),
+        ({"gateway_host": "::", "open": "yes-anyone-may-write"}, "http://[::1]:8080/health"),
         ({"desk_health_url": "https://gateway/health"}, "https://gateway/health"),
     ],
 )  # fmt: skip
@@ -96,7 +135,17 @@ def test_the_gateway_beside_is_found_by_its_settings(given: dict[str, Any], url:
     assert GatewaySettings(**given).health_url == url
 
 
-@pytest.mark.parametrize("url", ["gateway:8080", "file:///etc/passwd", "http://", "http://a/ b"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "gateway:8080",
+        "file:///etc/passwd",
+        "http://",
+        "http://a/ b",
+        "http://[::1/x",
+        "http://a:b/",
+    ],
+)
 def test_a_setting_that_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="write a URL such as"):
         GatewaySettings(desk_health_url=url)

@@ -53,6 +53,11 @@ def test_a_line_goes_from_who_writes_to_who_reads_and_says_who_is_late() -> None
     assert next(fold.all("span")).attributes["class"] == "off"
     assert "?" in persist.text
     assert "1,234 a second" in line.text
+    resting = {"part": "enrich", "behind_records": None, "behind_s": None}
+    rests = _now()
+    rests["arrows"][0] |= {"written_by": ("gateway",), "read_by": [resting]}
+    line = next(row for row in _page(rests).all("tr") if "event.b.v1" in row.text)
+    assert [cell.text for cell in line.all("td")][1] == "▶-"
     line = next(row for row in _page(_now(), late_s=62).all("tr") if "event.b.v1" in row.text)
     assert "off" not in [span.attributes.get("class") for span in line.all("span")]
 

@@ -15,6 +15,7 @@ def _found(**its: Any) -> dict[str, Any]:
     return {
         "as_of": "2026-11-29T05:00:00Z",
         "detail": "",
+        "old": False,
         **none,
         "received": 1202,
         "in_flight": 10,
@@ -50,7 +51,12 @@ def test_what_is_missing_is_said_first_and_where_it_was() -> None:
 
 def test_old_sums_say_so_and_none_too() -> None:
     derived = {**dict.fromkeys(ENDS, 0), "stored": 5}
-    page = _page(_found(detail="PostgreSQL is away", recounting=3, derived=derived))
-    assert "As of 2026-11-29T05:00:00Z: PostgreSQL is away. 3 entities are folded" in page.text
+    page = _page(_found(detail="PostgreSQL is away", old=True, recounting=3, derived=derived))
+    wrong = [p.text for p in page.all("p") if p.attributes.get("class") == "wrong"]
+    assert wrong == [
+        "3 entities have counted a repeat twice, and are being folded anew.",
+        "As of 2026-11-29T05:00:00Z: PostgreSQL is away.",
+    ]
+    assert "2 ends are of no payload" in _page(_found(difference=-2)).text
     assert "stored5" in page.text
     assert "has not said a word" in _page(None).text

@@ -9,7 +9,7 @@ from hashlib import sha256
 from hmac import digest
 from html import escape
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlencode
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -34,6 +34,7 @@ class IdentityProvider:
         self.document: dict[str, Any] = {}
         self.asked: list[str] = []
         self.asks_first = False
+        self.odd_keys: list[Any] = [{"kty": "new", "kid": "odd"}]
         self.refuses: dict[str, str] = {}
         self._codes: dict[str, Mapping[str, str]] = {}
         self.app = FastAPI()
@@ -41,6 +42,10 @@ class IdentityProvider:
         self.app.get("/keys")(self.keys)
         self.app.get("/authorize")(self.authorize)
         self.app.post("/token")(self.token)
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
 
     def describe(self) -> Response:
         self.asked.append("document")
@@ -55,8 +60,8 @@ class IdentityProvider:
     def keys(self) -> Response:
         self.asked.append("keys")
         row = jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key(), as_dict=True)
-        odd = {"kty": "new", "kid": "odd"}
-        return JSONResponse({"keys": [odd, {**row, "kid": "one", "alg": "RS256", "use": "sig"}]})
+        own = {**row, "kid": "one", "alg": "RS256", "use": "sig"}
+        return JSONResponse({"keys": [*self.odd_keys, own]})
 
     def authorize(self, request: Request) -> Response:
         """The user is known at once, and agrees; or has to say so first."""

@@ -1,7 +1,9 @@
 """Sign-in at a provider: who comes in as what, and all that lets nobody in."""
 
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,7 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from desk.sign_in.provider import Begun, Provider, SignInError
+from desk.sign_in import issuer as of_issuer
+from desk.sign_in.issuer import Issuer, SignInError
+from desk.sign_in.provider import Begun, Provider
 from desk.sign_in.sessions import Identity
 from shared.settings.desk import SignIn, roles_of
 from tests.desk.sign_in.identity_provider import CLIENT, SECRET, IdentityProvider, provider
@@ -61,7 +65,8 @@ def test_an_operator_comes_in_with_what_the_groups_allow(
     issuer: IdentityProvider, groups: object, may: str
 ) -> None:
     issuer.claims["groups"] = groups
-    assert signed_in(issuer) == Identity("ann@example.org", may)  # type: ignore[arg-type]
+    found = signed_in(issuer)
+    assert found == Identity(f"ann@example.org ({issuer.host} u-1)", may)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("groups", [[], ["others"], "other", None, 7, {"ops": 1}, [["ops"]]])
@@ -77,15 +82,16 @@ def test_who_is_in_no_group_stays_out_unless_everybody_may(
     ("claims", "name"),
     [
         ({"email": "a@b.c", "email_verified": False, "preferred_username": "ann"}, "ann"),
-        ({"email": None}, "u-1"),
-        ({"email": "a\n<b>é" + "x" * 300}, ("a?<b>?" + "x" * 300)[:200]),
+        ({"email": None}, ""),
+        ({"email": ["ann"], "preferred_username": 7}, ""),
+        ({"email": "a\n<b>é" + "x" * 300}, ("a?<b>?" + "x" * 300)[:100]),
     ],
 )
 def test_the_name_is_for_the_audit(
     issuer: IdentityProvider, claims: dict[str, Any], name: str
 ) -> None:
     issuer.claims |= claims
-    assert signed_in(issuer).name == name
+    assert signed_in(issuer).name == f"{name} ({issuer.host} u-1)".strip()
 
 
 LIES: dict[str, dict[str, Any]] = {
@@ -113,7 +119,7 @@ def test_a_token_that_another_key_has_signed_lets_nobody_in(issuer: IdentityProv
     issuer.signs_with = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     assert "does not hold" in refused(issuer)
     issuer.header = {"kid": "unknown"}
-    assert "a key that it does not publish" in refused(issuer)
+    assert "a key that is not published" in refused(issuer)
     issuer.signs_with, issuer.algorithm = "", "none"
     issuer.header = {"kid": "one"}
     assert "does not hold" in refused(issuer)
@@ -165,6 +171,8 @@ def test_what_the_provider_says_is_passed_on(issuer: IdentityProvider) -> None:
         ({"token_endpoint": "http://evil.example/token"}, "not https"),
         ({"authorization_endpoint": "javascript:alert(1)"}, "not https"),
         ({"jwks_uri": None}, "not https"),
+        ({"authorization_endpoint": "https://[x"}, "not https"),
+        ({"token_endpoint": "https:"}, "not https"),
     ],
 )
 def test_a_provider_that_cannot_be_trusted_is_not_used(
@@ -179,8 +187,10 @@ def test_a_provider_that_is_away_or_something_else_is_said() -> None:
         settings = sign_in_at(issuer)
         with pytest.raises(SignInError, match="answers 404"):
             Provider(settings._replace(issuer=f"{issuer.url}/nothing")).address(Begun.new())
-    with pytest.raises(SignInError, match="does not answer"):
-        Provider(settings).address(Begun.new())
+    desk = Provider(settings)
+    for _ in range(2):  # the second time it is not asked
+        with pytest.raises(SignInError, match="does not answer"):
+            desk.address(Begun.new())
 
 
 def test_it_is_asked_once_for_what_it_says_of_itself(issuer: IdentityProvider) -> None:
@@ -196,3 +206,52 @@ def test_what_a_browser_keeps_is_read_or_is_none() -> None:
     assert Begun.parse(begun.text()) == begun
     for text in ("", "a.b", "a..c", "a.b.c.d"):
         assert Begun.parse(text) is None
+
+
+def test_keys_may_change_and_need_no_name(
+    issuer: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_issuer, "_ANEW_S", 0.0)
+    desk = Provider(sign_in_at(issuer))
+
+    def sign_in() -> Identity:
+        begun = Begun.new()
+        return desk.redeem(begun, comes_back(desk.address(begun)))
+
+    sign_in()
+    issuer.key = issuer.signs_with = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    sign_in()  # of the same name
+    issuer.header = {}
+    sign_in()
+    for row in ({"kty": "RSA", "alg": "none"}, {"alg": ["x"]}, {"kid": {}}, "x", {"use": "enc"}):
+        issuer.odd_keys.append(row)
+    issuer.key = issuer.signs_with = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    sign_in()
+
+
+def test_a_key_that_is_withdrawn_is_not_believed_for_ever(
+    issuer: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, begun = Provider(sign_in_at(issuer)), Begun.new()
+    desk.redeem(begun, comes_back(desk.address(begun)))
+    issuer.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    monkeypatch.setattr(of_issuer, "_KNOWN_S", 0.0)
+    begun = Begun.new()
+    with pytest.raises(SignInError, match="does not hold"):
+        desk.redeem(begun, comes_back(desk.address(begun)))
+
+
+def test_a_provider_that_hangs_holds_up_a_few_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_issuer, "_WITHIN_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        hangs = Issuer(f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+        def ask(_: int) -> str:
+            with pytest.raises(SignInError) as said:
+                hangs.document()
+            return str(said.value)
+
+        with ThreadPoolExecutor(12) as pool:
+            said = [*pool.map(ask, range(12))]
+    assert sum("too many ask" in one for one in said) >= 1
+    assert all("too many ask" in one or "does not answer" in one for one in said)

@@ -20,8 +20,10 @@ def test_a_session_is_its_owners_until_it_is_over(monkeypatch: pytest.MonkeyPatc
     assert held.find(bob) is None
 
 
-def test_the_oldest_go_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_MOST", 3)
+def test_the_oldest_of_one_goes_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_MOST_OF_ONE", 3)
     held = Sessions(60)
+    bob = held.begin(BOB)
     keys = [held.begin(ANN) for _ in range(5)]
     assert [held.find(key) is not None for key in keys] == [False, False, True, True, True]
+    assert held.find(bob) == BOB

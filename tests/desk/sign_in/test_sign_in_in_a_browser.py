@@ -38,7 +38,7 @@ def test_an_operator_signs_in_by_the_keyboard_and_out_again(tmp_path: Path) -> N
             chromium.press(ENTER)
             # at once to the first page, which has no PostgreSQL here, and not back to the sign-in
             chromium.until_it_says("PostgreSQL: ")
-            assert "ann@example.org, may operate" in chromium.text()
+            assert "ann@example.org (localhost u-1), may operate" in chromium.text()
             chromium.open(f"{served.url}/entities")
             assert chromium.run("return document.cookie") == ""
             chromium.tab_to("button", "Sign out")

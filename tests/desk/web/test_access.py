@@ -80,6 +80,7 @@ def test_another_site_may_not_ask_in_somebodys_name() -> None:
     for origin, status in (
         ("http://evil.example", 403),
         ("null", 403),
+        ("http://[", 403),
         ("http://127.0.0.1:8081", 200),
     ):
         answer = _ask(_Known(), "POST", "/discard", headers={**headers, "origin": origin})
