@@ -1,6 +1,7 @@
 """What jobs have just said of themselves."""
 
 from collections.abc import Collection
+from typing import Any
 
 from clients.kafka.last_words import last_words
 from gateway.monitor.job_status import JobStatus, status_of
@@ -14,3 +15,10 @@ def statuses(kafka: KafkaAccess, jobs: Collection[str]) -> dict[str, JobStatus]:
     said, at_ms = last_words(kafka, DESK, jobs), now_ms()
     found = {job: status_of(word, at_ms) for job, word in said.items()}
     return {job: status for job, status in found.items() if status is not None}
+
+
+def told(word: JobStatus | None) -> dict[str, Any]:
+    """None: of a job that says nothing."""
+    if word is None:
+        return {"state": "silent", "detail": "it has not said a word lately"}
+    return {"state": word.state, "detail": word.detail}

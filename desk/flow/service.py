@@ -11,7 +11,7 @@ from clients.kafka.offsets import LogOffsets
 from desk.flow.arrows import GATEWAY, Arrow, Part, arrows, parts
 from desk.letters.audit import OpenBook
 from desk.letters.selection import Selection
-from desk.words import statuses
+from desk.words import statuses, told
 from gateway.monitor.job_status import JobStatus
 from shared.consumer_groups import DESK
 from shared.errors import StoreAwayError
@@ -71,17 +71,15 @@ class FlowDesk:
 
 
 def _part(part: Part, word: JobStatus | None) -> dict[str, Any]:
-    told = {"part": part.name, "does": part.does}
+    its = {"part": part.name, "does": part.does}
     if part.name == GATEWAY:  # it says so at /health, not on a topic
-        return {**told, "state": None, "detail": "", "rows_per_s": None, "waiting": None}
+        return {**its, "state": None, "detail": "", "rows_per_s": None, "waiting": None}
     if word is None or word.is_silent:
-        detail = "it has not said a word lately"
-        return {**told, "state": "silent", "detail": detail, "rows_per_s": None, "waiting": None}
+        return {**its, **told(None), "rows_per_s": None, "waiting": None}
     waiting = sum(int(lane["payloads"]) for lane in word.lanes.values())
     return {
-        **told,
-        "state": word.state,
-        "detail": word.detail,
+        **its,
+        **told(word),
         "rows_per_s": word.number("rows_per_s"),
         "waiting": waiting if word.lanes else None,
     }

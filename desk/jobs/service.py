@@ -4,11 +4,12 @@ from typing import Any
 
 from clients.kafka.connect import answering
 from clients.kafka.follow import whole_log
-from clients.kafka.last_words import last_words
 from clients.kafka.records import Outgoing
 from clients.kafka.write import write_now
 from desk.letters.audit import Audit, OpenBook
 from desk.letters.selection import Selection
+from desk.words import statuses, told
+from gateway.monitor.job_status import JobStatus
 from shared.consumer_groups import DESK
 from shared.flow import load_flow
 from shared.published.job_orders import WHY_MAX, JobOrder, Wanted, can_be_rebuilt
@@ -38,10 +39,10 @@ class JobDesk:
         self._audit = Audit(open_book)
 
     def all(self) -> list[dict[str, Any]]:
-        said = last_words(self._kafka, DESK, self._jobs)
+        words = statuses(self._kafka, self._jobs)
         orders = self._orders()
         return [
-            _told(job, does, said.get(job), orders.get(job)) for job, does in self._jobs.items()
+            _shown(job, does, words.get(job), orders.get(job)) for job, does in self._jobs.items()
         ]
 
     def show(self, job: str) -> dict[str, Any]:
@@ -49,8 +50,7 @@ class JobDesk:
         return next(one for one in self.all() if one["job"] == job)
 
     def pause(self, job: str, why: str, *, by: str) -> None:
-        """Within a second or two it ends its query, and works on nothing. What comes for it waits
-        in Kafka."""
+        """Within a second or two it ends its query. What comes for it waits in Kafka."""
         self._known(job)
         self._order(job, Wanted.PAUSE, why, by)
 
@@ -97,15 +97,11 @@ class JobDesk:
         return found
 
 
-def _told(
-    job: str, does: str, said: dict[str, Any] | None, order: JobOrder | None
-) -> dict[str, Any]:
-    told = said or {"state": "silent", "detail": "it has not said a word lately"}
+def _shown(job: str, does: str, word: JobStatus | None, order: JobOrder | None) -> dict[str, Any]:
     return {
         "job": job,
-        "state": told["state"],
-        "detail": told["detail"],
-        **{name: told.get(name) for name in _SAID},
+        **told(word),
+        **{name: word and word.number(name) for name in _SAID},
         "does": does,
         "can_be_rebuilt": can_be_rebuilt(job),
         "order": order and {**order.model_dump(exclude={"at_ms"}), "at": to_rfc3339(order.at_ms)},

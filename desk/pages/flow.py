@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from desk.flow.arrows import RELAY
 from desk.flow.health import GatewayHealth, Health
 from desk.flow.service import RATE_S, FlowDesk
 from desk.web.access import gateway_token_of
@@ -79,7 +80,7 @@ def picture(now: Mapping[str, Any], late_s: float) -> list[Html]:
 
 def _head(part: Mapping[str, Any]) -> Html:
     name, state, rate = part["part"], part["state"], part["rows_per_s"]
-    of_a_job = state is not None and name != "relay"
+    of_a_job = state is not None and name != RELAY
     return tag(
         "th",
         tag("a", name, href=f"/jobs/{quote(name)}") if of_a_job else name,

@@ -26,7 +26,7 @@ Form = Annotated[FormFields, Depends(form_of)]
 def site(
     who: Authenticator | None, sessions: Sessions | None = None, *, secure_cookie: bool
 ) -> APIRouter:
-    """`sessions`: of those who may sign in at a provider (provider_pages.py)."""
+    """`sessions`: of those who may sign in at a provider (provider.py)."""
     router = APIRouter()
 
     @router.get("/livez")

@@ -35,8 +35,8 @@ def list_(output: OutputOption = Output.TABLE, state_dir: StateDir = None) -> No
 
 @app.command()
 def pause(job: str, why: Why = "", state_dir: StateDir = None) -> None:
-    """It ends its query within seconds and works on nothing until it is resumed, also when it is
-    started again. What comes for it waits in Kafka.
+    """It ends its query within seconds and begins none until it is resumed, also when it is started
+    again. What comes for it waits in Kafka.
 
     Example: ./headrace jobs pause persist --why "the store is being moved"
     """

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import pytest
 
 from local_stack.machine.processes import tied_to_this_process
 
@@ -26,6 +27,13 @@ def missing() -> str:
     """What is not there; empty where a browser can be had."""
     there_is_none = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     return " and ".join(there_is_none)
+
+
+def needed(what: str) -> pytest.MarkDecorator:
+    """`what`: is not tested where none can be had, and that is said."""
+    reason = f"{what} NOT TESTED IN A BROWSER: {missing()} is not on PATH"
+    hint = "(apt-get install chromium chromium-driver)"
+    return pytest.mark.skipif(bool(missing()), reason=f"{reason} {hint}")
 
 
 class Browser:

@@ -15,14 +15,7 @@ from tests.desk.desk_room import Room
 from tests.desk.said import says
 from tests.gateway.support import serving
 
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.skipif(
-        bool(browser.missing()),
-        reason=f"THE PAGES ARE NOT TESTED IN A BROWSER: {browser.missing()} is not on PATH "
-        "(apt-get install chromium chromium-driver)",
-    ),
-]
+pytestmark = [pytest.mark.stack, browser.needed("THE PAGES ARE")]
 CHECKS = (Path(browser.__file__).parent / "checks.js").read_text()
 HOSTILE = "</pre><script>document.title='ran'</script><img src=/x onerror=alert(1)>"
 PAGES = (

@@ -11,14 +11,7 @@ from tests.desk.sign_in.identity_provider import provider
 from tests.desk.sign_in.test_sign_in_pages import settings
 from tests.gateway.support import free_port, serving
 
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.skipif(
-        bool(browser.missing()),
-        reason=f"THE SIGN-IN IS NOT TESTED IN A BROWSER: {browser.missing()} is not on PATH "
-        "(apt-get install chromium chromium-driver)",
-    ),
-]
+pytestmark = [pytest.mark.stack, browser.needed("THE SIGN-IN IS")]
 
 
 def test_an_operator_signs_in_by_the_keyboard_and_out_again(tmp_path: Path) -> None:

@@ -12,14 +12,7 @@ from tests.gateway.event_streams.support import Writer
 from tests.gateway.event_streams.test_real_event_streams import a_device, readings
 from tests.gateway.support import GatewayProcess, until
 
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.skipif(
-        bool(browser.missing()),
-        reason=f"EVENT STREAMS ARE NOT TESTED IN A BROWSER: {browser.missing()} is not on PATH "
-        "(apt-get install chromium chromium-driver)",
-    ),
-]
+pytestmark = [pytest.mark.stack, browser.needed("EVENT STREAMS ARE")]
 _READ = """
     window.seen = []; window.opened = 0;
     window.events = new EventSource(arguments[0]);

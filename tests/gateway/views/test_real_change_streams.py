@@ -109,7 +109,7 @@ def test_tail_goes_on_after_a_restart(nodes: Nodes, writer: RowWriter) -> None:
     assert orjson.loads(next(rows))["event_id"] == "b"
 
 
-@pytest.mark.skipif(bool(browser.missing()), reason=f"{browser.missing()} is not on PATH")
+@browser.needed("CHANGES OF VIEWS ARE")
 def test_a_browser_s_event_source_goes_on_where_it_was(
     nodes: Nodes, writer: RowWriter, tmp_path: Path
 ) -> None:
