@@ -4,7 +4,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -16,6 +16,7 @@ from desk.sign_in import issuer as of_issuer
 from desk.sign_in.issuer import Issuer, SignInError
 from desk.sign_in.provider import Begun, Provider
 from desk.sign_in.sessions import Identity
+from gateway.auth.caller import May
 from shared.settings.desk import SignIn, roles_of
 from tests.desk.sign_in.identity_provider import CLIENT, SECRET, IdentityProvider, provider
 
@@ -255,3 +256,11 @@ def test_a_provider_that_hangs_holds_up_a_few_alone(monkeypatch: pytest.MonkeyPa
             said = [*pool.map(ask, range(12))]
     assert sum("too many ask" in one for one in said) >= 1
     assert all("too many ask" in one or "does not answer" in one for one in said)
+
+
+def test_a_group_may_be_given_each_right_that_there_is_and_no_other() -> None:
+    rights = get_args(May)
+    given = roles_of(",".join(f"of-{may}={may}" for may in rights))
+    assert [*given.values()] == [*rights]
+    with pytest.raises(ValueError, match="GROUP=look"):
+        roles_of("ops=anything")
