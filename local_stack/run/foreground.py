@@ -30,23 +30,22 @@ def run_in_foreground(
         with stack:
             say(ready_block(stack, time.monotonic() - began))
             make_beside()
-            while True:
+            while not stack.is_to_stop:
                 signal.pause()
     except KeyboardInterrupt:
-        say("Headrace has stopped; its data stays in " + str(stack.state_dir))
+        pass
+    say("Headrace has stopped; its data stays in " + str(stack.state_dir))
 
 
 def _stop_on_signals(stack: Stack) -> None:
     """The first signal stops all in order, the second one at once."""
-    asked = False
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        if stack.is_to_stop:
             stack.kill()
             say("Headrace was stopped at once.")
             os._exit(130)
-        asked = True
+        stack.is_to_stop = True  # the exception may get lost in foreign code
         say("\nStopping; once more stops at once.")
         raise KeyboardInterrupt
 

@@ -66,7 +66,7 @@ class Stack:
         self.state_dir = (state_dir or default_state_dir()).absolute()
         self.jobs: dict[str, str] = {}
         self.cluster_settings: Mapping[str, str] = {}  # by which jobs find its Spark cluster
-        self.ready = False
+        self.ready = self.is_to_stop = False
         self._settings = {**os.environ, **(settings or {})}
         self._services, self._workers = services, workers
         self._gateways = gateways if FIRST in services else 0
@@ -261,6 +261,8 @@ class Stack:
 
     def _wait_until(self, reached: Callable[[], bool], deadline: float) -> None:
         while not reached():
+            if self.is_to_stop:
+                raise KeyboardInterrupt
             for name, child in self._supervisor.children.items():
                 if child.deaths >= DEATHS_TO_GIVE_UP:
                     log = log_path(self.state_dir, name)

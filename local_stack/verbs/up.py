@@ -3,6 +3,7 @@ from typing import Annotated
 import typer
 
 from local_stack.run.options import StateDir, folder_of
+from local_stack.terminal.ctrl_c import ended_by_ctrl_c
 
 
 def up(
@@ -27,7 +28,8 @@ def up(
 
     Example: ./headrace up
     """
-    from local_stack.run.foreground import run_in_foreground
+    with ended_by_ctrl_c():
+        from local_stack.run.foreground import run_in_foreground
 
     run_in_foreground(
         folder_of(state_dir), random_ports=random_ports, workers=workers, gateways=gateways

@@ -74,6 +74,7 @@ class Launcher:
 
     def begin(self) -> None:
         """Without any network, once it has been started."""
+        assert self._process is None or self._process.poll() is not None, self.said
         self._terminal, theirs = pty.openpty()
         self._said.clear()
         self._process = subprocess.Popen(
@@ -116,8 +117,13 @@ class Launcher:
 
     def _wait(self) -> None:
         assert self._process is not None
-        self._process.wait(60)
-        self._hang_up()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.end()  # what comes after it starts another one
+            raise AssertionError(f"it has not ended: {self.said}") from None
+        finally:
+            self._hang_up()
 
     def _hang_up(self) -> None:
         assert self._reader is not None
