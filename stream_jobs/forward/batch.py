@@ -14,7 +14,7 @@ from stream_jobs.forward.at_most_once import Begun
 from stream_jobs.forward.delivery import STAGE, Delivery, Try, dead_letter, hook_of, log_record
 from stream_jobs.forward.hook_feed import HookFeed
 from stream_jobs.forward.kept import Kept
-from stream_jobs.forward.line import Line, Target, outcome
+from stream_jobs.forward.line import NEVER_MS, Line, Target, outcome
 from stream_jobs.forward.sender import PATIENCE_S, LineRun, Sender
 from stream_jobs.guards.lease import check_lease
 
@@ -46,6 +46,7 @@ class Batch:
     def begin(self) -> Iterator[Outgoing]:
         """What waits for a hook that is deleted is dropped; for one that has ended it goes to the
         dead letters."""
+        self.waiting.go_on(self._now_ms)
         for key, line in list(self.waiting.lines.items()):
             hook = self._its_hook(hook_of(key), line.oldest_ms)
             if hook is not None and self.hooks.takes(hook):
@@ -162,6 +163,13 @@ class Batch:
             if run.not_before_ms:
                 target = self.waiting.target(run.hook.name)
                 target.due_ms = max(target.due_ms, run.not_before_ms)
+
+    def end(self) -> int:
+        """When to look again."""
+        self.waiting.forget(hook.name for hook in self.hooks.all())
+        look_ms = self.waiting.next_look_ms(self.sends)
+        self.waiting.look_ms = self._now_ms if look_ms == NEVER_MS else max(look_ms, self._now_ms)
+        return look_ms
 
     def _fetched(self, keys: Sequence[str], ahead: int) -> dict[str, list[tuple[int, Delivery]]]:
         wanted = {}

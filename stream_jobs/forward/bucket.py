@@ -59,7 +59,7 @@ class BucketOfDeliveries(Handler):
         if runs_again(begun):
             yield from batch.leave_out()
         yield from batch.send()
-        batch.waiting.forget(hook.name for hook in batch.hooks.all())
+        look_ms = batch.end()
         once = {hook.name for hook in batch.hooks.all() if hook.is_at_most_once}
         is_more = self._kept.sent.forget_others(once)
         self._kept.write(batch.waiting)
@@ -68,4 +68,4 @@ class BucketOfDeliveries(Handler):
         if now != told or (now is None and not arrived):
             value = None if now is None else gate_value(*now)
             yield Outgoing(gate_topic(STAGE), str(bucket[0]).encode(), value, [])
-        yield Row(look_ms=0 if is_more else batch.waiting.next_look_ms(batch.sends))
+        yield Row(look_ms=0 if is_more else look_ms)

@@ -28,6 +28,7 @@ _PAGES: Key = ("pages",)
 # where a line changes its part is written
 _PARTS = 16
 _TARGETS: Key = ("targets",)
+_LOOK: Key = ("look",)
 
 
 class Share:
@@ -58,11 +59,13 @@ class KeptLines:
 
     def read(self) -> Waiting:
         keys = [_TARGETS, *((str(part),) for part in range(_PARTS))]
-        self._known = dict(zip(keys, self._states.get(keys), strict=True))
+        look_ms, *known = self._states.get([_LOOK, *keys])
+        self._known = dict(zip(keys, known, strict=True))
         targets, *parts = (orjson.loads(raw or b"{}") for raw in self._known.values())
         return Waiting(
             {key: Line(*told) for part in parts for key, told in part.items()},
             {hook: Target(*told) for hook, told in targets.items()},
+            int(look_ms or 0),
         )
 
     def write(self, waiting: Waiting) -> None:
@@ -72,6 +75,10 @@ class KeptLines:
             parts[(str(crc32(key.encode()) % _PARTS),)][key] = dump(line)
         told = {key: orjson.dumps(part) if part else None for key, part in parts.items()}
         changed = {key: raw for key, raw in told.items() if raw != self._known[key]}
+        if any(told.values()):
+            changed[_LOOK] = str(waiting.look_ms).encode()
+        elif any(self._known.values()):
+            changed[_LOOK] = None
         self._states.put({key: raw for key, raw in changed.items() if raw is not None})
         self._states.remove([key for key, raw in changed.items() if raw is None])
 

@@ -19,6 +19,7 @@ from stream_jobs.forward.delivery import hook_of, is_replay
 _IS_DOWN_AFTER = 3
 _PROBE_FIRST_MS, _PROBE_MAX_MS = 1_000, 60_000
 NEVER_MS = 2**62
+_LATE_MS = 180_000
 
 
 @dataclass
@@ -90,9 +91,24 @@ class Target:
 class Waiting:
     """All lines of a bucket, and its targets."""
 
-    def __init__(self, lines: dict[str, Line], targets: dict[str, Target]) -> None:
+    def __init__(
+        self, lines: dict[str, Line], targets: dict[str, Target], look_ms: int = 0
+    ) -> None:
+        """`look_ms`: when the next batch was to look at them at the latest; 0: nobody knows."""
         self.lines = lines
         self.targets = targets
+        self.look_ms = look_ms
+
+    def go_on(self, now_ms: int) -> None:
+        """The time in which a try was due and forward paused makes nothing old, and nobody long
+        away."""
+        late_ms = now_ms - self.look_ms
+        if not self.look_ms or late_ms < _LATE_MS:
+            return
+        for line in self.lines.values():
+            line.first_ms += late_ms if line.first_ms else 0
+        for target in self.targets.values():
+            target.since_ms += late_ms if target.since_ms else 0
 
     def target(self, hook: str) -> Target:
         return self.targets.setdefault(hook, Target())

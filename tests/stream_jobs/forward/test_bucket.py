@@ -164,6 +164,27 @@ def test_a_hook_whose_server_fails_all_the_time_is_paused_and_loses_nothing(worl
     assert not faults(sent, world.arrivals["alarms"])
 
 
+def test_the_days_in_which_forward_pauses_are_nobodys(world: World) -> None:
+    """A server is away for an hour, forward pauses for nine days, and then it is away for a while
+    longer."""
+    world.add()
+    world.answers = lambda one: Answer(422, 5) if one.event.entity == "b" else DOWN
+    world.batch(world.deliveries(*ids("a", 2), *ids("b", 2)))
+    while world.now_ms < BEGAN_MS + HOUR_MS:
+        world.sleep_until_it_looks()
+        world.batch()
+    world.now_ms += 9 * DAY_MS
+    for _ in range(20):
+        world.batch()
+        world.sleep_until_it_looks()
+    assert not world.of("hooks.v1")
+    assert not world.of("dlq.forward.v1")
+    while not (world.of("hooks.v1") or world.of("dlq.forward.v1")):
+        world.batch()
+        world.sleep_until_it_looks()
+    assert 3 * DAY_MS <= world.now_ms - BEGAN_MS - 9 * DAY_MS <= 3 * DAY_MS + 7 * HOUR_MS
+
+
 def test_a_hook_whose_secret_cannot_be_opened_waits_and_says_so_and_others_go_on(
     world: World,
 ) -> None:
