@@ -8,8 +8,8 @@ from typing import TypeGuard
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 # the first and the last millisecond that RFC 3339 can say
-_FIRST_MS = -62_135_596_800_000
-_LAST_MS = 253_402_300_799_999
+FIRST_MS = -62_135_596_800_000
+LAST_MS = 253_402_300_799_999
 
 
 def now_ms() -> int:
@@ -18,7 +18,7 @@ def now_ms() -> int:
 
 def is_time_ms(value: object) -> TypeGuard[int]:
     """Whether it can be told as text and stored."""
-    return type(value) is int and _FIRST_MS <= value <= _LAST_MS
+    return type(value) is int and FIRST_MS <= value <= LAST_MS
 
 
 def to_rfc3339(time_ms: int) -> str:

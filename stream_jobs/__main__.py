@@ -29,13 +29,13 @@ from stream_jobs.guards import checkpoint_offsets
 from stream_jobs.guards.checkpoint_folder import checkpoints_of
 from stream_jobs.guards.lease import RUN, stand_by, stand_by_no_more
 from stream_jobs.guards.single_copy import OneCopy
+from stream_jobs.guards.standby import application_of_its_own, copy_of, wait_for_turn
 from stream_jobs.jobs import JOBS, rows_of
 from stream_jobs.ledger import keeper
 from stream_jobs.orders.feed import OrderFeed
 from stream_jobs.sources import reader as sources
 from stream_jobs.supervision.application import NoApplicationError
 from stream_jobs.supervision.session import open_session, tidy_up
-from stream_jobs.supervision.standby import application_of_its_own, copy_of, wait_for_turn
 from stream_jobs.supervision.status import StatusReporter
 from stream_jobs.supervision.supervise import supervise
 from stream_jobs.supervision.supervisor import JobRun

@@ -18,7 +18,7 @@ from stream_jobs.aggregate import job as aggregate
 from stream_jobs.enrich import job as enrich
 from stream_jobs.enrich.lane_guard import LaneGuard
 from stream_jobs.fold import job as fold
-from stream_jobs.fold.clock_counts import ClockCounts
+from stream_jobs.fold.beside import BesideFold
 from stream_jobs.forward import job as forward
 from stream_jobs.forward.hook_watch import HookWatch
 from stream_jobs.parquet import job as parquet
@@ -49,7 +49,7 @@ class JobRow(NamedTuple):
 JOBS = {
     "enrich": JobRow(enrich.build, enrich.on_nothing, driver_task=LaneGuard),
     "retry": JobRow(retry.build, retry.on_nothing, driver_task=Waker),
-    "fold": JobRow(fold.build, fold.on_nothing, driver_task=lambda *_: ClockCounts()),
+    "fold": JobRow(fold.build, fold.on_nothing, driver_task=BesideFold),
     "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
     "persist": JobRow(persist.build, driver_task=WaitingLane, through_outbox=True),
     "forward": JobRow(forward.build, driver_task=HookWatch),

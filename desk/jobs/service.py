@@ -52,7 +52,9 @@ class JobDesk:
     def pause(self, job: str, why: str, *, by: str) -> None:
         """Within a second or two it ends its query. What comes for it waits in Kafka."""
         self._known(job)
-        self._order(job, Wanted.PAUSE, why, by)
+        stands = self._orders().get(job)
+        is_rebuild = stands is not None and stands.order is Wanted.REBUILD
+        self._order(job, Wanted.PAUSE, why, by, stands if is_rebuild else stands and stands.then)
 
     def rebuild(self, job: str, why: str, *, by: str) -> None:
         """It works, also where it was paused."""
@@ -65,15 +67,19 @@ class JobDesk:
         self._order(job, Wanted.REBUILD, why, by)
 
     def resume(self, job: str, *, by: str) -> None:
-        """Where it left off."""
+        """Where it left off. One that has failed tries again."""
         self._known(job)
-        write_now(self._kafka, Outgoing(JOB_ORDER_TOPIC, job.encode(), None, []))
+        stands = self._orders().get(job)
+        then = stands.then.to_record() if stands and stands.then else None
+        write_now(self._kafka, Outgoing(JOB_ORDER_TOPIC, job.encode(), then, []))
         self._note(by, "resume", job, "")
 
-    def _order(self, job: str, wanted: Wanted, why: str, by: str) -> None:
+    def _order(
+        self, job: str, wanted: Wanted, why: str, by: str, then: JobOrder | None = None
+    ) -> None:
         if len(why) > WHY_MAX:
             raise BadOrderError(f"why: at most {WHY_MAX} characters")
-        order = JobOrder(order=wanted, by=by, at_ms=now_ms(), why=why)
+        order = JobOrder(order=wanted, by=by, at_ms=now_ms(), why=why, then=then)
         write_now(self._kafka, Outgoing(JOB_ORDER_TOPIC, job.encode(), order.to_record(), []))
         self._note(by, wanted.value, job, why)
 
@@ -104,5 +110,6 @@ def _shown(job: str, does: str, word: JobStatus | None, order: JobOrder | None) 
         **{name: word and word.number(name) for name in _SAID},
         "does": does,
         "can_be_rebuilt": can_be_rebuilt(job),
-        "order": order and {**order.model_dump(exclude={"at_ms"}), "at": to_rfc3339(order.at_ms)},
+        "order": order
+        and {**order.model_dump(exclude={"at_ms", "then"}), "at": to_rfc3339(order.at_ms)},
     }

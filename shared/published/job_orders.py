@@ -7,7 +7,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.model import VIEW_JOB
-from shared.timestamps import to_rfc3339
+from shared.timestamps import FIRST_MS, LAST_MS, to_rfc3339
 
 _REBUILT = ("fold", "aggregate")
 WHY_MAX = 500
@@ -23,8 +23,11 @@ class JobOrder(BaseModel):
 
     order: Wanted
     by: str
-    at_ms: int
+    at_ms: Annotated[int, Field(ge=FIRST_MS, le=LAST_MS)]
     why: Annotated[str, Field(max_length=WHY_MAX)] = ""
+    # the rebuild that was ordered before a pause: the job may not have looked, and does it when it
+    # goes on
+    then: "JobOrder | None" = None
 
     @property
     def told(self) -> str:

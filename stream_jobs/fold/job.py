@@ -10,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from shared.flow_table import Flow
 from shared.settings import JobSettings
-from stream_jobs.fold import clock_counts, rebuild, refolder
+from stream_jobs.fold import clock_counts, rebuild
 from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.fold.rebuild import STAGE
 from stream_jobs.source.log_source import read_logs, read_logs_up_to, written_by_its_work
@@ -50,7 +50,6 @@ def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
     start = rebuild.start(settings, flow, say)
     starting = start.offsets if start else None
-    refolder.start(settings, flow)
     pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions, _BUCKETS))
     events = read_logs(spark, settings, STAGE, flow.fold_reads, pack, PACKED_DDL, starting)
     published = None

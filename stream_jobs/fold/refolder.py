@@ -31,20 +31,13 @@ _log = logging.getLogger(__name__)
 _GROUP = of_job("fold")  # which fold may ask for
 _AGAIN_AFTER_S = 2.0
 _ENTITIES_AT_ONCE = 500  # all their events are in memory
-_begun = threading.Lock()
 
 
-def start(settings: JobSettings, flow: Flow) -> None:
-    """Once in the life of a process: a query that begins again finds it at work."""
-    if _begun.acquire(blocking=False):
-        threading.Thread(target=_run, args=(settings, flow), daemon=True).start()
-
-
-def _run(settings: JobSettings, flow: Flow) -> None:
-    while True:
+def run(settings: JobSettings, flow: Flow, is_over: threading.Event) -> None:
+    while not is_over.is_set():
         requests = Requests(settings)
         try:
-            while True:
+            while not is_over.is_set():
                 asked = requests.asked()
                 if asked:
                     Refolder(settings, flow).answer(asked)
@@ -53,7 +46,7 @@ def _run(settings: JobSettings, flow: Flow) -> None:
             _log.warning("entities could not be folded anew, trying again: %s", error)
         finally:
             requests.close()
-        time.sleep(_AGAIN_AFTER_S)
+        is_over.wait(_AGAIN_AFTER_S)
 
 
 class Requests:

@@ -64,7 +64,7 @@ class HookWatch(DriverTask):
     def begin_rest(self) -> None:
         if self._has_looked:
             if not self._is_removed:
-                with suppress(CheckpointsAwayError):  # it is asked again
+                with suppress(CheckpointsAwayError, OSError):  # it is asked again
                     remove(checkpoint_of(self._settings, STAGE))
                     self._is_removed = True
             self._clear([*self._gates])
@@ -90,6 +90,7 @@ class HookWatch(DriverTask):
             self._wake()
 
     def numbers(self) -> Mapping[str, Any]:
+        self._look()  # nobody else does while it pauses
         waiting: Counter[str] = Counter()
         for gate in self._gates.values():
             waiting.update(gate["waiting"])

@@ -126,10 +126,15 @@ def replace(file: CheckpointFolder, said: bytes, *, synced: bool = False) -> Non
 
 
 def remove(folder: CheckpointFolder) -> None:
+    """OSError or CheckpointsAwayError where any of it may be left under its name."""
     if isinstance(folder, StoredFolder):
         folder.remove()
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+        return
+    gone = folder.with_name(f"{folder.name}.removed")
+    shutil.rmtree(gone, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def endpoint() -> str | None:

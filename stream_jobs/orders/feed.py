@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from contextlib import suppress
 from threading import Lock
 
@@ -26,6 +27,7 @@ class OrderFeed:
     def __init__(self, kafka: KafkaAccess) -> None:
         self._log = LogFollower(kafka, ORDERS, [JOB_ORDER_TOPIC])
         self._orders: dict[str, JobOrder] = {}
+        self._resumes: Counter[str] = Counter()
         self._looks = Lock()
         self._has_looked = False
         self._look_at_s = 0.0
@@ -43,6 +45,10 @@ class OrderFeed:
             raise OrdersUnknownError
         return self._orders.get(job)
 
+    def resumes(self, job: str) -> int:
+        """How often it was told to go on, since this process began."""
+        return self._resumes[job]
+
     def _look(self) -> None:
         now_s = time.monotonic()
         if now_s < self._look_at_s:
@@ -56,9 +62,13 @@ class OrderFeed:
 
     def _hear(self, message: Message) -> None:
         job, raw = (message.key() or b"").decode(errors="replace"), message.value()
-        self._orders.pop(job, None)
-        if raw is not None:
-            try:
-                self._orders[job] = JobOrder.from_record(raw)
-            except ValueError as error:
-                _log.warning("an order for %s is passed over: %s", job, error)
+        order = None
+        try:
+            order = raw and JobOrder.from_record(raw)
+        except ValueError as error:
+            _log.warning("an order for %s is passed over: %s", job, error)
+        if order:  # at once: others look meanwhile
+            self._orders[job] = order
+        else:
+            self._orders.pop(job, None)
+            self._resumes[job] += raw is None

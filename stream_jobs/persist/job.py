@@ -21,7 +21,7 @@ from shared.flow_table import Flow
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.checkpoint_folder import checkpoint_of
-from stream_jobs.persist.advisory_lock import PersistLock
+from stream_jobs.persist.advisory_lock import persist_lock
 from stream_jobs.persist.rows import Row, RowMaker
 from stream_jobs.persist.waiting_rows import RowRules
 from stream_jobs.persist.writer import EventStore, chunks
@@ -71,12 +71,6 @@ def _event_store(task: PersistTask) -> EventStore:
     return EventStore(task.url, task.slow_after_s, rules)
 
 
-@cache
-def _persist_lock(url: str) -> PersistLock:
-    """Of this process: a query that begins again must not meet the lock of its predecessor."""
-    return PersistLock(url)
-
-
 def _rows(read: Iterator[list[Message]], maker: RowMaker) -> Iterator[Row]:
     for messages in read:
         for message in messages:
@@ -99,7 +93,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
         settings.waiting_rows_max,
     )
 
-    lock = _persist_lock(url)
+    lock = persist_lock(url)
 
     def write_as_the_only_one(frame: DataFrame) -> str | None:
         try:

@@ -4,7 +4,7 @@ What becomes a row leaves its line in the same transaction, and each transaction
 anew. So whoever dies on the way loses nothing, and two may serve at once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from clients.kafka.records import Record
@@ -106,12 +106,19 @@ class LineServer:
     """Every method raises StoreAwayError where the store does not answer."""
 
     def __init__(
-        self, connection: Connection, maker: RowMaker, rules: RowRules, slow_after_s: float
+        self,
+        connection: Connection,
+        maker: RowMaker,
+        rules: RowRules,
+        slow_after_s: float,
+        is_to_stop: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_to_stop`: asked before each piece of work."""
         self._connection = connection
         self._maker = maker
         self._rules = rules
         self._slow_after_s = slow_after_s
+        self._is_to_stop = is_to_stop
         self.parked = 0
 
     def begin(self) -> None:
@@ -121,7 +128,7 @@ class LineServer:
     def serve(self) -> float | None:
         """All that is due. In how many seconds the next is; None: nothing waits."""
         with judged_errors():
-            while lines := self._due():
+            while not self._is_to_stop() and (lines := self._due()):
                 if len(lines) == 1 or not self._serve_together(lines):
                     for topic, line in lines:
                         self._serve(topic, line)
@@ -154,7 +161,7 @@ class LineServer:
     def _serve(self, topic: str, line: str) -> None:
         """Until it is empty, or the first of it is refused."""
         take = 1
-        while take:
+        while take and not self._is_to_stop():
             # one for each try: what it locks nobody waits for longer than that
             with self._connection.transaction():
                 self._begin()

@@ -1,9 +1,12 @@
 """What a job's process does beside its query."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from clients.kafka.records import Offsets
+
+_ENDS_WITHIN_S = 3.0
 
 
 class DriverTask:
@@ -22,6 +25,10 @@ class DriverTask:
         published offsets say."""
         return None
 
+    def stop(self) -> None:
+        """The job pauses, or is another copy's: nothing may be done until `start`. It may have
+        stopped, or never have started."""
+
     def hear(self, observed: Mapping[str, int | None]) -> None:
         """What a batch has observed of itself."""
 
@@ -31,3 +38,26 @@ class DriverTask:
     def numbers(self) -> Mapping[str, Any]:
         """What else the job says of itself."""
         return {}
+
+
+class OwnThread:
+    """Works beside the query until the job pauses. A query that begins again finds it at work."""
+
+    def __init__(self, work: Callable[[threading.Event], None]) -> None:
+        """`work`: until the event is set."""
+        self._work = work
+        self._thread: threading.Thread | None = None
+        self._is_over = threading.Event()
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._is_over = threading.Event()
+            self._thread = threading.Thread(target=self._work, args=(self._is_over,), daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """What is under way comes to its end, later than this where that takes long."""
+        if self._thread is not None:
+            self._is_over.set()
+            self._thread.join(_ENDS_WITHIN_S)
+            self._thread = None

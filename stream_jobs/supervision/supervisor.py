@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from clients.kafka.lag import UNKNOWN, LagReader, unread
@@ -25,20 +24,18 @@ from shared.settings import JobSettings
 from shared.timestamps import now_ms
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.checkpoint_folder import StoredFolder, checkpoint_of
-from stream_jobs.guards.partition_counts import PartitionCounts
+from stream_jobs.guards.same_topics import SameTopics
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.guards.topic_identity import TopicIdentityCheck, topic_ids
-from stream_jobs.guards.widened_topics import WidenedTopics
 from stream_jobs.orders.feed import OrderFeed
 from stream_jobs.orders.standing_order import StandingOrder
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.failure import judge
+from stream_jobs.supervision.one_query import OneQuery
 from stream_jobs.supervision.progress import Progress
 from stream_jobs.supervision.status import Report, StatusReporter
 
 _log = logging.getLogger(__name__)
 _REPORT_EVERY_S = _HOLD_EVERY_S = 2.0
-_COUNT_EVERY_S = 5.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _BELIEVED_AFTER_S = 5.0
 _WELL_AFTER_S = 60.0
@@ -47,7 +44,7 @@ Build = Callable[[Report], DataStreamWriter]
 
 
 class JobRun:
-    """One job's query: at most one is active, whatever happens to it."""
+    """One job, whatever happens to its query."""
 
     def __init__(
         self,
@@ -69,13 +66,10 @@ class JobRun:
         self._settings = settings
         self._checkpoint = checkpoint_of(settings, job)
         self._order = StandingOrder(job, orders, self._checkpoint)
-        self._same_log = TopicIdentityCheck(job, self._checkpoint, offsets.topics)
-        self._uses = {*offsets.topics, *uses}
-        widened = WidenedTopics(settings.state_dir, settings.widened_topics)
-        self._counts = PartitionCounts(job, self._checkpoint, widened)
-        self._start_at_s = self._started_at_s = self._count_at_s = 0.0
+        self._topics = SameTopics(job, settings, self._checkpoint, offsets, uses)
+        self._start_at_s = self._started_at_s = 0.0
         self._report_at_s = self._hold_at_s = 0.0
-        self._query: StreamingQuery | None = None
+        self._query = OneQuery(job)
         self._failures, self._why_ended = 0, ""
         self._is_the_copy = self._builds = self._rests = False
         self._state, self._detail = "restarting", "starting"
@@ -101,46 +95,56 @@ class JobRun:
     def tick(self) -> None:
         now_s = time.monotonic()
         self._keep_up(now_s)
-        if self.other_copy or self._order.keeps_down(self, is_the_copy=self._is_the_copy):
+        if self._query.is_ending and not self._end_query():
+            self.say("restarting", "its query is to end, and its last batch goes on")
+        if self.other_copy or self._query.is_ending or self._order.keeps_down(self):
             return
         why_rests = self._driver_task.rests() if self._state != "failed" else ""
         if why_rests:
             self._rest(why_rests)
-        elif self._query is None:
+        elif self._query.running is None:
             self._rests = False
             if self._state != "failed" and now_s >= self._start_at_s and self._may_begin(now_s):
                 self._begin(now_s)
-        elif not self._query.isActive:
+        elif not self._query.running.isActive:
             self._judge_end(now_s)
         else:
             self._recover(now_s - self._started_at_s)
-            self._progress.publish(self._query)
+            self._progress.publish(self._query.running)
             if not self._breakers["kafka"].is_open:
                 self._progress.publish_ahead()
                 self._step_beside()
                 self._count_partitions(now_s)
 
-    def end(self, state: str, why: str) -> None:
-        """The next query begins as soon as it may, whatever kept this one down."""
-        if self._query is not None:
-            self._end_query()
-        self._failures, self._start_at_s = 0, 0.0
-        self.say(state, why)
+    @property
+    def has_failed(self) -> bool:
+        return self._state == "failed"
+
+    def end(self, state: str, why: str) -> bool:
+        """Whether it works no more. The next query begins as soon as it may, whatever kept this one
+        down."""
+        self._driver_task.stop()
+        self._failures, self._start_at_s, self._rests = 0, 0.0, False
+        if has_ended := self._end_query():
+            self.say(state, why)
+        return has_ended
+
+    def holds_claim(self) -> bool:
+        """Asked anew."""
+        self._hold()
+        return self._is_the_copy and not self._breakers["kafka"].is_open and not self.other_copy
 
     def _rest(self, why: str) -> None:
-        if not self._rests:
-            self._end_query()
-            self._failures = 0
+        if not self._rests and not self._end_query():
+            return
+        self._failures = 0
         self._rests = True
         self._driver_task.begin_rest()
         self.say("running", why)
 
     def _count_partitions(self, now_s: float) -> None:
-        if now_s < self._count_at_s:
-            return
-        self._count_at_s = now_s + _COUNT_EVERY_S
         try:
-            self._counts.check_in_use(self._offsets.partition_counts(self._uses))
+            self._topics.check_counts(now_s)
         except OtherLogError as error:
             self._end_query()
             self.say("failed", str(error))
@@ -187,6 +191,7 @@ class JobRun:
     def _give_way(self, other_copy: str) -> None:
         _log.error("%s", other_copy)
         self.other_copy = other_copy
+        self._driver_task.stop()
         self._end_query()
 
     def _may_begin(self, now_s: float) -> bool:
@@ -207,18 +212,13 @@ class JobRun:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job)
         self._builds = True  # which may take long, where a job makes its state anew
         try:
-            all_ids = topic_ids(self._settings, sorted(self._uses))
-            ids = {topic: all_ids[topic] for topic in self._offsets.topics if topic in all_ids}
-            self._same_log.check(ids, self._offsets.ranges())
-            counts = self._offsets.partition_counts(self._uses)
-            self._counts.check(all_ids, counts, self._copy.committed)
+            topics = self._topics.check(self._copy.committed)
             if begins_at := self._driver_task.start():
                 self._copy.publish(begins_at)  # before others take what was done for still known
             query = self._build(self.say)
             if not self.other_copy:
-                self._query = query.start()
-                self._same_log.remember(ids)
-                self._counts.remember(all_ids, counts)
+                self._query.begin(query)
+                self._topics.remember(topics)
         except (LaneLeftError, NoServerError, OtherLogError, WrongViewError) as error:
             if isinstance(error, OtherLogError):
                 with suppress(KafkaException):  # then the claim's next renewal tells it
@@ -242,8 +242,9 @@ class JobRun:
             self._failures = 0
 
     def _judge_end(self, now_s: float) -> None:
-        query, self._query = self._query, None
+        query = self._query.running
         error = query.exception() if query else None
+        self._query.end()
         message = str(error) if error else "the query ended by itself"
         self._fail(message, now_s, getattr(getattr(error, "_cause", None), "_stackTrace", ""))
 
@@ -285,16 +286,14 @@ class JobRun:
         self._status.report(state, detail, **self._progress.numbers, breakers=breakers)
 
     def stop(self) -> None:
-        self._end_query()
-        if self.other_copy:
-            return  # what the other one says of the job is true, not this
+        self._driver_task.stop()
+        if not self._end_query() or self.other_copy:
+            return  # its claim runs out; and what the other one says of the job is true
         with suppress(KafkaException):
             self._copy.release()
         self._status.report("stopped")
         self._status.flush()
 
-    def _end_query(self) -> None:
+    def _end_query(self) -> bool:
         self._copy.end_lease()
-        query, self._query = self._query, None
-        if query is not None and query.isActive:
-            query.stop()
+        return self._query.end()

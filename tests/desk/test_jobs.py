@@ -59,6 +59,25 @@ def test_a_program_pauses_resumes_and_rebuilds(room: Room) -> None:
     room.ask(steps)
 
 
+def test_a_rebuild_that_is_followed_by_a_pause_is_done_when_the_job_goes_on(room: Room) -> None:
+    """The job may have seen nothing of it yet."""
+
+    async def steps(http: httpx.AsyncClient) -> None:
+        await http.post("/api/jobs/fold/rebuild", json={"why": "its folds are new"})
+        rebuild = stands(room, "fold")
+        for why in ("the disk is changed", "and the board"):
+            await http.post("/api/jobs/fold/pause", json={"why": why})
+            paused = stands(room, "fold")
+            assert paused is not None
+            assert (paused.order, paused.why, paused.then) == (Wanted.PAUSE, why, rebuild)
+        await http.post("/api/jobs/fold/resume")
+        assert stands(room, "fold") == rebuild
+        await http.post("/api/jobs/fold/resume")
+        assert stands(room, "fold") is None
+
+    room.ask(steps)
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "says"),
     [

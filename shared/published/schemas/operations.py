@@ -112,6 +112,10 @@ def job_status() -> RecordSchema:
 
 
 def job_order() -> RecordSchema:
+    why = {"type": "string", "maxLength": WHY_MAX}
+    given = {"by": TEXT, "at_ms": TIME_MS, "why": why}
+    rebuild = object_of({"order": {"const": Wanted.REBUILD}, **given, "then": {"type": "null"}})
+    then = "of a pause: the rebuild that stood before it, which is done when the job goes on"
     return RecordSchema(
         "order",
         "what an operator wants of a job; null: that it works",
@@ -121,10 +125,9 @@ def job_order() -> RecordSchema:
             **object_of(
                 {
                     "order": {"enum": [*Wanted]},
-                    "by": TEXT,
-                    "at_ms": TIME_MS,
-                    "why": {"type": "string", "maxLength": WHY_MAX},
-                }
+                    **given,
+                },
+                {"then": {**rebuild, "type": ["object", "null"], "description": then}},
             ),
             "type": ["object", "null"],
         },

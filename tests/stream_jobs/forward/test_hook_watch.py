@@ -8,13 +8,14 @@ import pytest
 from clients.kafka.records import Outgoing
 from shared.events.envelope import Position
 from shared.flow import FLOW
-from shared.forwarding.hook import new_hook, record
+from shared.forwarding.hook import Status, new_hook, record, status_key, status_record
 from shared.settings import JobSettings
 from stream_jobs.forward import beginning, hook_watch, job
 from stream_jobs.forward.delivery import gate_value
 from stream_jobs.forward.hook_watch import NO_HOOK, HookWatch
 from tests.stream_jobs.messages import Message
 
+PAUSED = Status(state="paused", why="it is down", at_ms=1, revision=1)
 HOOK = new_hook(name="alarms", url="https://example.org/in", made_ms=1)
 GATE = gate_value(1, {"alarms": 3})
 
@@ -89,3 +90,13 @@ def test_a_gate_of_a_bucket_that_is_no_more_goes_once_all_that_are_have_told(
     watch.hear({job.LOOKS: len(buckets), job.LOOK_MS: None})
     watch.step()
     assert topics.cleared() == [b"4711"]
+
+
+def test_while_forward_pauses_it_tells_of_hooks_that_have_stopped(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """A process that was started meanwhile has asked it for nothing yet."""
+    watch = HookWatch(JobSettings(state_dir=tmp_path), FLOW)
+    topics.put("hooks.v1", b"alarms", record(HOOK))
+    topics.put("hooks.v1", status_key("alarms"), status_record(PAUSED))
+    assert watch.numbers()["hooks"]["stopped"] == {"alarms": "paused: it is down"}

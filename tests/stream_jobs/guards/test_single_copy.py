@@ -25,8 +25,8 @@ from stream_jobs.guards import lease, single_copy
 from stream_jobs.guards.checkpoint_folder import StoredFolder
 from stream_jobs.guards.claim import Claim, claim_from
 from stream_jobs.guards.single_copy import OneCopy
+from stream_jobs.guards.standby import wait_for_turn
 from stream_jobs.persist.advisory_lock import PersistLock
-from stream_jobs.supervision.standby import wait_for_turn
 from tests.kafka_log import eventually, read_topic
 from tests.races import DEVICES
 

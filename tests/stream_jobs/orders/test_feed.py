@@ -41,9 +41,12 @@ def test_the_last_order_stands_and_what_is_none_is_passed_over(
     assert OrderFeed(settings.kafka).of("fold") == order
     write(settings, "fold", b"{}")
     eventually(lambda: feed.of("fold") is None)
+    before = feed.resumes("fold")
     write(settings, "fold", order.to_record())
     write(settings, "fold", None)
     assert OrderFeed(settings.kafka).of("fold") is None
+    eventually(lambda: feed.of("fold") is None and feed.resumes("fold") == before + 1)
+    assert feed.resumes("persist") == 0
 
 
 def test_what_was_known_stands_while_kafka_is_away(empty_kafka: Stack, tmp_path: Path) -> None:

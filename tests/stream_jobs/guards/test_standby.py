@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stream_jobs.supervision.standby import application_of_its_own
+from stream_jobs.guards.standby import application_of_its_own
 
 _TAKES_ONE = """
 import sys
 from pathlib import Path
-from stream_jobs.supervision.standby import application_of_its_own
+from stream_jobs.guards.standby import application_of_its_own
 print(application_of_its_own("all", Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """
