@@ -16,6 +16,7 @@ from desk.api.ledger import ledger_api
 from desk.api.letters import letter_api
 from desk.api.master import master_api, sources_api
 from desk.api.metrics import DeskMetrics
+from desk.api.openapi import describe
 from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
 from desk.entities.service import NoEntityError
 from desk.flow.health import GatewayHealth
@@ -109,6 +110,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             text = generate_latest(DeskMetrics(opened.book))
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
+    describe(app)
     app.add_middleware(
         AccessMiddleware,
         who=who,

@@ -3,10 +3,12 @@
 import os
 import signal
 import sys
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
+from local_stack.remote import asking
 from local_stack.terminal.errors import StackError
 from local_stack.verbs import (
     credentials,
@@ -57,6 +59,7 @@ VERBS = (
     plan,
     site,
 )
+ELSEWHERE = {"jobs", "hooks", "credentials", "letters", "waiting", "where", "try"}
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(
@@ -83,6 +86,27 @@ app.add_typer(spool.app, name="spool")
 app.add_typer(topics.app, name="topics")
 app.add_typer(hooks.app, name="hooks")
 app.add_typer(views.app, name="views")
+
+
+@app.callback()
+def begin(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask the desk at this address, not this machine: "
+            f"{', '.join(sorted(ELSEWHERE))}. HEADRACE_REMOTE_TOKEN has an operator's token."
+        ),
+    ] = None,
+) -> None:
+    if url is None:
+        return
+    if context.invoked_subcommand not in ELSEWHERE:
+        raise StackError(
+            f"{context.invoked_subcommand} is about this machine: it asks no desk elsewhere",
+            f"leave out --url; these ask one: {', '.join(sorted(ELSEWHERE))}",
+        )
+    os.environ[asking.URL] = url
 
 
 def main() -> None:

@@ -33,14 +33,17 @@ def credential_api(credentials: CredentialDesk) -> APIRouter:
     def all_of_them(
         device: str | None = None, limit: Annotated[int, Query(ge=1, le=100_000)] = 1000
     ) -> Response:
+        """List credentials, the newest first."""
         return json({"credentials": credentials.all(device)[:limit]})
 
     @router.get("/{key_id}")
     def show(key_id: str) -> Response:
+        """Show a credential, but for its secret."""
         return json(credentials.show(key_id))
 
     @router.post("")
     def add(request: Request, wanted: ToAdd) -> Response:
+        """Add a credential; its secret is told here alone."""
         caller = caller_of(
             wanted.role,
             wanted.device,
@@ -53,6 +56,7 @@ def credential_api(credentials: CredentialDesk) -> APIRouter:
 
     @router.delete("/{key_id}")
     def revoke(request: Request, key_id: str) -> Response:
+        """Revoke a credential."""
         credentials.revoke(key_id, by=by(request))
         return Response(status_code=204)
 

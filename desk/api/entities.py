@@ -14,6 +14,7 @@ def entity_api(open_desk: OpenDesk, credentials: CredentialDesk) -> APIRouter:
 
     @router.get("/{entity_id:path}")
     def show(entity_id: str) -> Response:
+        """Show an entity with all that is known of it."""
         with open_desk() as desk:
             return json(Entities(desk, credentials).find(entity_id))
 

@@ -15,6 +15,7 @@ def flow_api(flow: FlowDesk, health: GatewayHealth) -> APIRouter:
 
     @router.get("")
     def now(request: Request) -> Response:
+        """Show the flow: rates, who is behind, what waits, and what is wrong."""
         found = health.ask(gateway_token_of(request))
         troubles = [one._asdict() for one in found.troubles]
         return json({**flow.now(), "health": {**found._asdict(), "troubles": troubles}})

@@ -37,16 +37,19 @@ def hook_api(hooks: HookDesk) -> APIRouter:
 
     @router.get("")
     def all_of_them(request: Request) -> Response:
+        """List webhooks, how each is and how much waits for it."""
         tenant = tenant_of(request)
         found = [one for one in hooks.all() if tenant in ("", owner_of(one["name"]))]
         return json({"hooks": found})
 
     @router.get("/{name}")
     def show(name: Name) -> Response:
+        """Show a webhook, but for its secret."""
         return json(hooks.show(name))
 
     @router.put("/{name}")
     def add(request: Request, name: Name, fields: Annotated[dict[str, Any], Body()]) -> Response:
+        """Add a webhook; its secret is told here alone."""
         own = {field: value for field, value in fields.items() if field != "secret"}
         secret = fields.get("secret")
         if not isinstance(secret, str | None):
@@ -57,20 +60,26 @@ def hook_api(hooks: HookDesk) -> APIRouter:
 
     @router.post("/{name}/pause")
     def pause(request: Request, name: Name) -> Response:
+        """Pause a webhook: what comes for it waits."""
         hooks.pause(name, by=by(request))
         return json(hooks.show(name))
 
     @router.post("/{name}/resume")
     def resume(request: Request, name: Name) -> Response:
+        """Let a webhook go on with what waits."""
         hooks.resume(name, by=by(request))
         return json(hooks.show(name))
 
     @router.post("/{name}/rotate")
-    def rotate(request: Request, name: Name) -> Response:
-        return json({"name": name, "secret": hooks.rotate(name, by=by(request))})
+    def rotate(
+        request: Request, name: Name, secret: Annotated[str | None, Body(embed=True)] = None
+    ) -> Response:
+        """Give a webhook a new secret, which is told here alone."""
+        return json({"name": name, "secret": hooks.rotate(name, secret, by=by(request))})
 
     @router.post("/{name}/test")
     def test(request: Request, name: Name) -> Response:
+        """Send a webhook an event of the type test."""
         return json({"event_id": hooks.send_test(name, by=by(request))}, 202)
 
     @router.post("/{name}/replay")
@@ -82,6 +91,7 @@ def hook_api(hooks: HookDesk) -> APIRouter:
         entity: Annotated[str | None, Body()] = None,
         failed: Annotated[bool, Body()] = False,
     ) -> Response:
+        """Send a webhook once more what came in a time, or what was given up."""
         since_ms = None if since is None else time_ms("since", since)
         until_ms = now_ms() if until is None else time_ms("until", until)
         if failed:
@@ -98,11 +108,13 @@ def hook_api(hooks: HookDesk) -> APIRouter:
     def log(
         name: Name, since: str | None = None, limit: Annotated[int, Query(ge=1, le=10_000)] = 100
     ) -> Response:
+        """List the tries to send to a webhook."""
         since_ms = day_ago_ms() if since is None else time_ms("since", since)
         return json({"tries": hooks.log(name, since_ms, limit)})
 
     @router.delete("/{name}")
     def delete(request: Request, name: Name) -> Response:
+        """Delete a webhook; what waits for it is dropped."""
         hooks.delete(name, by=by(request))
         return Response(status_code=204)
 

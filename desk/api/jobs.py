@@ -22,24 +22,29 @@ def job_api(jobs: JobDesk) -> APIRouter:
 
     @router.get("")
     def all_of_them() -> Response:
+        """List jobs, how each is and what is wanted of it."""
         return json({"jobs": jobs.all()})
 
     @router.get("/{job}")
     def show(job: str) -> Response:
+        """Show a job."""
         return json(jobs.show(job))
 
     @router.post("/{job}/pause")
     def pause(request: Request, job: str, order: Ordered | None = None) -> Response:
+        """Pause a job: what comes for it waits in Kafka."""
         jobs.pause(job, order.why if order else "", by=by(request))
         return json(jobs.show(job), 202)
 
     @router.post("/{job}/resume")
     def resume(request: Request, job: str) -> Response:
+        """Let a job go on where it left off."""
         jobs.resume(job, by=by(request))
         return json(jobs.show(job), 202)
 
     @router.post("/{job}/rebuild")
     def rebuild(request: Request, job: str, order: Ordered | None = None) -> Response:
+        """Have a job make its state anew from topics."""
         jobs.rebuild(job, order.why if order else "", by=by(request))
         return json(jobs.show(job), 202)
 

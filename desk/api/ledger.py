@@ -13,6 +13,7 @@ def ledger_api(ledger: LedgerDesk) -> APIRouter:
 
     @router.get("")
     def now() -> Response:
+        """Show what became of all payloads."""
         found = ledger.now()
         if found is None:
             said = "who keeps the ledger, which is the relay's process, has not said a word lately"

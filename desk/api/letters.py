@@ -86,6 +86,7 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         after: str | None = None,
     ) -> Response:
+        """List letters, the newest first."""
         with open_desk() as desk:
             chosen = asked_for(request)
             up_to = chosen.up_to or desk.book.mark()
@@ -94,21 +95,31 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
 
     @router.get("/groups")
     def groups(request: Request, by: str = "cause") -> Response:
+        """Count letters by cause, stage, endpoint and so on."""
         with open_desk() as desk:
             return json({"groups": desk.book.groups(grouping(by), asked_for(request))})
 
     @router.get("/letters/{letter_id}")
     def show(letter_id: str) -> Response:
+        """Show a letter with its bytes, headers and attempts."""
         with open_desk() as desk:
             return json(desk.show(letter_id))
 
+    @router.get("/letters/{letter_id}/bytes")
+    def bytes_of(letter_id: str) -> Response:
+        """Give a letter's bytes as they came."""
+        with open_desk() as desk:
+            return Response(desk.bytes_of(letter_id), media_type="application/octet-stream")
+
     @router.post("/letters/{letter_id}/try")
     def try_again(letter_id: str, changed: Changed) -> Response:
+        """Try a letter, as it is or with other bytes; nothing is written."""
         with open_desk() as desk:
             return json(desk.try_again(letter_id, _change(changed.base64)).told())
 
     @router.post("/redrives")
     def redrive(request: Request, meant: ToRedrive) -> Response:
+        """Send letters on again: named ones at once, of a filter by and by."""
         selection = meant.selection()
         if meant.base64 is not None and len(selection.ids) != 1:
             raise Problem(400, "which_letter", "other bytes are for one letter: give its id alone")
@@ -120,16 +131,19 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
 
     @router.get("/redrives")
     def redrives() -> Response:
+        """List redrives of many letters, and how far they have come."""
         with open_desk() as desk:
             return json({"redrives": [one.told for one in desk.redrives.latest()]})
 
     @router.post("/redrives/{number}/{verb}")
     def change(request: Request, number: int, verb: Literal["stop", "resume"]) -> Response:
+        """Stop a redrive, or let it go on."""
         with open_desk() as desk:
             return json(changed_redrive(desk, number, verb, by(request)).told)
 
     @router.post("/discards")
     def discard(request: Request, meant: ToDiscard) -> Response:
+        """Give letters up for good."""
         with open_desk() as desk:
             count = desk.book.discard(meant.selection(), by(request), meant.reason)
         return json({"discarded": count})
@@ -138,6 +152,7 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
     def try_unsent(
         request: Request, endpoint: str, entity_id: str, body: Annotated[bytes, Depends(payload)]
     ) -> Response:
+        """Try a payload that nobody has sent; nothing is written."""
         with open_desk() as desk:
             headers = read_by_name(request.scope["headers"])
             return json(try_payload(desk, endpoint, entity_id, headers, body))
@@ -149,17 +164,20 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
         reason: str | None = None,
         stage: Stage | None = None,
     ) -> Response:
+        """List entities whose payloads wait."""
         with open_desk() as desk:
             page = Waiting(desk, stage).page(limit, after, reason)
         return json({"waiting": page.entities, "next": page.next})
 
     @router.get("/waiting/{entity_id:path}")
     def show_waiting(entity_id: str, stage: Stage | None = None) -> Response:
+        """Show what an entity waits for."""
         with open_desk() as desk:
             return json(Waiting(desk, stage).show(entity_id))
 
     @router.post("/waiting")
     def order(request: Request, ordered: ToOrder) -> Response:
+        """Have what waits tried at once, or given up."""
         if not ordered.entities and ordered.reason is None:
             raise Problem(400, "which_entities", "give entities, or the reason why they wait")
         with open_desk() as desk:
@@ -170,6 +188,7 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
 
     @router.get("/events/{event_id:path}")
     def where(event_id: str, place: str | None = None) -> Response:
+        """Say where an event is, by the id on its receipt."""
         with open_desk() as desk:
             return json(Whereabouts(desk).find(event_id, place))
 
@@ -177,6 +196,7 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
     def audit(
         limit: Annotated[int, Query(ge=1, le=1000)] = 100, before: int | None = None
     ) -> Response:
+        """Show who did what, the newest first."""
         with open_desk() as desk:
             return json({"audit": desk.book.audit(limit, before)})
 

@@ -42,6 +42,7 @@ def master_api(settings: Settings) -> APIRouter:
 
     @router.get("")
     def tables() -> Response:
+        """List the tables of master data."""
         with opened() as master:
             return json({"tables": master.tables()})
 
@@ -49,6 +50,7 @@ def master_api(settings: Settings) -> APIRouter:
     def page(
         table: str, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000, after: str = ""
     ) -> Response:
+        """List the rows of a table, by key."""
         with opened() as master:
             rows, following = master.page(table, limit, after)
         return json({"rows": [_told(row) for row in rows], "next": following})
@@ -62,6 +64,7 @@ def master_api(settings: Settings) -> APIRouter:
         dry_run: bool = False,
         delimiter: Annotated[str, Query(min_length=1, max_length=1)] = ",",
     ) -> Response:
+        """Take in a file of rows, or only say what would change."""
         kind = _kind(request)
         if not importing.acquire(blocking=False):
             raise Problem(503, "import_at_work", "another import is at work", headers=_SOON)
@@ -77,16 +80,19 @@ def master_api(settings: Settings) -> APIRouter:
 
     @router.get("/{table}/{key:path}")
     def get(table: str, key: str) -> Response:
+        """Show a row; its ETag is its version."""
         with opened() as master:
             return _row(master.get(table, key))
 
     @router.put("/{table}/{key:path}")
     def put(request: Request, table: str, key: str, fields: Annotated[Any, Body()]) -> Response:
+        """Set a row."""
         with opened() as master:
             return _row(master.set(table, key, fields, by(request), _version(request)))
 
     @router.delete("/{table}/{key:path}")
     def delete(request: Request, table: str, key: str) -> Response:
+        """Delete a row."""
         with opened() as master:
             master.delete(table, key, by(request), _version(request))
         return Response(status_code=204)
@@ -100,11 +106,13 @@ def sources_api(settings: Settings) -> APIRouter:
 
     @router.get("")
     def sources() -> Response:
+        """List tables that are fed from elsewhere, and how they are."""
         with open_tables(settings, flow) as master:
             return json({"sources": master.sources()})
 
     @router.get("/{table}/refused")
     def refused(table: str, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> Response:
+        """List rows that a source gave and that could not be taken."""
         with open_tables(settings, flow) as master:
             rows = [one._asdict() for one in master.refusals(table, limit)]
         return json({"refused": rows})

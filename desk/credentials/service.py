@@ -1,6 +1,7 @@
 """What an operator does with credentials: records of a topic, which the gateways follow."""
 
-from typing import Any, Literal, NamedTuple, cast, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 from desk.letters.audit import Audit, OpenBook
 from desk.letters.selection import Selection
@@ -16,6 +17,10 @@ from shared.timestamps import now_ms, to_rfc3339
 DAY_MS = 86_400_000
 DAYS_MAX = 36_500
 Owner = Literal["device", "gateway", "operator"]
+_USES = {
+    "token": "Send it as:  Authorization: Bearer {}",
+    "secret": "docs/security.md shows how to sign with it.",
+}
 _COLUMNS = ("key_id", "kind", "role", "may", "tenant", "device", "made", "not_after")
 
 
@@ -38,6 +43,13 @@ class Added(NamedTuple):
 
     def told(self) -> dict[str, Any]:
         return {"key_id": self.key_id, self.name: self.text, "not_after": self.not_after}
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """As another desk has told it."""
+        name = next(name for name in _USES if name in told)
+        use = _USES[name].format(told[name])
+        return cls(told["key_id"], name, told[name], told["not_after"], use)
 
 
 def caller_of(
@@ -87,11 +99,11 @@ class CredentialDesk:
         not_after = None if not_after_ms is None else to_rfc3339(not_after_ms)
         if kind == "token":
             token = make_token()
-            use = f"Send it as:  Authorization: Bearer {token.text}"
+            use = _USES["token"].format(token.text)
             proof, added = token.proof, Added(token.key_id, "token", token.text, not_after, use)
         else:
             key = make_signing_key(self._box())
-            use = "docs/security.md shows how to sign with it."
+            use = _USES["secret"]
             proof, added = key.proof, Added(key.key_id, "secret", key.secret, not_after, use)
         credential = Credential(caller, kind, proof, not_after_ms, made_ms)
         credential_topic.write(self._settings.kafka, added.key_id, credential)

@@ -119,7 +119,7 @@ _STATE = {
         "state": {"type": "object"},
     },
 }
-_PROBLEM = {
+PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code"],
     "properties": {
@@ -180,7 +180,7 @@ def describe(
             _describe_refusals(path["get"]["responses"])
         schema["components"]["securitySchemes"] = _WAYS_TO_ASK
         schema["security"] = [{}, *({name: []} for name in _WAYS_TO_ASK)]
-        schemas.update(Receipt=_RECEIPT, Receipts=_RECEIPTS, Problem=_PROBLEM, State=_STATE)
+        schemas.update(Receipt=_RECEIPT, Receipts=_RECEIPTS, Problem=PROBLEM, State=_STATE)
         schemas |= {**effects.SCHEMAS, **history.SCHEMAS, **lists.SCHEMAS, **whereabouts.SCHEMAS}
         for endpoint in flow.open_endpoints:
             schemas |= _payload_schemas(endpoint)

@@ -1,5 +1,6 @@
 """All documents of a flow, by the name of their file."""
 
+from functools import cache
 from typing import Any
 
 from local_stack.contracts import asyncapi
@@ -12,6 +13,7 @@ from shared.settings import GatewaySettings
 
 ASYNCAPI = "asyncapi.json"
 OPENAPI = "openapi.json"
+DESK = "desk.openapi.json"
 MARK = "made by ./headrace contracts"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -23,6 +25,7 @@ def documents(flow_reference: str) -> dict[str, Fields]:
     return {
         ASYNCAPI: asyncapi.document(flow, VERSION, {*schemas}),
         OPENAPI: _openapi(flow_reference),
+        DESK: _of_desk(),
         **schemas,
     }
 
@@ -53,3 +56,11 @@ def _openapi(flow_reference: str) -> dict[str, Any]:
 
     settings = GatewaySettings.model_construct(flow=flow_reference, spool_bytes_max=0)
     return put_together(parts_of(settings, Node())).app.openapi()
+
+
+@cache
+def _of_desk() -> dict[str, Any]:
+    """The same for all flows."""
+    from desk.app import create_app
+
+    return create_app(GatewaySettings.model_construct()).openapi()

@@ -36,6 +36,9 @@ Only `./headrace` reads these.
 | `HEADRACE_CACHE_DIR` | Folder for downloads of all checkouts. Default: `~/.cache/headrace` |
 | `HEADRACE_PYTHON` | The Python that makes the environment |
 | `HEADRACE_DEBUG` | `1` shows stack traces |
+| `HEADRACE_REMOTE_URL` | [The desk elsewhere](security.md#from-another-machine) of `--url` |
+| `HEADRACE_REMOTE_TOKEN` | An operator's token for it |
+| `HEADRACE_REMOTE_TOKEN_FILE` | Or the file that has one |
 | `JAVA_HOME` | The Java to use |
 """
 _DOCUMENT = re.compile(r"\bdocs/([\w-]+\.md(?:#[\w-]+)?)")

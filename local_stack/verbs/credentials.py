@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from local_stack.remote.asking import remote_desk
+from local_stack.run.desks import credentials_desk
 from local_stack.run.health import asks_who
 from local_stack.run.options import StateDir, folder_of
-from local_stack.run.server_addresses import credentials_desk
 from local_stack.run.stack_file import read_status
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_json, say_rows
@@ -73,7 +74,8 @@ def add(
     caller = _caller(device, gateway, operator, tenant, all_tenants, may.value)
     with credentials_desk(state_dir) as desk:
         added = desk.add(caller, kind.value, days, by=user_name())
-    _warn_where_nobody_asks(folder_of(state_dir))
+    if remote_desk() is None:
+        _warn_where_nobody_asks(folder_of(state_dir))
     if output is Output.JSON:
         say_json(added.told())
         return

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from local_stack.run.desks import hooks_here
 from local_stack.run.options import StateDir, folder_of
-from local_stack.run.server_addresses import hooks_desk, kafka_bootstrap, running_stack
+from local_stack.run.server_addresses import kafka_bootstrap, running_stack
 from local_stack.terminal.output import Output, OutputOption, say_json
 from local_stack.terminal.progress import ProgressLine, say
 
@@ -54,7 +55,7 @@ def demo(
         if alarms:
             if not quiet:
                 say("It adds a webhook of its own, and waits until forward has reached it.")
-            hooks = until_its_end.enter_context(hooks_desk(state_dir, hosts_allowed=HOST))
+            hooks = until_its_end.enter_context(hooks_here(state_dir, hosts_allowed=HOST))
             watch = until_its_end.enter_context(watched_alarms(hooks, url, token))
             if not quiet:
                 say(f"Alarms, as they come: {watch.page_url}")

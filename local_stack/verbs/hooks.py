@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from desk.letters.selection import Selection
+from local_stack.run.desks import hooks_desk
 from local_stack.run.options import StateDir, since_ms
-from local_stack.run.server_addresses import hooks_desk
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found, say_rows
 from local_stack.terminal.progress import say

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from local_stack.run.desks import jobs_desk
 from local_stack.run.options import StateDir
-from local_stack.run.server_addresses import jobs_desk
 from local_stack.terminal.output import Output, OutputOption, say_rows
 from local_stack.terminal.progress import say
 from local_stack.terminal.user import user_name

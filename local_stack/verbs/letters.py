@@ -11,8 +11,8 @@ import typer
 from desk.letters.selection import GROUPED_BY, STATUSES, Selection
 from local_stack.letters.letter_bytes import File, Through, change
 from local_stack.letters.which_letters import chosen, filtered
+from local_stack.run.desks import letters_desk
 from local_stack.run.options import StateDir
-from local_stack.run.server_addresses import letters_desk
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import (
     Output,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from desk.letters.redrive import Sent
     from desk.letters.redrive_store import Redrive
     from desk.letters.service import Desk
+    from local_stack.remote.letters import RemoteLetters
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -260,7 +261,7 @@ def _change(number: int, status: str, state_dir: Path | None) -> None:
     say(f"redrive {number} is {status}: {changed.sent} of {changed.letters} sent on")
 
 
-def _wait_for(desk: "Desk", redrive: "Redrive") -> "Redrive":
+def _wait_for(desk: "Desk | RemoteLetters", redrive: "Redrive") -> "Redrive":
     """The desk's own process works on it: this terminal may be closed."""
     seen, moved_s = redrive, time.monotonic()
     while redrive.status == "running":

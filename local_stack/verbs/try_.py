@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from local_stack.letters.letter_bytes import bytes_of
+from local_stack.run.desks import trials
 from local_stack.run.options import StateDir
-from local_stack.run.server_addresses import letters_desk
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, json_lines, say_json
 from local_stack.terminal.printable import printable
@@ -30,15 +30,9 @@ def try_(
 
     Example: ./headrace try telemetry device-0001 reading.json
     """
-    from desk.trial.payload import try_payload
-    from gateway.http.problems import Problem
-
     headers = dict(map(_header, header or []))
-    with letters_desk(state_dir) as desk:
-        try:
-            found = try_payload(desk, endpoint, entity, headers, bytes_of(file))
-        except Problem as problem:
-            raise StackError(problem.detail, "see: ./headrace try --help") from problem
+    with trials(state_dir) as tried:
+        found = tried(endpoint, entity, headers, bytes_of(file))
     if output is Output.JSON:
         say_json(found)
         return

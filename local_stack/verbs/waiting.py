@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from local_stack.run.desks import waiting_desk
 from local_stack.run.options import StateDir
-from local_stack.run.server_addresses import letters_desk
 from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, record_lines, say_json, say_rows
 from local_stack.terminal.printable import printable
@@ -46,10 +46,8 @@ def list_(
 
     Example: ./headrace waiting list --reason missing_device
     """
-    from desk.waiting.service import Waiting
-
-    with letters_desk(state_dir) as desk:
-        page = Waiting(desk, stage).page(limit, after, reason)
+    with waiting_desk(state_dir, stage) as waiting:
+        page = waiting.page(limit, after, reason)
     say_rows(page.entities, output, "No payload waits.")
     if page.next and output is Output.TABLE:
         say(f'\nThere are more: --after "{page.next}"')
@@ -66,13 +64,8 @@ def show(
 
     Example: ./headrace waiting show device-0001
     """
-    from desk.waiting.service import NobodyWaitsError, Waiting
-
-    with letters_desk(state_dir) as desk:
-        try:
-            found = Waiting(desk, stage).show(entity)
-        except NobodyWaitsError as error:
-            raise StackError(str(error), _WHO_DOES) from error
+    with waiting_desk(state_dir, stage) as waiting:
+        found = waiting.show(entity)
     if output is Output.JSON:
         say_json(found)
         return
@@ -112,9 +105,6 @@ def give_up(
     say(f"the payloads of {count} {_entities(count)} are given up: ./headrace letters list")
 
 
-_WHO_DOES = "list those that wait: ./headrace waiting list"
-
-
 def _order(
     what: "Ordered",
     entities: list[str],
@@ -122,15 +112,10 @@ def _order(
     stage: "Stage | None",
     state_dir: Path | None,
 ) -> int:
-    from desk.waiting.service import NobodyWaitsError, Waiting
-
     if not entities and reason is None:
         raise StackError("whose payloads?", "name entities, or --reason")
-    with letters_desk(state_dir) as desk:
-        try:
-            return Waiting(desk, stage).order(what, entities, reason, user_name())
-        except NobodyWaitsError as error:
-            raise StackError(str(error), _WHO_DOES) from error
+    with waiting_desk(state_dir, stage) as waiting:
+        return waiting.order(what, entities, reason, user_name())
 
 
 def _entities(count: int) -> str:

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
+from local_stack.run.desks import whereabouts
 from local_stack.run.options import StateDir
-from local_stack.run.server_addresses import letters_desk
-from local_stack.terminal.errors import StackError
 from local_stack.terminal.output import Output, OutputOption, say_found
 from local_stack.terminal.printable import printable
 
@@ -24,14 +23,8 @@ def where(
 
     Example: ./headrace where 01a1fe21-64e7-7df2-bd10-eeb3ebef5579
     """
-    from desk.whereabouts.service import Whereabouts
-    from gateway.whereabouts.finder import BadPlaceError
-
-    with letters_desk(state_dir) as desk:
-        try:
-            found = Whereabouts(desk).find(event_id, place)
-        except BadPlaceError as error:
-            raise StackError(str(error), "copy topic, partition and offset as they came") from error
+    with whereabouts(state_dir) as desk:
+        found = desk.find(event_id, place)
     lines = [f"{found['now']}: {printable(found['why'])}"]
     for stage in found["stages"]:
         rest = {name: its for name, its in stage.items() if name != "stage"}

@@ -1,0 +1,72 @@
+"""The desk's API as an OpenAPI document, with what an operator has to be for each request."""
+
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.responses import Response
+
+from desk.api.answers import json
+from desk.letters.selection import Selection
+from desk.web.access import needed
+from gateway.http.problems import MEDIA_TYPE
+from gateway.server.openapi import PROBLEM
+
+PATH = "/api/openapi.json"
+_ROOT = "/api/"
+_FILTERED = ("/api/letters", "/api/groups")
+_OF_BYTES = ("/api/try/{endpoint}/{entity_id}", "/api/master/{table}/import")
+_TEXT = {"type": "string"}
+_REFUSED = {
+    "description": "A problem: `code` and `detail` say what was wrong and what to do.",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+_TOKEN = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An operator's: of `./headrace credentials add --operator`, or a JWT.",
+}
+
+
+def describe(app: FastAPI) -> None:
+    """Of the routes that it has by now, but for its pages."""
+
+    @cache
+    def openapi() -> dict[str, Any]:
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        paths = {path: its for path, its in document["paths"].items() if path.startswith(_ROOT)}
+        for path, operations in paths.items():
+            for method, operation in operations.items():
+                _describe(method.upper(), path, operation)
+        known = document["components"]["schemas"].items()
+        schemas = {name: its for name, its in known if f'/{name}"' in str(paths).replace("'", '"')}
+        return {
+            **document,
+            "paths": paths,
+            "components": {
+                "schemas": {**schemas, "Problem": PROBLEM},
+                "securitySchemes": {"token": _TOKEN},
+            },
+            "security": [{}, {"token": []}],
+        }
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    app.add_route(PATH, lambda _request: _answer(app), include_in_schema=False)
+
+
+def _answer(app: FastAPI) -> Response:
+    return json(app.openapi())
+
+
+def _describe(method: str, path: str, operation: dict[str, Any]) -> None:
+    may = needed(method, path)
+    first, _, rest = str(operation.pop("description", "")).partition("\n")
+    operation["summary"] = first.removesuffix(".")
+    operation["description"] = f"{rest.strip()} For who may {may}.".strip()
+    operation["responses"] = {"2XX": {"description": "Done, or begun."}, "default": _REFUSED}
+    if path in _FILTERED:
+        filters = [{"name": name, "in": "query", "schema": _TEXT} for name in Selection._fields]
+        operation["parameters"] = [*operation.get("parameters", []), *filters]
+    if path in _OF_BYTES:
+        operation["requestBody"] = {"content": {"*/*": {}}}
