@@ -48,7 +48,7 @@ from desk.sign_in.provider import Provider
 from desk.sign_in.sessions import Sessions
 from desk.views.service import ViewDesk
 from desk.waiting.service import NobodyWaitsError
-from desk.web.access import AccessMiddleware, csrf_of, is_page
+from desk.web.access import AccessMiddleware, csrf_of, is_page, may_of
 from desk.web.shell import shell, signed_in
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
@@ -149,8 +149,8 @@ async def _on_trouble(request: Request, error: Exception) -> Response:
 def _refusal(request: Request, problem: Problem) -> Response:
     if not is_page(request):
         return problem.response(request.scope)
-    its = signed_in(request)
-    page = shell(problem.code, csrf=csrf_of(request), signed_in=its, told=problem.detail)
+    who = {"csrf": csrf_of(request), "signed_in": signed_in(request), "may": may_of(request)}
+    page = shell(problem.code, **who, told=problem.detail)
     return HTMLResponse(page, problem.status, problem.headers)
 
 

@@ -19,6 +19,7 @@ def statuses(kafka: KafkaAccess, jobs: Collection[str]) -> dict[str, JobStatus]:
 
 def told(word: JobStatus | None) -> dict[str, Any]:
     """None: of a job that says nothing."""
-    if word is None:
-        return {"state": "silent", "detail": "it has not said a word lately"}
+    if word is None or word.is_silent:
+        since = "lately" if word is None else f"for {word.silent_ms // 1000} s"
+        return {"state": "silent", "detail": f"it has not said a word {since}"}
     return {"state": word.state, "detail": word.detail}

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from desk.api.answers import json
 from desk.letters.selection import Selection
-from desk.web.access import needed
+from desk.web.rights import needed
 from gateway.http.problems import MEDIA_TYPE
 from gateway.server.openapi import PROBLEM
 

@@ -75,7 +75,7 @@ def _part(part: Part, word: JobStatus | None) -> dict[str, Any]:
     if part.name == GATEWAY:  # it says so at /health, not on a topic
         return {**its, "state": None, "detail": "", "rows_per_s": None, "waiting": None}
     if word is None or word.is_silent:
-        return {**its, **told(None), "rows_per_s": None, "waiting": None}
+        return {**its, **told(word), "rows_per_s": None, "waiting": None}
     waiting = sum(int(lane["payloads"]) for lane in word.lanes.values())
     return {
         **its,

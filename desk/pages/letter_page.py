@@ -10,6 +10,7 @@ from desk.pages.bulk_forms import discard
 from desk.prediction.states import StateTrial
 from desk.web.components import as_json, choice, facts, form, table, text
 from desk.web.html import Html, tag
+from desk.web.rights import for_who_may
 
 _FIRST = ("entity_id", "endpoint", "stage", "status", "times", "first_parked", "parked_at")
 _ELSEWHERE = ("id", "cause", "detail", "attempts", "headers", "payload_bytes", "key")
@@ -103,7 +104,7 @@ def _mend(found: Mapping[str, Any], edited: str, written: str, csrf: str) -> lis
                 tag(
                     "button",
                     "Redrive with these bytes",
-                    class_="does",
+                    class_=f"does {for_who_may('operate')}",
                     formaction=f"{action}/redrive",
                 ),
             ),

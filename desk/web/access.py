@@ -22,8 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from desk.sign_in.sessions import PREFIX as SESSION
 from desk.sign_in.sessions import Sessions
+from desk.web.rights import SAFE, needed
 from gateway.auth.authenticate import Authenticator, target_of, unauthenticated
-from gateway.auth.caller import Caller, May, may_not, operators_only
+from gateway.auth.caller import Caller, may_not, operators_only
 from gateway.auth.token import PREFIX, key_id_of
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
@@ -35,14 +36,6 @@ _SESSION = "headrace.session"
 # where a tenant's operators come in, too, each to what is their tenant's
 _OF_TENANTS = re.compile("/api/hooks(/|$)")
 _OPEN = ("/livez", "/login", "/login/begin", "/login/done", "/style.css", "/live.js")
-# what changes nothing, or nothing of others
-_LOOKED = re.compile(r"(/api)?/letters/[^/]+/try$|/api/try/|/logout$")
-# the rest is for who may administer: who comes in, and which webhooks there are with which secrets
-_OPERATED = re.compile(
-    r"(/api)?/(letters|redrives?|discards?|waiting|jobs|master)(/|$)|/webhooks/|"
-    r"/api/hooks/[^/]+/(pause|resume|test|replay)$"
-)
-_SAFE = ("GET", "HEAD")
 _ALLOWED = (
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -136,12 +129,6 @@ class AccessMiddleware:
         return _caller(who, request, token), _name_of(token)
 
 
-def needed(method: str, path: str) -> May:
-    if method in _SAFE or _LOOKED.match(path):
-        return "look"
-    return "operate" if _OPERATED.match(path) else "administer"
-
-
 def check_operator(who: Authenticator | None, request: Request, token: str) -> None:
     """Problem where this token is none of an operator of the installation."""
     if not _caller(who, request, token).may_operate:
@@ -211,7 +198,7 @@ def check_csrf(request: Request, given: str) -> None:
 
 def _refuse_other_sites(request: Request) -> None:
     origin = request.headers.get("origin")
-    if request.method in _SAFE or origin is None:
+    if request.method in SAFE or origin is None:
         return
     try:
         its = urlsplit(origin).netloc

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from desk.web.html import Html, tag
+from desk.web.rights import for_who_may, needed
 
 _LABELS = {
     "entity_id": "device",
@@ -56,8 +58,10 @@ def facts(names: Sequence[str], found: Mapping[str, Any]) -> Html:
 
 
 def form(action: str, csrf: str, *content: object) -> Html:
+    """Whoever may not send it does not see it."""
     token = tag("input", type="hidden", name="csrf", value=csrf)
-    return tag("form", token, *content, method="post", action=action)
+    needs = for_who_may(needed("POST", urlsplit(action).path))
+    return tag("form", token, *content, method="post", action=action, class_=needs)
 
 
 def field(name: str, label: str, **attributes: object) -> Html:

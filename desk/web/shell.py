@@ -28,10 +28,11 @@ def shell(
     *content: object,
     csrf: str,
     signed_in: str = "",
+    may: str = "",
     told: str = "",
     script: str | None = None,
 ) -> bytes:
-    """`signed_in`: who, and what that one may."""
+    """`signed_in`: who, and what that one may; `may`: this alone."""
     here = [
         tag("a", name, href=href, aria_current="page" if name == title else None)
         for name, href in _PLACES.items()
@@ -59,6 +60,7 @@ def shell(
                 *content,
                 id="content",
             ),
+            class_=f"may-{may}" if may else None,
         ),
     )
 
@@ -67,8 +69,8 @@ def shown(
     request: Request, title: str, content: list[Html], told: str = "", script: str | None = None
 ) -> HTMLResponse:
     """`script`: of the page's, which writes into what has the id `news`."""
-    csrf, its = csrf_of(request), signed_in(request)
-    return HTMLResponse(shell(title, *content, csrf=csrf, signed_in=its, told=told, script=script))
+    who = {"csrf": csrf_of(request), "signed_in": signed_in(request), "may": may_of(request)}
+    return HTMLResponse(shell(title, *content, **who, told=told, script=script))
 
 
 def signed_in(request: Request) -> str:
