@@ -21,6 +21,7 @@ _SERVER_SETTINGS = (
     "-c lock_timeout=10s -c TimeZone=UTC"
     " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
 )
+_NO_TEXT = "22021"
 SLOW_AFTER_S = 60.0  # where nobody says otherwise
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
@@ -83,7 +84,8 @@ def judged_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        state = error.sqlstate or ""
+        # the driver does not even send a text with a NUL, of which the server would say the same
+        state = error.sqlstate or (_NO_TEXT if isinstance(error, psycopg.DataError) else "")
         # InterfaceError: the connection is closed
         judgement = sqlstates.judge(
             state,

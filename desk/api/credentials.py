@@ -3,20 +3,19 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from desk.api.answers import json
+from desk.api.documents import Document
 from desk.credentials.service import DAYS_MAX, CredentialDesk, Owner, caller_of
 from desk.web.access import by
 from gateway.auth.caller import May
 from gateway.auth.credentials import Kind
 
 
-class ToAdd(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class ToAdd(Document):
     role: Owner = "device"
     device: str | None = None
     tenant: str = ""

@@ -6,10 +6,12 @@ A tenant's operators have those of their tenant here, and no others.
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Query
+from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
 from desk.api.answers import json
+from desk.api.documents import Document, storable
 from desk.hooks.replay import Window
 from desk.hooks.service import BadHookError, HookDesk, NoHookError
 from desk.web.access import by, tenant_of
@@ -30,6 +32,18 @@ def _own(request: Request, name: str) -> str:
 
 
 Name = Annotated[str, Depends(_own)]
+Fields = Annotated[dict[str, Any], Body(), BeforeValidator(storable)]
+
+
+class ToRotate(Document):
+    secret: str | None = None
+
+
+class ToReplay(Document):
+    since: str | None = None
+    until: str | None = None
+    entity: str | None = None
+    failed: bool = False
 
 
 def hook_api(hooks: HookDesk) -> APIRouter:
@@ -48,7 +62,7 @@ def hook_api(hooks: HookDesk) -> APIRouter:
         return json(hooks.show(name))
 
     @router.put("/{name}")
-    def add(request: Request, name: Name, fields: Annotated[dict[str, Any], Body()]) -> Response:
+    def add(request: Request, name: Name, fields: Fields) -> Response:
         """Add a webhook; its secret is told here alone."""
         own = {field: value for field, value in fields.items() if field != "secret"}
         secret = fields.get("secret")
@@ -71,11 +85,10 @@ def hook_api(hooks: HookDesk) -> APIRouter:
         return json(hooks.show(name))
 
     @router.post("/{name}/rotate")
-    def rotate(
-        request: Request, name: Name, secret: Annotated[str | None, Body(embed=True)] = None
-    ) -> Response:
+    def rotate(request: Request, name: Name, asked: ToRotate | None = None) -> Response:
         """Give a webhook a new secret, which is told here alone."""
-        return json({"name": name, "secret": hooks.rotate(name, secret, by=by(request))})
+        secret = hooks.rotate(name, asked.secret if asked else None, by=by(request))
+        return json({"name": name, "secret": secret})
 
     @router.post("/{name}/test")
     def test(request: Request, name: Name) -> Response:
@@ -83,25 +96,19 @@ def hook_api(hooks: HookDesk) -> APIRouter:
         return json({"event_id": hooks.send_test(name, by=by(request))}, 202)
 
     @router.post("/{name}/replay")
-    def replay(
-        request: Request,
-        name: Name,
-        since: Annotated[str | None, Body()] = None,
-        until: Annotated[str | None, Body()] = None,
-        entity: Annotated[str | None, Body()] = None,
-        failed: Annotated[bool, Body()] = False,
-    ) -> Response:
+    def replay(request: Request, name: Name, asked: ToReplay | None = None) -> Response:
         """Send a webhook once more what came in a time, or what was given up."""
-        since_ms = None if since is None else time_ms("since", since)
-        until_ms = now_ms() if until is None else time_ms("until", until)
-        if failed:
-            given = {"since": since, "until": until, "entity_id": entity}
+        asked = asked or ToReplay()
+        since_ms = None if asked.since is None else time_ms("since", asked.since)
+        until_ms = now_ms() if asked.until is None else time_ms("until", asked.until)
+        if asked.failed:
+            given = {"since": asked.since, "until": asked.until, "entity_id": asked.entity}
             meant = selection_of({filter_: [text or ""] for filter_, text in given.items()})
             begun = hooks.replay_failed(name, meant, by=by(request))
             return json({"letters": begun.letters, "redrive": begun.id}, 202)
         if since_ms is None:
             raise Problem(400, "no_since", "give since; or failed: true, for what was given up")
-        window = Window(since_ms, until_ms, entity)
+        window = Window(since_ms, until_ms, asked.entity)
         return json({"events": hooks.replay(name, window, by=by(request))})
 
     @router.get("/{name}/log")

@@ -1,19 +1,18 @@
 """Jobs for programs. An order is taken at once; the job obeys it by itself, and says so."""
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from desk.api.answers import json
+from desk.api.documents import Document
 from desk.jobs.service import JobDesk
 from desk.web.access import by
 from shared.published.job_orders import WHY_MAX
 
 
-class Ordered(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Ordered(Document):
     why: str = Field("", max_length=WHY_MAX)
 
 

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import Base64Bytes, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from desk.api.answers import json
+from desk.api.documents import Document
 from desk.letters.redrive_target import Rewrite, always
 from desk.letters.selection import GROUPED_BY, Selection
 from desk.letters.service import Desk
@@ -28,15 +29,11 @@ AT_ONCE_MAX = 100
 RATE = 500.0
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Changed(_Body):
+class Changed(Document):
     base64: Base64Bytes | None = None
 
 
-class Meant(_Body):
+class Meant(Document):
     ids: list[str] = Field([], max_length=AT_ONCE_MAX)
     status: str = ""
     cause: str = ""
@@ -68,7 +65,7 @@ class ToDiscard(Meant):
     reason: str = Field(min_length=1, pattern=r"\S")
 
 
-class ToOrder(_Body):
+class ToOrder(Document):
     """For these entities, or for all that wait for this reason."""
 
     order: Ordered
@@ -94,10 +91,12 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
         return json({"letters": rows, "next": following, "up_to": up_to})
 
     @router.get("/groups")
-    def groups(request: Request, by: str = "cause") -> Response:
+    def groups(
+        request: Request, by: str = "cause", limit: Annotated[int, Query(ge=1, le=1000)] = 200
+    ) -> Response:
         """Count letters by cause, stage, endpoint and so on."""
         with open_desk() as desk:
-            return json({"groups": desk.book.groups(grouping(by), asked_for(request))})
+            return json({"groups": desk.book.groups(grouping(by), asked_for(request), limit)})
 
     @router.get("/letters/{letter_id}")
     def show(letter_id: str) -> Response:
@@ -134,6 +133,15 @@ def letter_api(open_desk: OpenDesk) -> APIRouter:
         """List redrives of many letters, and how far they have come."""
         with open_desk() as desk:
             return json({"redrives": [one.told for one in desk.redrives.latest()]})
+
+    @router.get("/redrives/{number}")
+    def show_redrive(number: Annotated[int, Path(le=2**63 - 1)]) -> Response:
+        """Show a redrive of many letters."""
+        with open_desk() as desk:
+            found = desk.redrives.find(number)
+        if found is None:
+            raise Problem(404, "no_redrive", f"there is no redrive {number}")
+        return json(found.told)
 
     @router.post("/redrives/{number}/{verb}")
     def change(request: Request, number: int, verb: Literal["stop", "resume"]) -> Response:

@@ -7,11 +7,13 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Query
+from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
 from clients.postgres.master_rows import NOT_THERE, MasterRow
 from desk.api.answers import json
+from desk.api.documents import storable
 from desk.letters.store import open_book
 from desk.master.row_file import rows_of
 from desk.master.service import MasterTables
@@ -23,7 +25,7 @@ from shared.flow_table import Flow
 from shared.settings import Settings
 
 _FILE_BYTES_MAX = 64 * 1024 * 1024
-_KINDS = {"text/csv": "csv", "application/x-ndjson": "ndjson", "application/json": "json"}
+KINDS = {"text/csv": "csv", "application/x-ndjson": "ndjson", "application/json": "json"}
 _SOON = retry_after(5)
 
 
@@ -85,7 +87,12 @@ def master_api(settings: Settings) -> APIRouter:
             return _row(master.get(table, key))
 
     @router.put("/{table}/{key:path}")
-    def put(request: Request, table: str, key: str, fields: Annotated[Any, Body()]) -> Response:
+    def put(
+        request: Request,
+        table: str,
+        key: str,
+        fields: Annotated[Any, Body(), BeforeValidator(storable)],
+    ) -> Response:
         """Set a row."""
         with opened() as master:
             return _row(master.set(table, key, fields, by(request), _version(request)))
@@ -126,10 +133,10 @@ async def _file(request: Request) -> bytes:
 
 def _kind(request: Request) -> str:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in _KINDS:
-        known = ", ".join(_KINDS)
+    if media_type not in KINDS:
+        known = ", ".join(KINDS)
         raise Problem(415, "unknown_kind", f"content-type says what the file is: {known}")
-    return _KINDS[media_type]
+    return KINDS[media_type]
 
 
 def _version(request: Request) -> str | None:

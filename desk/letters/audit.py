@@ -17,11 +17,15 @@ class Audit:
         self._open_book = open_book
 
     def note(self, by: str, what: str, its: Selection, count: int = 1, reason: str = "") -> None:
-        """Of what is done. A secret that got out must be revoked without PostgreSQL, too: then
-        the log has the only word of it."""
+        """Of what is done, and is answered as that, whatever becomes of the note. A secret that got
+        out must be revoked without PostgreSQL, too: then the log has the only word of it."""
         try:
             with self._open_book() as book:
                 book.note(by, what, count, its, reason or None)
-        except StoreAwayError as away:
+        except Exception as error:
             said = ", ".join(f"{name} {value}" for name, value in its.told().items())
-            _log.warning("not in the audit: %s: %s: %s: %s; %s", by, what, said, reason, away)
+            _log.warning(
+                "not in the audit: %s: %s: %s: %s; %s",
+                *(by, what, said, reason, error),
+                exc_info=not isinstance(error, StoreAwayError),
+            )

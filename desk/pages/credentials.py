@@ -70,7 +70,8 @@ def credential_pages(credentials: CredentialDesk, *, somebody_asks: bool) -> API
 def _days(given: str) -> int | None:
     if not given:
         return None
-    if not given.isdecimal() or not 1 <= int(given) <= DAYS_MAX:
+    is_short = given.isdecimal() and len(given) <= len(str(DAYS_MAX))  # Python reads 4,300 digits
+    if not is_short or not 1 <= int(given) <= DAYS_MAX:
         raise BadCredentialError(f"days: a number from 1 to {DAYS_MAX}")
     return int(given)
 

@@ -113,8 +113,10 @@ def _letter(
 ) -> Response:
     up_to, found = desk.book.mark(), desk.show(letter_id)
     its = found["payload_bytes"] or {}
-    written = "base64" if its.get("text") is None else "text"
-    edited = its.get("text") or its.get("base64", "")
+    text = its.get("text")
+    # a browser puts another character in the place of NUL
+    written = "base64" if text is None or "\0" in text else "text"
+    edited = its.get(written, "")
     if fields is not None:
         written, edited = first(fields, "form"), first(fields, "bytes")
     content = letter_page.letter(found, edited, written, trial, csrf_of(request), up_to)

@@ -52,6 +52,8 @@ async def _form(request: Request, bytes_max: int) -> FormFields:
         fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except ValueError:
         raise Problem(400, "no_form", "the body is no form") from None
+    if any("\0" in text for name, texts in fields.items() for text in (name, *texts)):
+        raise Problem(400, "nul_in_text", "a NUL character can be stored nowhere as text")
     check_csrf(request, first(fields, "csrf"))
     return fields
 
@@ -63,13 +65,10 @@ def first(fields: FormFields, name: str) -> str:
 def selection_of(fields: FormFields) -> Selection:
     """Empty fields ask for nothing; 'any' status is none."""
     given = {name: first(fields, name).strip() for name in Selection._fields if name != "ids"}
-    ids = tuple(fields.get("ids", ()))
-    if any("\0" in text for text in (*given.values(), *ids)):
-        raise Problem(400, "bad_filter", "a filter holds a NUL character")
     if given["status"] not in ("", "any", *STATUSES):
         raise Problem(400, "bad_filter", f"a status is one of {', '.join(STATUSES)} or any")
     chosen = {name: text for name, text in given.items() if text and text != "any"}
-    return Selection(ids=ids, **chosen)
+    return Selection(ids=tuple(fields.get("ids", ())), **chosen)
 
 
 def bytes_of(fields: FormFields) -> bytes:

@@ -85,6 +85,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     detail = {
+        400: "the body cannot be read: JSON is in UTF-8, and its numbers have 4,300 digits at most",
         404: "there is nothing at this path; GET /openapi.json lists the routes",
         405: "this path exists, but not for this method; the Allow header names those it has",
     }.get(status, status.description or status.phrase)
