@@ -40,7 +40,9 @@ NAVIGATION = {
     "": ["All pages, and the flow <docs/README>"],
     "You build devices": ["docs/devices"],
     "You consume events": ["docs/consumers", "docs/webhooks"],
-    "You run it": ["docs/operations", "docs/runbook", "docs/configuration", "docs/security"],
+    "You run it": [
+        *("docs/operations", "docs/desk", "docs/runbook", "docs/configuration", "docs/security"),
+    ],
     "You write a domain": ["docs/your-own-domain"],
     "You change Headrace": [
         *("CONTRIBUTING", "ARCHITECTURE", "docs/glossary", "docs/where-files-went"),

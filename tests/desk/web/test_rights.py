@@ -1,13 +1,17 @@
 """What an operator does not see who may not do it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from desk.letters.selection import Selection
+from desk.pages import letter_list, waiting
 from desk.web import shell
 from desk.web.components import form
 from desk.web.rights import for_who_may
 
+WAITS = ("reason", "detail", "tries", "next_try")
 STYLE = Path(shell.__file__).with_name("style.css").read_text()
 
 
@@ -45,3 +49,16 @@ def test_a_page_hides_what_is_for_others(may: str, hidden: list[str]) -> None:
 def test_where_nobody_is_asked_all_is_shown() -> None:
     assert b"<body>" in shell.shell("Jobs", csrf="")
     assert for_who_may("look") is None
+
+
+def test_what_is_listed_is_for_all_and_what_sends_it_is_not() -> None:
+    letter = {**dict.fromkeys(("cause", "stage", "endpoint", "times", "parked_at"), "x")}
+    row = {**letter, "id": "5c0d6a1e", "entity_id": "d-7", "status": "parked"}
+    waits = {"entity_id": "d-7", "alone": None, "stage": "enrich", "payloads": 1, "since": "x"}
+    letters = letter_list.letters(Selection(), "cause", [], [row], None, 1, "")
+    whose = waiting.to_order([{**waits, **dict.fromkeys(WAITS, "x")}], "enrich", "")
+    for shown in ("".join(letters), str(whose)):
+        hidden = re.findall(r'<(\w+) class="for-operate">(.*?)</\1>', shown, re.DOTALL)
+        assert "d-7" in shown
+        assert hidden
+        assert not any("d-7" in inside for _, inside in hidden)
