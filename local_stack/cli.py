@@ -101,6 +101,8 @@ def begin(
 ) -> None:
     if url is None:
         return
+    if not url.strip():
+        raise StackError("--url is empty", "leave it out where this machine is meant")
     if context.invoked_subcommand not in ELSEWHERE:
         raise StackError(
             f"{context.invoked_subcommand} is about this machine: it asks no desk elsewhere",

@@ -217,7 +217,7 @@ USES = (
             *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
             *("stream_jobs.source.log_source", "stream_jobs.source.writing_processor"),
             *("stream_jobs.state.bulk_map_state", "stream_jobs.supervision.progress"),
-            *("stream_jobs.supervision.one_query", "stream_jobs.supervision.supervisor"),
+            *("stream_jobs.supervision.work", "stream_jobs.supervision.supervisor"),
             "stream_jobs.views.job",
         ),
         "types, and the base classes of the source's reader and of the processor of state",

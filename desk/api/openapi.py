@@ -1,5 +1,6 @@
 """The desk's API as an OpenAPI document, with what an operator has to be for each request."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -8,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
 from desk.api.answers import json
+from desk.api.master import KINDS
 from desk.letters.selection import Selection
 from desk.web.rights import needed
 from gateway.http.problems import MEDIA_TYPE
@@ -16,8 +18,10 @@ from gateway.server.openapi import PROBLEM
 PATH = "/api/openapi.json"
 _ROOT = "/api/"
 _FILTERED = ("/api/letters", "/api/groups")
-_OF_BYTES = ("/api/try/{endpoint}/{entity_id}", "/api/master/{table}/import")
+_OF_BYTES = {"/api/try/{endpoint}/{entity_id}": ("*/*",), "/api/master/{table}/import": KINDS}
+_ROW = "/api/master/{table}/{key}"
 _TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
 _REFUSED = {
     "description": "A problem: `code` and `detail` say what was wrong and what to do.",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -66,7 +70,14 @@ def _describe(method: str, path: str, operation: dict[str, Any]) -> None:
     operation["description"] = f"{rest.strip()} For who may {may}.".strip()
     operation["responses"] = {"2XX": {"description": "Done, or begun."}, "default": _REFUSED}
     if path in _FILTERED:
-        filters = [{"name": name, "in": "query", "schema": _TEXT} for name in Selection._fields]
-        operation["parameters"] = [*operation.get("parameters", []), *filters]
-    if path in _OF_BYTES:
-        operation["requestBody"] = {"content": {"*/*": {}}}
+        filters = {**dict.fromkeys(Selection._fields, _TEXT), "ids": _TEXTS}
+        _add(operation, "query", filters)
+    if kinds := _OF_BYTES.get(path):
+        operation["requestBody"] = {"content": {kind: {} for kind in kinds}}
+    if path == _ROW and may != "look":
+        _add(operation, "header", {"If-Match": _TEXT, "If-None-Match": {"const": "*"}})
+
+
+def _add(operation: dict[str, Any], place: str, schemas: Mapping[str, object]) -> None:
+    more = [{"name": name, "in": place, "schema": its} for name, its in schemas.items()]
+    operation["parameters"] = [*operation.get("parameters", []), *more]

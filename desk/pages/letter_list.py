@@ -9,6 +9,7 @@ from desk.letters.selection import GROUPED_BY, STATUSES, Selection
 from desk.pages.bulk_forms import discard, redrive_all
 from desk.web.components import choice, field, form, label, table, text
 from desk.web.html import Html, tag
+from desk.web.rights import for_who_may
 
 _COLUMNS = ("cause", "stage", "endpoint", "entity_id", "times", "parked_at", "status", "detail")
 _FILTERS = ("cause", "stage", "endpoint", "entity_id", "hook", "since", "until")
@@ -124,11 +125,13 @@ def _list(rows: Sequence[Mapping[str, Any]], csrf: str) -> Html:
         }
         for row in rows
     ]
+    needs = for_who_may("operate")
     return form(
         "/redrive",
         csrf,
         table("Letters", ("", "letter", *_COLUMNS), shown),
-        tag("p", tag("button", "Redrive the chosen ones")) if rows else None,
+        tag("p", tag("button", "Redrive the chosen ones"), class_=needs) if rows else None,
+        is_for_all=True,
     )
 
 

@@ -16,6 +16,7 @@ from desk.web.components import choice, field, form, table
 from desk.web.form import FormFields, first
 from desk.web.form import form as form_of
 from desk.web.html import Html, tag
+from desk.web.rights import for_who_may
 from desk.web.shell import shown
 from gateway.http.problems import Problem
 from stream_jobs.waiting.codec import Ordered
@@ -39,7 +40,7 @@ def waiting_pages(open_desk: OpenDesk) -> APIRouter:
         content = [
             tag("h2", "What waits"),
             _filters(asked["reason"], stage),
-            _to_order(page.entities, stage, csrf_of(request)),
+            to_order(page.entities, stage, csrf_of(request)),
             *([_more(asked, page.next)] if page.next else []),
         ]
         return shown(request, _TITLE, content)
@@ -101,7 +102,7 @@ def _filters(reason: str, stage: str) -> Html:
     )
 
 
-def _to_order(found: Sequence[Mapping[str, Any]], stage: str, csrf: str) -> Html:
+def to_order(found: Sequence[Mapping[str, Any]], stage: str, csrf: str) -> Html:
     return form(
         "/waiting",
         csrf,
@@ -118,9 +119,11 @@ def _to_order(found: Sequence[Mapping[str, Any]], stage: str, csrf: str) -> Html
                 value="give_up",
                 class_="ends",
             ),
+            class_=for_who_may("operate"),
         )
         if found
         else None,
+        is_for_all=True,
     )
 
 

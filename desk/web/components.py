@@ -57,10 +57,10 @@ def facts(names: Sequence[str], found: Mapping[str, Any]) -> Html:
     return tag("dl", *pairs)
 
 
-def form(action: str, csrf: str, *content: object) -> Html:
-    """Whoever may not send it does not see it."""
+def form(action: str, csrf: str, *content: object, is_for_all: bool = False) -> Html:
+    """Whoever may not send it does not see it. `is_for_all`: it has more than what sends it."""
     token = tag("input", type="hidden", name="csrf", value=csrf)
-    needs = for_who_may(needed("POST", urlsplit(action).path))
+    needs = None if is_for_all else for_who_may(needed("POST", urlsplit(action).path))
     return tag("form", token, *content, method="post", action=action, class_=needs)
 
 

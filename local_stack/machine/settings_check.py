@@ -16,7 +16,7 @@ from shared.settings import GatewaySettings, JobSettings, Settings, explain
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 PREFIX = "HEADRACE_"
-LAUNCHER_ONLY = {"CACHE_DIR", "PYTHON", "DEBUG"}
+LAUNCHER_ONLY = {"CACHE_DIR", "PYTHON", "DEBUG", "REMOTE_URL", "REMOTE_TOKEN", "REMOTE_TOKEN_FILE"}
 
 
 class Unknown(NamedTuple):

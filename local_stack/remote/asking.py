@@ -19,6 +19,7 @@ URL, TOKEN, TOKEN_FILE = (
 )
 _ANSWERS_WITHIN_S = 120.0  # a replay takes long
 _GIVE_TOKEN = f"give the token of an operator in {TOKEN}, or its file in {TOKEN_FILE}"
+_OF_ONE = (400, 404, 409, 413, 422)
 _FIXES = {
     "no_job": "see: ./headrace jobs list",
     "no_hook": "see: ./headrace hooks list",
@@ -30,10 +31,14 @@ _FIXES = {
 }
 
 
+class RefusedError(StackError):
+    """Of this one: others may be done all the same."""
+
+
 class RemoteDesk:
     def __init__(self, url: str, token: str = "") -> None:
         self._url = url.rstrip("/")
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._headers = {b"authorization": b"Bearer " + token.encode()} if token else {}
 
     def get(self, *path: str, **query: Any) -> Any:
         given = {name: value for name, value in query.items() if value is not None}
@@ -54,8 +59,7 @@ class RemoteDesk:
     def try_payload(
         self, endpoint: str, entity: str, headers: Mapping[bytes, bytes], body: bytes
     ) -> Any:
-        own = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
-        return self._ask("POST", ("try", endpoint, entity), content=body, headers=own)
+        return self._ask("POST", ("try", endpoint, entity), content=body, headers=headers)
 
     def _ask(self, method: str, path: tuple[str, ...], **what: Any) -> Any:
         answer = self._send(method, path, **what)
@@ -70,13 +74,23 @@ class RemoteDesk:
         self,
         method: str,
         path: tuple[str, ...],
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[bytes, bytes] | None = None,
         **what: Any,
     ) -> httpx.Response:
+        if lost := [part for part in path if part in ("", ".", "..")]:
+            raise StackError(f"{lost[0]!r} is no name and no id", "write it as a list shows it")
         own = {**(headers or {}), **self._headers}
         address = "/".join([self._url, "api", *(quote(part, safe="") for part in path)])
         try:
-            answer = httpx.request(method, address, headers=own, timeout=_ANSWERS_WITHIN_S, **what)
+            answer = httpx.request(
+                method,
+                address,
+                headers=own,
+                timeout=_ANSWERS_WITHIN_S,
+                # a proxy would read what goes to this machine as plain text
+                trust_env=not self._url.startswith("http:"),
+                **what,
+            )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             why = str(error) or type(error).__name__
             raise StackError(
@@ -95,6 +109,8 @@ class RemoteDesk:
             return self._no_desk(answer)
         if answer.status_code == 401:
             return StackError(said, _GIVE_TOKEN)
+        if answer.status_code in _OF_ONE:
+            return RefusedError(said, _FIXES.get(code, "nothing was changed"))
         otherwise = "nothing was changed" if answer.status_code < 500 else "ask again"
         return StackError(said, _FIXES.get(code, otherwise))
 
@@ -108,9 +124,13 @@ def remote_desk(environment: Mapping[str, str] = os.environ) -> RemoteDesk | Non
     url = environment.get(URL)
     if not url:
         return None
-    its = urlsplit(url)
-    if its.scheme not in ("http", "https") or not its.hostname:
-        raise StackError(f"{url} is no address of a desk", "write https://desk.example.org")
+    try:
+        its = urlsplit(url)
+        is_one = its.scheme in ("http", "https") and its.hostname and "@" not in its.netloc
+    except ValueError:
+        is_one = False
+    if not is_one or not its.hostname:
+        raise StackError("--url is no address of a desk", "write https://desk.example.org")
     token = _token(environment)
     if token and its.scheme == "http" and not is_loopback(its.hostname):
         raise StackError(

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 from desk.hooks.replay import Window
 from desk.letters.selection import Selection
 from local_stack.remote.asking import RemoteDesk
+from local_stack.remote.letters import told
 from shared.timestamps import to_rfc3339
 
 _LOG_MAX = 10_000
@@ -57,7 +58,8 @@ class RemoteHooks:
         return int(self._desk.post("hooks", name, "replay", document=wanted)["events"])
 
     def replay_failed(self, name: str, meant: Selection, *, by: str) -> _Begun:  # noqa: ARG002
-        wanted = {"since": meant.since, "until": meant.until, "entity": meant.entity_id}
+        its = told(meant)
+        wanted = {"since": meant.since, "until": meant.until, "entity": its.get("entity_id")}
         begun = self._desk.post("hooks", name, "replay", document={**wanted, "failed": True})
         return _Begun(begun["letters"], begun["redrive"])
 

@@ -10,7 +10,7 @@ from desk.letters.redrive import Sent
 from desk.letters.redrive_store import Redrive
 from desk.letters.redrive_target import ResendError, Rewrite
 from desk.letters.selection import Selection
-from local_stack.remote.asking import RemoteDesk
+from local_stack.remote.asking import RefusedError, RemoteDesk
 from local_stack.terminal.errors import StackError
 
 _IDS_MAX = 100
@@ -56,8 +56,8 @@ class RemoteLetters:
         for letter in ids:
             try:
                 document = {"ids": [letter], **self._changed(letter, change)}
-            except ResendError as error:
-                refusals[letter] = str(error)
+            except (ResendError, RefusedError) as error:
+                refusals[letter] = error.what if isinstance(error, RefusedError) else str(error)
                 continue
             one = Sent(**self._desk.post("redrives", document=document))
             sent += one.ids
@@ -97,7 +97,8 @@ class RemoteBook:
         self._desk = desk
 
     def groups(self, by: str, meant: Selection, limit: int) -> list[dict[str, Any]]:
-        return list(self._desk.get("groups", by=by, **meant.told())["groups"])[:limit]
+        some = min(limit, _PAGE_MAX)
+        return list(self._desk.get("groups", by=by, limit=some, **told(meant))["groups"])
 
     def mark(self) -> str:
         return str(self._desk.get("letters", limit=1)["up_to"])
@@ -108,7 +109,7 @@ class RemoteBook:
         rows: list[dict[str, Any]] = []
         while True:
             some = min(limit - len(rows), _PAGE_MAX)
-            found = self._desk.get("letters", limit=some, after=after, **meant.told())
+            found = self._desk.get("letters", limit=some, after=after, **told(meant))
             rows, after = rows + found["letters"], found["next"]
             if after is None or len(rows) >= limit:
                 return rows, after
@@ -118,7 +119,15 @@ class RemoteBook:
         return int(self._desk.post("discards", document=wanted)["discarded"])
 
     def audit(self, limit: int) -> list[dict[str, Any]]:
-        return list(self._desk.get("audit", limit=min(limit, _PAGE_MAX))["audit"])
+        rows: list[dict[str, Any]] = []
+        while len(rows) < limit:
+            before = rows[-1]["seq"] if rows else None
+            some = min(limit - len(rows), _PAGE_MAX)
+            found = self._desk.get("audit", limit=some, before=before)["audit"]
+            rows += found
+            if len(found) < some:
+                break
+        return rows
 
 
 class RemoteRedrives:
@@ -133,7 +142,7 @@ class RemoteRedrives:
         return [_redrive(told) for told in self._desk.get("redrives")["redrives"]]
 
     def find(self, number: int) -> Redrive | None:
-        return next((one for one in self.latest() if one.id == number), None)
+        return _redrive(self._desk.get("redrives", str(number)))
 
     def change(self, number: int, status: str, by: str) -> Redrive | None:  # noqa: ARG002
         verb = "stop" if status == "stopped" else "resume"
@@ -170,7 +179,19 @@ def _meant(meant: Selection) -> dict[str, Any]:
         raise StackError(
             f"a desk elsewhere takes up to {_IDS_MAX} ids at once", "name fewer, or give a filter"
         )
-    return {**meant.told(), "everything": meant.is_all}
+    return {**told(meant), "everything": meant.is_all}
+
+
+def told(meant: Selection) -> dict[str, Any]:
+    """A desk asks for nothing where a filter is empty, or `any`."""
+    filters = meant.told()
+    for name, value in filters.items():
+        is_text = isinstance(value, str) and name != "status"
+        if is_text and (value.strip() in ("", "any") or value != value.strip()):
+            raise StackError(
+                f"{name} {value!r}: no desk filters by that", "leave it out, or mend it"
+            )
+    return filters
 
 
 def _redrive(told: dict[str, Any]) -> Redrive:

@@ -32,8 +32,9 @@ def run_in_foreground(
             make_beside()
             while not stack.is_to_stop:
                 signal.pause()
-    except KeyboardInterrupt:
-        pass
+    except (KeyboardInterrupt, Exception):  # foreign code may make another one of the first
+        if not stack.is_to_stop:
+            raise
     say("Headrace has stopped; its data stays in " + str(stack.state_dir))
 
 

@@ -47,7 +47,7 @@ def pause(job: str, why: Why = "", state_dir: StateDir = None) -> None:
 
 @app.command()
 def resume(job: str, state_dir: StateDir = None) -> None:
-    """It goes on where it left off. One that has failed tries again, if it was paused meanwhile.
+    """It goes on where it left off. One that has failed tries again.
 
     Example: ./headrace jobs resume persist
     """

@@ -19,5 +19,5 @@ class BesideFold(ClockCounts):
         self._refolder.start()
         return None
 
-    def stop(self) -> None:
-        self._refolder.stop()
+    def stop(self) -> bool:
+        return self._refolder.stop()

@@ -9,7 +9,8 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from clients.kafka.follow import LogFollower
@@ -35,17 +36,15 @@ _ENTITIES_AT_ONCE = 500  # all their events are in memory
 
 def run(settings: JobSettings, flow: Flow, is_over: threading.Event) -> None:
     while not is_over.is_set():
-        requests = Requests(settings)
         try:
-            while not is_over.is_set():
-                asked = requests.asked()
-                if asked:
-                    Refolder(settings, flow).answer(asked)
-                    requests.forget(asked)
+            with closing(Requests(settings)) as requests:
+                while not is_over.is_set():
+                    asked = requests.asked()
+                    if asked:
+                        Refolder(settings, flow, is_over.is_set).answer(asked)
+                        requests.forget(asked)
         except Exception as error:  # whatever it is, fold goes on, and what is open stays open
             _log.warning("entities could not be folded anew, trying again: %s", error)
-        finally:
-            requests.close()
         is_over.wait(_AGAIN_AFTER_S)
 
 
@@ -85,8 +84,12 @@ class Requests:
 
 
 class Refolder:
-    def __init__(self, settings: JobSettings, flow: Flow) -> None:
+    def __init__(
+        self, settings: JobSettings, flow: Flow, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`is_over`: the job pauses, and nothing more may be answered."""
         self._settings = settings
+        self._is_over = is_over
         self._events = EventReader.of(flow)
         types = {row.name: row for row in flow.event_types}
         self._entities = {row.name: row for row in flow.entities}
@@ -127,6 +130,8 @@ class Refolder:
         for position, key, value, *_ in WholeTopics(
             self._settings.kafka, _GROUP, topics, ends
         ).read():
+            if self._is_over():
+                raise InterruptedError("the job pauses")
             log = f"{position.topic}/{position.partition}"
             for request in by_id.get(key or b"", ()):
                 if position.offset > request.positions.get(log, -1):

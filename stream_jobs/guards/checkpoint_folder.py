@@ -130,6 +130,10 @@ def remove(folder: CheckpointFolder) -> None:
     if isinstance(folder, StoredFolder):
         folder.remove()
         return
+    if folder.is_symlink() or folder.is_mount():  # it keeps its place
+        for its in folder.iterdir():
+            shutil.rmtree(its) if its.is_dir() else its.unlink()
+        return
     gone = folder.with_name(f"{folder.name}.removed")
     shutil.rmtree(gone, ignore_errors=True)
     with suppress(FileNotFoundError):

@@ -88,7 +88,9 @@ class StandingOrder:
             replace(self._note, str(at_ms).encode())
             self._rebuilt = _Rebuilt(at_ms)
         except (CheckpointsAwayError, OSError) as error:  # it is asked again
-            run.end("restarting", f"its state is to be made anew: {error}")
+            is_wanted = wanted is not None or (self._rebuilt is not None and self._rebuilt.is_begun)
+            what = "its state is to be made anew" if is_wanted else "its checkpoint is looked for"
+            run.end("restarting", f"{what}: {error}")
             return False
         return True
 

@@ -37,10 +37,11 @@ class PersistLock:
                 raise
 
     def let_go(self) -> None:
-        """Of a job that pauses. A batch that goes on all the same keeps it."""
+        """Of a job that pauses, whose query has ended."""
         if self._in_use.acquire(blocking=False):
             try:
                 self.close()
+                self._refused_since_s = None  # whoever goes on has as much patience as at first
             finally:
                 self._in_use.release()
 

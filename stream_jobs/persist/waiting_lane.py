@@ -55,9 +55,9 @@ class WaitingLane(DriverTask):
         self._thread.start()
         return None
 
-    def stop(self) -> None:
-        self._thread.stop()
+    def stop(self) -> bool:
         persist_lock(self._settings.postgres_url.get_secret_value()).let_go()
+        return self._thread.stop()
 
     def numbers(self) -> Mapping[str, Any]:
         return {"lanes": {LANE: self._told}} if self._told else {}

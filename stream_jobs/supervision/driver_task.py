@@ -6,8 +6,6 @@ from typing import Any
 
 from clients.kafka.records import Offsets
 
-_ENDS_WITHIN_S = 3.0
-
 
 class DriverTask:
     """This one does nothing. All is called by the thread that looks after the query; what asks
@@ -25,9 +23,10 @@ class DriverTask:
         published offsets say."""
         return None
 
-    def stop(self) -> None:
-        """The job pauses, or is another copy's: nothing may be done until `start`. It may have
-        stopped, or never have started."""
+    def stop(self) -> bool:
+        """The job pauses, or is another copy's, and its query has ended: nothing may be done until
+        `start`. Whether nothing is; else it is asked again. Not to be waited in."""
+        return True
 
     def hear(self, observed: Mapping[str, int | None]) -> None:
         """What a batch has observed of itself."""
@@ -50,14 +49,12 @@ class OwnThread:
         self._is_over = threading.Event()
 
     def start(self) -> None:
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._is_over = threading.Event()
             self._thread = threading.Thread(target=self._work, args=(self._is_over,), daemon=True)
             self._thread.start()
 
-    def stop(self) -> None:
-        """What is under way comes to its end, later than this where that takes long."""
-        if self._thread is not None:
-            self._is_over.set()
-            self._thread.join(_ENDS_WITHIN_S)
-            self._thread = None
+    def stop(self) -> bool:
+        """Whether it has. What is under way comes to its end."""
+        self._is_over.set()
+        return self._thread is None or not self._thread.is_alive()

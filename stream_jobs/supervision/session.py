@@ -40,7 +40,7 @@ _ALWAYS = {
     "spark.stage.maxConsecutiveAttempts": "1",
     # retry asks for its batch's time, and for no batch without records: see `waker.py`
     f"{_STREAMING}.noDataMicroBatches.enabled": "false",
-    f"{_STREAMING}.stopTimeout": "20s",  # the default waits for ever
+    f"{_STREAMING}.stopTimeout": "10s",  # then the job asks again; its claim is renewed between
     f"{_STATE}.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),

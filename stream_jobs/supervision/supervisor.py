@@ -30,9 +30,9 @@ from stream_jobs.orders.feed import OrderFeed
 from stream_jobs.orders.standing_order import StandingOrder
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.failure import judge
-from stream_jobs.supervision.one_query import OneQuery
 from stream_jobs.supervision.progress import Progress
 from stream_jobs.supervision.status import Report, StatusReporter
+from stream_jobs.supervision.work import Work
 
 _log = logging.getLogger(__name__)
 _REPORT_EVERY_S = _HOLD_EVERY_S = 2.0
@@ -69,7 +69,7 @@ class JobRun:
         self._topics = SameTopics(job, settings, self._checkpoint, offsets, uses)
         self._start_at_s = self._started_at_s = 0.0
         self._report_at_s = self._hold_at_s = 0.0
-        self._query = OneQuery(job)
+        self._work = Work(job, copy, driver_task)
         self._failures, self._why_ended = 0, ""
         self._is_the_copy = self._builds = self._rests = False
         self._state, self._detail = "restarting", "starting"
@@ -95,22 +95,24 @@ class JobRun:
     def tick(self) -> None:
         now_s = time.monotonic()
         self._keep_up(now_s)
-        if self._query.is_ending and not self._end_query():
-            self.say("restarting", "its query is to end, and its last batch goes on")
-        if self.other_copy or self._query.is_ending or self._order.keeps_down(self):
+        if not self._work.has_ended():
+            if self._state != "failed":
+                self.say("restarting", "it is to end, and what it has begun goes on")
             return
+        if self.other_copy or self._order.keeps_down(self) or self.other_copy:
+            return  # also one that the order's look has found
         why_rests = self._driver_task.rests() if self._state != "failed" else ""
         if why_rests:
             self._rest(why_rests)
-        elif self._query.running is None:
+        elif self._work.query is None:
             self._rests = False
             if self._state != "failed" and now_s >= self._start_at_s and self._may_begin(now_s):
                 self._begin(now_s)
-        elif not self._query.running.isActive:
+        elif not self._work.query.isActive:
             self._judge_end(now_s)
         else:
             self._recover(now_s - self._started_at_s)
-            self._progress.publish(self._query.running)
+            self._progress.publish(self._work.query)
             if not self._breakers["kafka"].is_open:
                 self._progress.publish_ahead()
                 self._step_beside()
@@ -123,9 +125,8 @@ class JobRun:
     def end(self, state: str, why: str) -> bool:
         """Whether it works no more. The next query begins as soon as it may, whatever kept this one
         down."""
-        self._driver_task.stop()
         self._failures, self._start_at_s, self._rests = 0, 0.0, False
-        if has_ended := self._end_query():
+        if has_ended := self._work.end():
             self.say(state, why)
         return has_ended
 
@@ -135,7 +136,7 @@ class JobRun:
         return self._is_the_copy and not self._breakers["kafka"].is_open and not self.other_copy
 
     def _rest(self, why: str) -> None:
-        if not self._rests and not self._end_query():
+        if not self._rests and not self._work.end_query():
             return
         self._failures = 0
         self._rests = True
@@ -146,7 +147,7 @@ class JobRun:
         try:
             self._topics.check_counts(now_s)
         except OtherLogError as error:
-            self._end_query()
+            self._work.end_query()
             self.say("failed", str(error))
         except KafkaException:
             pass  # its breaker tells it
@@ -190,9 +191,8 @@ class JobRun:
 
     def _give_way(self, other_copy: str) -> None:
         _log.error("%s", other_copy)
-        self.other_copy = other_copy
-        self._driver_task.stop()
-        self._end_query()
+        self.other_copy, self._is_the_copy = other_copy, False
+        self._work.end()
 
     def _may_begin(self, now_s: float) -> bool:
         """Not against a store that is away, which costs it and this machine more than a probe."""
@@ -217,7 +217,7 @@ class JobRun:
                 self._copy.publish(begins_at)  # before others take what was done for still known
             query = self._build(self.say)
             if not self.other_copy:
-                self._query.begin(query)
+                self._work.begin(query)
                 self._topics.remember(topics)
         except (LaneLeftError, NoServerError, OtherLogError, WrongViewError) as error:
             if isinstance(error, OtherLogError):
@@ -242,9 +242,9 @@ class JobRun:
             self._failures = 0
 
     def _judge_end(self, now_s: float) -> None:
-        query = self._query.running
+        query = self._work.query
         error = query.exception() if query else None
-        self._query.end()
+        self._work.end_query()
         message = str(error) if error else "the query ended by itself"
         self._fail(message, now_s, getattr(getattr(error, "_cause", None), "_stackTrace", ""))
 
@@ -287,13 +287,9 @@ class JobRun:
 
     def stop(self) -> None:
         self._driver_task.stop()
-        if not self._end_query() or self.other_copy:
+        if not (self._work.end_query() or self._work.end_query()) or self.other_copy:
             return  # its claim runs out; and what the other one says of the job is true
         with suppress(KafkaException):
             self._copy.release()
         self._status.report("stopped")
         self._status.flush()
-
-    def _end_query(self) -> bool:
-        self._copy.end_lease()
-        return self._query.end()

@@ -212,3 +212,28 @@ def test_who_goes_on_wakes_one_that_has_failed_and_no_other(
     run.has_failed = False
     assert not order.keeps_down(run)
     assert run.said == ["restarting"]
+
+
+def test_a_checkpoint_that_is_a_link_keeps_its_place(orders: Orders, tmp_path: Path) -> None:
+    """To a larger disk, say."""
+    disk, checkpoint = tmp_path / "disk" / "own", tmp_path / "state" / "fold"
+    checkpoint.parent.mkdir()
+    disk.mkdir(parents=True)
+    checkpoint.symlink_to(disk)
+    order, run = standing(orders, checkpoint), Run()
+    for at_ms in (1, 2):
+        (disk / "commits").mkdir()
+        (disk / "metadata").write_text("{}")
+        orders.give(Wanted.REBUILD, at_ms)
+        assert not order.keeps_down(run), run.why
+        assert checkpoint.is_symlink()
+        assert [*disk.iterdir()] == []
+
+
+def test_one_whose_checkpoint_cannot_be_looked_for_says_no_word_of_a_rebuild(
+    orders: Orders, checkpoint: Path
+) -> None:
+    run, note = Run(), checkpoint.with_name("fold.rebuilt")
+    note.mkdir()  # no file that can be read
+    assert standing(orders, checkpoint).keeps_down(run)
+    assert run.why.startswith("its checkpoint is looked for: ")

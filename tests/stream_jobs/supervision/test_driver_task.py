@@ -21,12 +21,20 @@ class Work:
 def test_it_works_until_it_is_stopped_and_begins_again() -> None:
     work = Work()
     thread = OwnThread(work)
-    thread.stop()  # it never began
+    assert thread.stop()  # it never began
     for number in (1, 2):
         thread.start()
         thread.start()  # a query that begins again finds it at work
         eventually(lambda count=number: work.begun == count)
         assert len(work.alive) == 1
-        thread.stop()
-        thread.stop()
+        eventually(thread.stop)
         assert not work.alive
+        assert thread.stop()
+
+
+def test_one_whose_thread_has_died_begins_again() -> None:
+    begun = []
+    thread = OwnThread(begun.append)  # it ends at once
+    for number in (1, 2):
+        thread.start()
+        eventually(lambda count=number: len(begun) == count and thread.stop())

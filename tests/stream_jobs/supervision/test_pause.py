@@ -7,7 +7,7 @@ from typing import Any, cast
 from confluent_kafka import KafkaError, KafkaException
 
 from clients.kafka.offsets import LogOffsets
-from shared.errors import OtherLogError
+from shared.errors import AnotherCopyError, OtherLogError
 from shared.published.job_orders import JobOrder, Wanted
 from shared.settings import JobSettings
 from stream_jobs.guards.same_topics import SameTopics
@@ -15,7 +15,7 @@ from stream_jobs.guards.single_copy import OneCopy
 from stream_jobs.orders.feed import OrderFeed
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.supervisor import JobRun
-from tests.stream_jobs.supervision.test_one_query import Query
+from tests.stream_jobs.supervision.test_work import Query
 
 AWAY = KafkaException(KafkaError(KafkaError._TRANSPORT))
 
@@ -24,21 +24,24 @@ class Beside(DriverTask):
     def __init__(self) -> None:
         self.is_at_work = True
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         self.is_at_work = False
+        return True
 
 
 class Copy:
     """The claim of this process."""
 
     def __init__(self) -> None:
-        self.is_away = False
+        self.is_away = self.is_taken = False
         self.is_released = False
         self.committed: dict[str, int] = {}
 
     def hold(self) -> bool:
         if self.is_away:
             raise AWAY
+        if self.is_taken:
+            raise AnotherCopyError("taken")
         return True
 
     def end_lease(self) -> None: ...
@@ -95,7 +98,7 @@ class Job:
             cast(OrderFeed, self.orders),
         )
         self.run._topics = cast(SameTopics, OtherTopics())
-        self.run._query.begin(query)  # type: ignore[arg-type]
+        self.run._work.begin(query)  # type: ignore[arg-type]
 
     def order(self, wanted: Wanted) -> None:
         self.orders.stands = JobOrder(order=wanted, by="ann", at_ms=1)
@@ -142,6 +145,32 @@ def test_no_checkpoint_is_removed_under_a_query_that_lives(tmp_path: Path) -> No
 def test_its_claim_is_let_go_when_its_query_has_ended(tmp_path: Path) -> None:
     job = Job(tmp_path, Query(times_out=1))
     job.run.stop()
-    assert not job.copy.is_released
-    job.run.stop()
     assert job.copy.is_released
+
+
+def test_its_claim_runs_out_where_its_query_goes_on(tmp_path: Path) -> None:
+    job = Job(tmp_path, Query(times_out=5))
+    job.run.stop()
+    assert not job.copy.is_released
+
+
+def test_one_that_has_given_way_begins_nothing(tmp_path: Path) -> None:
+    """It finds that as it looks whether it may make its state anew."""
+    job = Job(tmp_path, Query(times_out=0))
+    job.run._hold()
+    job.order(Wanted.REBUILD)
+    job.copy.is_taken = True
+    job.run._hold_at_s = float("inf")
+    begun = []
+    job.run._begin = begun.append  # type: ignore[method-assign]
+    job.run.tick()
+    assert (job.run.other_copy, job.checkpoint.exists(), begun) == ("taken", True, [])
+
+
+def test_one_that_has_failed_stays_so_while_its_query_ends(tmp_path: Path) -> None:
+    job = Job(tmp_path, Query(times_out=3))
+    job.run.say("failed", "TOPIC_WIDENED")
+    job.run._work.end_query()
+    for _ in range(2):
+        job.run.tick()
+        assert job.said == "failed"
