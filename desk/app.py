@@ -5,7 +5,7 @@ from functools import partial
 from fastapi import FastAPI
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from desk.api.credentials import credential_api
 from desk.api.entities import entity_api
@@ -48,8 +48,8 @@ from desk.sign_in.provider import Provider
 from desk.sign_in.sessions import Sessions
 from desk.views.service import ViewDesk
 from desk.waiting.service import NobodyWaitsError
-from desk.web.access import AccessMiddleware, csrf_of, is_page, may_of
-from desk.web.shell import shell, signed_in
+from desk.web.access import AccessMiddleware, is_page
+from desk.web.shell import shown
 from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
@@ -149,9 +149,8 @@ async def _on_trouble(request: Request, error: Exception) -> Response:
 def _refusal(request: Request, problem: Problem) -> Response:
     if not is_page(request):
         return problem.response(request.scope)
-    who = {"csrf": csrf_of(request), "signed_in": signed_in(request), "may": may_of(request)}
-    page = shell(problem.code, **who, told=problem.detail)
-    return HTMLResponse(page, problem.status, problem.headers)
+    said, status, headers = problem.detail, problem.status, problem.headers
+    return shown(request, problem.code, [], told=said, status=status, headers=headers)
 
 
 def _problem(error: Exception) -> Problem:

@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import orjson
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from starlette.responses import Response
 
 from desk.api.answers import json
 from desk.api.master import KINDS
 from desk.letters.selection import Selection
 from desk.web.rights import needed
-from gateway.http.problems import MEDIA_TYPE
-from gateway.server.openapi import PROBLEM
+from gateway.http.problems import MEDIA_TYPE, PROBLEM
 
 PATH = "/api/openapi.json"
 _ROOT = "/api/"
@@ -43,8 +42,8 @@ def describe(app: FastAPI) -> None:
         for path, operations in paths.items():
             for method, operation in operations.items():
                 _describe(method.upper(), path, operation)
-        known = document["components"]["schemas"].items()
-        schemas = {name: its for name, its in known if f'/{name}"' in str(paths).replace("'", '"')}
+        known, said = document["components"]["schemas"], orjson.dumps(paths).decode()
+        schemas = {name: its for name, its in known.items() if f'/{name}"' in said}
         return {
             **document,
             "paths": paths,
@@ -56,11 +55,7 @@ def describe(app: FastAPI) -> None:
         }
 
     app.openapi = openapi  # type: ignore[method-assign]
-    app.add_route(PATH, lambda _request: _answer(app), include_in_schema=False)
-
-
-def _answer(app: FastAPI) -> Response:
-    return json(app.openapi())
+    app.add_route(PATH, lambda _request: json(app.openapi()), include_in_schema=False)
 
 
 def _describe(method: str, path: str, operation: dict[str, Any]) -> None:

@@ -1,6 +1,8 @@
 """What stands around each page. Forms and links do all that can be done, so it works with a
 keyboard and without a script."""
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
@@ -66,11 +68,17 @@ def shell(
 
 
 def shown(
-    request: Request, title: str, content: list[Html], told: str = "", script: str | None = None
+    request: Request,
+    title: str,
+    content: list[Html],
+    told: str = "",
+    script: str | None = None,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
     """`script`: of the page's, which writes into what has the id `news`."""
     who = {"csrf": csrf_of(request), "signed_in": signed_in(request), "may": may_of(request)}
-    return HTMLResponse(shell(title, *content, **who, told=told, script=script))
+    return HTMLResponse(shell(title, *content, **who, told=told, script=script), status, headers)
 
 
 def signed_in(request: Request) -> str:

@@ -13,6 +13,19 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 MEDIA_TYPE = "application/problem+json"
+PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "instance", "code"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "code": {"type": "string"},
+        "outcome": {"enum": ["definite", "unknown"]},
+    },
+}
 UNKNOWN_OUTCOME = "outcome_unknown"
 INTERNAL_FAULT = "internal_fault"
 

@@ -12,7 +12,7 @@ from gateway.effects import openapi as effects
 from gateway.event_streams.openapi import operation
 from gateway.event_streams.streams import PATH
 from gateway.history import openapi as history
-from gateway.http.problems import MEDIA_TYPE
+from gateway.http.problems import MEDIA_TYPE, PROBLEM
 from gateway.ingest.split_batch import FRAMES, NDJSON
 from gateway.lists import openapi as lists
 from gateway.whereabouts import openapi as whereabouts
@@ -117,19 +117,6 @@ _STATE = {
         "events_ahead": {"type": "integer"},
         "not_fresh": {"type": "string", "description": "Why a fresh state could not be had."},
         "state": {"type": "object"},
-    },
-}
-PROBLEM = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "instance", "code"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "instance": {"type": "string"},
-        "code": {"type": "string"},
-        "outcome": {"enum": ["definite", "unknown"]},
     },
 }
 # which of them a gateway takes is a setting of it

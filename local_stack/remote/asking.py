@@ -20,7 +20,7 @@ URL, TOKEN, TOKEN_FILE = (
 _ANSWERS_WITHIN_S = 120.0  # a replay takes long
 _GIVE_TOKEN = f"give the token of an operator in {TOKEN}, or its file in {TOKEN_FILE}"
 _OF_ONE = (400, 404, 409, 413, 422)
-_FIXES = {
+FIXES = {
     "no_job": "see: ./headrace jobs list",
     "no_hook": "see: ./headrace hooks list",
     "no_credential": "see: ./headrace credentials list",
@@ -110,9 +110,9 @@ class RemoteDesk:
         if answer.status_code == 401:
             return StackError(said, _GIVE_TOKEN)
         if answer.status_code in _OF_ONE:
-            return RefusedError(said, _FIXES.get(code, "nothing was changed"))
+            return RefusedError(said, FIXES.get(code, "nothing was changed"))
         otherwise = "nothing was changed" if answer.status_code < 500 else "ask again"
-        return StackError(said, _FIXES.get(code, otherwise))
+        return StackError(said, FIXES.get(code, otherwise))
 
     def _no_desk(self, answer: httpx.Response) -> StackError:
         said = f"{self._url} answers {answer.status_code}, and not as a desk does"

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 from desk.hooks.replay import Window
 from desk.letters.selection import Selection
 from local_stack.remote.asking import RemoteDesk
-from local_stack.remote.letters import told
+from local_stack.remote.letters import filters_of
 from shared.timestamps import to_rfc3339
 
 _LOG_MAX = 10_000
@@ -58,7 +58,7 @@ class RemoteHooks:
         return int(self._desk.post("hooks", name, "replay", document=wanted)["events"])
 
     def replay_failed(self, name: str, meant: Selection, *, by: str) -> _Begun:  # noqa: ARG002
-        its = told(meant)
+        its = filters_of(meant)
         wanted = {"since": meant.since, "until": meant.until, "entity": its.get("entity_id")}
         begun = self._desk.post("hooks", name, "replay", document={**wanted, "failed": True})
         return _Begun(begun["letters"], begun["redrive"])

@@ -4,12 +4,13 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from desk.letters.redrive import Sent
 from desk.letters.redrive_store import Redrive
 from desk.letters.redrive_target import ResendError, Rewrite
 from desk.letters.selection import Selection
+from desk.waiting.service import Page
 from local_stack.remote.asking import RefusedError, RemoteDesk
 from local_stack.terminal.errors import StackError
 
@@ -24,11 +25,6 @@ class RemoteTrial:
 
     def told(self) -> dict[str, Any]:
         return self.document
-
-
-class WaitingPage(NamedTuple):
-    entities: list[dict[str, Any]]
-    next: str | None
 
 
 class RemoteLetters:
@@ -98,7 +94,7 @@ class RemoteBook:
 
     def groups(self, by: str, meant: Selection, limit: int) -> list[dict[str, Any]]:
         some = min(limit, _PAGE_MAX)
-        return list(self._desk.get("groups", by=by, limit=some, **told(meant))["groups"])
+        return list(self._desk.get("groups", by=by, limit=some, **filters_of(meant))["groups"])
 
     def mark(self) -> str:
         return str(self._desk.get("letters", limit=1)["up_to"])
@@ -109,7 +105,7 @@ class RemoteBook:
         rows: list[dict[str, Any]] = []
         while True:
             some = min(limit - len(rows), _PAGE_MAX)
-            found = self._desk.get("letters", limit=some, after=after, **told(meant))
+            found = self._desk.get("letters", limit=some, after=after, **filters_of(meant))
             rows, after = rows + found["letters"], found["next"]
             if after is None or len(rows) >= limit:
                 return rows, after
@@ -153,10 +149,10 @@ class RemoteWaiting:
     def __init__(self, desk: RemoteDesk, stage: str | None) -> None:
         self._desk, self._stage = desk, stage
 
-    def page(self, limit: int, after: str | None, reason: str | None) -> WaitingPage:
+    def page(self, limit: int, after: str | None, reason: str | None) -> Page:
         some = min(limit, _WAITING_MAX)
         found = self._desk.get("waiting", limit=some, after=after, reason=reason, stage=self._stage)
-        return WaitingPage(found["waiting"], found["next"])
+        return Page(found["waiting"], found["next"])
 
     def show(self, entity: str) -> dict[str, Any]:
         return dict(self._desk.get("waiting", entity, stage=self._stage))
@@ -179,10 +175,10 @@ def _meant(meant: Selection) -> dict[str, Any]:
         raise StackError(
             f"a desk elsewhere takes up to {_IDS_MAX} ids at once", "name fewer, or give a filter"
         )
-    return {**told(meant), "everything": meant.is_all}
+    return {**filters_of(meant), "everything": meant.is_all}
 
 
-def told(meant: Selection) -> dict[str, Any]:
+def filters_of(meant: Selection) -> dict[str, Any]:
     """A desk asks for nothing where a filter is empty, or `any`."""
     filters = meant.told()
     for name, value in filters.items():

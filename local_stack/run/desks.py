@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.postgres.grants import DESK
-from local_stack.remote.asking import remote_desk
+from local_stack.remote.asking import FIXES, remote_desk
 from local_stack.run.options import folder_of
 from local_stack.run.server_addresses import kafka_bootstrap, postgres_url
 from local_stack.terminal.errors import LOOK, StackError
@@ -48,46 +48,46 @@ def letters_desk(state_dir: Path | None) -> Iterator["Desk | RemoteLetters"]:
 def waiting_desk(
     state_dir: Path | None, stage: "Stage | None"
 ) -> Iterator["Waiting | RemoteWaiting"]:
-    from desk.waiting.service import NobodyWaitsError, Waiting
-
     if (elsewhere := remote_desk()) is not None:
         from local_stack.remote.letters import RemoteWaiting
 
         yield RemoteWaiting(elsewhere, stage)
         return
+    from desk.waiting.service import NobodyWaitsError, Waiting
+
     try:
         with _letters_here(state_dir) as desk:
             yield Waiting(desk, stage)
     except NobodyWaitsError as error:
-        raise StackError(str(error), "list those that wait: ./headrace waiting list") from error
+        raise StackError(str(error), FIXES["nobody_waits"]) from error
 
 
 @contextmanager
 def whereabouts(state_dir: Path | None) -> Iterator["Whereabouts | RemoteWhereabouts"]:
-    from desk.whereabouts.service import Whereabouts
-    from gateway.whereabouts.finder import BadPlaceError
-
     if (elsewhere := remote_desk()) is not None:
         from local_stack.remote.letters import RemoteWhereabouts
 
         yield RemoteWhereabouts(elsewhere)
         return
+    from desk.whereabouts.service import Whereabouts
+    from gateway.whereabouts.finder import BadPlaceError
+
     try:
         with _letters_here(state_dir) as desk:
             yield Whereabouts(desk)
     except BadPlaceError as error:
-        raise StackError(str(error), "copy topic, partition and offset as they came") from error
+        raise StackError(str(error), FIXES["no_payload_there"]) from error
 
 
 @contextmanager
 def trials(state_dir: Path | None) -> Iterator["Trial"]:
     """What would become of a payload: of an endpoint, an entity's, with its headers and bytes."""
-    from desk.trial.payload import try_payload
-    from gateway.http.problems import Problem
-
     if (elsewhere := remote_desk()) is not None:
         yield elsewhere.try_payload
         return
+    from desk.trial.payload import try_payload
+    from gateway.http.problems import Problem
+
     try:
         with _letters_here(state_dir) as desk:
             yield partial(try_payload, desk)
@@ -115,9 +115,7 @@ def _letters_here(state_dir: Path | None) -> Iterator["Desk"]:
     except KafkaAwayError as error:
         raise StackError(str(error), LOOK) from error
     except NoLetterError as error:
-        raise StackError(
-            str(error), "list those that are there: ./headrace letters list"
-        ) from error
+        raise StackError(str(error), FIXES["no_letter"]) from error
 
 
 def _book_of(state_dir: Path | None, settings: "Settings") -> "OpenBook":
@@ -140,20 +138,20 @@ def _book_of(state_dir: Path | None, settings: "Settings") -> "OpenBook":
 
 @contextmanager
 def credentials_desk(state_dir: Path | None) -> Iterator["CredentialDesk | RemoteCredentials"]:
-    from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
-    from local_stack.machine.settings_check import gateway_settings
-
     if (elsewhere := remote_desk()) is not None:
         from local_stack.remote.credentials import RemoteCredentials
 
         yield RemoteCredentials(elsewhere)
         return
+    from desk.credentials.service import BadCredentialError, CredentialDesk, NoCredentialError
+    from local_stack.machine.settings_check import gateway_settings
+
     its = {"kafka_bootstrap": kafka_bootstrap(state_dir), "state_dir": folder_of(state_dir)}
     settings = gateway_settings().model_copy(update=its)
     try:
         yield CredentialDesk(settings, _book_of(state_dir, settings))
     except NoCredentialError as error:
-        raise StackError(str(error), "see: ./headrace credentials list") from error
+        raise StackError(str(error), FIXES["no_credential"]) from error
     except BadCredentialError as error:
         raise StackError(str(error), "nothing was changed") from error
     except KafkaAwayError as error:
@@ -162,19 +160,19 @@ def credentials_desk(state_dir: Path | None) -> Iterator["CredentialDesk | Remot
 
 @contextmanager
 def jobs_desk(state_dir: Path | None) -> Iterator["JobDesk | RemoteJobs"]:
-    from desk.jobs.service import BadOrderError, JobDesk, NoJobError
-    from local_stack.machine.settings_check import settings_of
-
     if (elsewhere := remote_desk()) is not None:
         from local_stack.remote.jobs import RemoteJobs
 
         yield RemoteJobs(elsewhere)
         return
+    from desk.jobs.service import BadOrderError, JobDesk, NoJobError
+    from local_stack.machine.settings_check import settings_of
+
     settings = settings_of(kafka_bootstrap(state_dir), folder_of(state_dir))
     try:
         yield JobDesk(settings, _book_of(state_dir, settings))
     except NoJobError as error:
-        raise StackError(str(error), "see: ./headrace jobs list") from error
+        raise StackError(str(error), FIXES["no_job"]) from error
     except BadOrderError as error:
         raise StackError(str(error), "nothing was changed") from error
     except KafkaAwayError as error:
@@ -205,7 +203,7 @@ def hooks_here(state_dir: Path | None, hosts_allowed: str | None = None) -> Iter
     try:
         yield HookDesk(settings, _book_of(state_dir, settings))
     except NoHookError as error:
-        raise StackError(str(error), "see: ./headrace hooks list") from error
+        raise StackError(str(error), FIXES["no_hook"]) from error
     except (BadHookError, WrongSetting) as error:
         raise StackError(str(error), "nothing was changed") from error
     except StoreAwayError as error:

@@ -32,9 +32,12 @@ def run_in_foreground(
             make_beside()
             while not stack.is_to_stop:
                 signal.pause()
-    except (KeyboardInterrupt, Exception):  # foreign code may make another one of the first
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:
         if not stack.is_to_stop:
             raise
+        say(f"  while it stopped: {error}")  # or foreign code has made it of the signal
     say("Headrace has stopped; its data stays in " + str(stack.state_dir))
 
 
