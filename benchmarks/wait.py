@@ -1,6 +1,6 @@
 """POSTs with `?wait=folded`, each read back at once, while gateway and jobs are killed.
 
-    python -m benchmarks.wait --posts 100000 --clients 200 --kill-every 20
+    python -m benchmarks.wait --posts 100000 --clients 800
 
 A whole stack. Each client has a device of its own: it posts with a key until it has an answer, and
 asks `/state` of the same gateway for it: a version below the one that it was told, or a count that
@@ -22,6 +22,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from local_stack.machine.ports import free_port
+from local_stack.machine.processes import tied_to_this_process
 from local_stack.run.stack import Stack
 from tests.killed import kill
 from tests.waiting_load import post_and_read
@@ -41,9 +42,8 @@ def other_gateway(stack: Stack, folder: Path) -> Iterator[str]:
         "HEADRACE_GATEWAY_PORT": str(port),
     }
     with (folder / "gateway.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gateway"], env=environment, stdout=log, stderr=log
-        )
+        command = tied_to_this_process([sys.executable, "-m", "gateway"])
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -56,7 +56,8 @@ def main() -> int:
     parser.add_argument("--posts", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=3600, help="at the most")
     parser.add_argument("--clients", type=int, default=200, help="at most 999")
-    parser.add_argument("--kill-every", type=float, default=20, help="0: nothing is killed")
+    # more often, and who starts them again waits longer and longer
+    parser.add_argument("--kill-every", type=float, default=40, help="0: nothing is killed")
     parser.add_argument("--other", action="store_true", help="a second gateway")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-wait-") as name:
@@ -79,7 +80,7 @@ def run(stack: Stack, options: argparse.Namespace, other_url: str | None) -> int
             kill(stack, one)
             kills += 1
 
-    killer = threading.Thread(target=kill_them)
+    killer = threading.Thread(target=kill_them, daemon=True)
     if options.kill_every:
         killer.start()
     began_s = time.monotonic()

@@ -14,6 +14,13 @@ from shared.kafka_access import KafkaAccess
 
 _TIMEOUT_S = 10.0
 _READ_ON_MAX = 500  # records between two wanted ones: to seek costs more than to read these
+_OPTIONS = {
+    # no more than a few are wanted of a partition
+    "queued.min.messages": 1,
+    "fetch.message.max.bytes": 256 * 1024,
+    # where the log ends, the next question would wait for the fetch of the one before
+    "fetch.wait.max.ms": 5,
+}
 
 
 class RecordsAt:
@@ -22,7 +29,7 @@ class RecordsAt:
     def __init__(self, kafka: KafkaAccess, group: str, answer_s: float = _TIMEOUT_S) -> None:
         self._answer_s = answer_s
         self._log = LogOffsets(kafka, group, answer_s=answer_s)
-        self._consumer = reader(kafka, group)
+        self._consumer = reader(kafka, group, _OPTIONS)
 
     def read(self, places: Iterable[Position]) -> dict[Position, Record]:
         """Those that are not found are not there any more."""

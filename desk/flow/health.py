@@ -1,6 +1,8 @@
 """What the gateway's /health says is wrong, as the operator may see it who asks."""
 
+import re
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -16,6 +18,7 @@ class Trouble(NamedTuple):
     check: str
     status: str  # warn or fail
     says: str
+    follows: str = ""  # from which check that is not well; none: it is a cause
 
 
 class Health(NamedTuple):
@@ -23,6 +26,7 @@ class Health(NamedTuple):
     troubles: tuple[Trouble, ...] = ()
     checks: int = 0
     unknown: str = ""
+    refused: str = ""  # of payloads lately, for the callers' own faults, and why
 
 
 class GatewayHealth:
@@ -65,14 +69,26 @@ def read(told: Any) -> Health:
     try:
         known = {name: check for name, (check, *_) in told["checks"].items()}
         wrong = (
-            Trouble(name, str(check["status"]), _said(check))
+            Trouble(name, str(check["status"]), _said(check), str(check.get("followsFrom", "")))
             for name, check in known.items()
             if check["status"] != "pass"
         )
-        worst_first = sorted(wrong, key=lambda one: one.status != "fail")
-        return Health(str(told["status"]), tuple(worst_first), len(known))
+        worst_first = sorted(_together(wrong), key=lambda one: one.status != "fail")
+        refused = known.get("gateway:refused", {})
+        said = _said(refused) if refused.get("output") and refused["status"] == "pass" else ""
+        return Health(str(told["status"]), tuple(worst_first), len(known), refused=said)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError("no health") from error
+
+
+def _together(wrong: Iterable[Trouble]) -> list[Trouble]:
+    """Those that say the same, but for numbers: the jobs of a process fall silent together."""
+    found: dict[tuple[str, ...], Trouble] = {}
+    for one in wrong:
+        same = (one.status, one.follows, re.sub(r"[\d.,]+", "", one.says))
+        known = found.get(same)
+        found[same] = known._replace(check=f"{known.check}, {one.check}") if known else one
+    return [*found.values()]
 
 
 def _said(check: dict[str, Any]) -> str:

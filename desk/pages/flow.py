@@ -20,6 +20,7 @@ from shared.kafka_access import KafkaAwayError
 
 _TITLE = "Flow"
 _TROUBLES = ("check", "status", "says")
+_FOLLOWING = (*_TROUBLES, "follows")
 _WELL = (None, "running")
 
 
@@ -43,9 +44,17 @@ def troubles(found: Health) -> list[Html]:
     heading = tag("h2", "What is wrong")
     if found.status is None:
         return [heading, tag("p", f"Nobody knows: {found.unknown}", class_="wrong")]
+    refused = [tag("p", f"Refused by this gateway in the last minute: {found.refused}.")]
+    shown = [heading, *(refused if found.refused else [])]
     if not found.troubles:
-        return [heading, tag("p", f"Nothing: all {found.checks} checks of /health pass.")]
-    return [heading, table("What is wrong", _TROUBLES, [one._asdict() for one in found.troubles])]
+        return [*shown, tag("p", f"Nothing: all {found.checks} checks of /health pass.")]
+    causes = [one._asdict() for one in found.troubles if not one.follows]
+    rest = [one._asdict() for one in found.troubles if one.follows]
+    shown.append(table("What is wrong", _TROUBLES, causes))
+    if rest:
+        summary = tag("summary", f"What follows from it: {len(rest)} more checks")
+        shown.append(tag("details", summary, table("What follows from it", _FOLLOWING, rest)))
+    return shown
 
 
 def picture(now: Mapping[str, Any], late_s: float) -> list[Html]:

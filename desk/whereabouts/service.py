@@ -1,8 +1,11 @@
 """Where an event is, by the id on its receipt: asked at the desk and at a terminal."""
 
+from contextlib import closing
+
 from desk.letters.service import Desk, snapshots_of
 from gateway.view.reader import StateView
 from gateway.whereabouts.finder import Finder
+from gateway.whereabouts.log_clients import LogClients
 from gateway.whereabouts.stages import told
 from shared.consumer_groups import DESK
 from shared.flow import load_flow
@@ -19,9 +22,9 @@ class Whereabouts:
     def find(self, event_id: str, place: str | None = None) -> Fields:
         """`place`: topic/partition/offset, as the receipt says. BadPlaceError."""
         settings = self._desk.settings
-        view = StateView(settings.state_dir)
-        try:
-            finder = Finder(self._flow, settings.kafka, DESK, snapshots_of(view))
+        with (
+            closing(StateView(settings.state_dir)) as view,
+            closing(LogClients(settings.kafka, DESK)) as log,
+        ):
+            finder = Finder(self._flow, log, snapshots_of(view))
             return told(finder.find(self._desk.book.connection, event_id, place))
-        finally:
-            view.close()

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 import orjson
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gateway.monitor.causes import BECAUSE, KAFKA, POSTGRES
 from gateway.monitor.metric_family import metric
 from shared.published.ledger import TERMS
 from shared.timestamps import is_time_ms, to_rfc3339
 
 KEEPER = b"ledger"  # its key on the status topic
 OLD_MS = 10_000  # it speaks every three seconds at least
+_KEPT_BY = KAFKA, POSTGRES, "job:relay"  # its keeper is of relay's process
 
 
 class LedgerSeen(NamedTuple):
@@ -58,7 +60,8 @@ def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]
     """`set_aside`: what this node has accepted and no ingest topic holds, so no sum here counts."""
     seen = read(said)
     if seen is None:
-        return {"status": "warn", "setAside": set_aside, "output": "nothing is known of it yet"}
+        unknown = {"status": "warn", "output": "nothing is known of it yet"}
+        return {**unknown, "setAside": set_aside, BECAUSE: _KEPT_BY}
     age_s = round(max(0, now_ms - seen.as_of_ms) / 1000, 1)
     told = []
     if seen.difference:
@@ -70,6 +73,7 @@ def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]
         )
     if set_aside:
         told.append(f"{set_aside} more were set aside by this node's spool: ./headrace spool list")
+    is_right = not told
     if age_s * 1000 > OLD_MS:
         told.append(f"as of {age_s:.0f} s ago" + (f": {seen.detail}" if seen.detail else ""))
     return {
@@ -83,6 +87,7 @@ def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]
         "recounting": seen.recounting,
         "setAside": set_aside,
         **({"output": "; ".join(told)} if told else {}),
+        BECAUSE: _KEPT_BY if is_right else (),
     }
 
 

@@ -2,16 +2,19 @@
 
 from typing import Any
 
+from gateway.monitor.causes import BECAUSE, KAFKA, POSTGRES
 from gateway.monitor.job_status import JobStatus
 
 DESK = b"desk"  # its key on the status topic
+_TOLD_BY = KAFKA, POSTGRES
 
 
 def check(desk: JobStatus | None) -> dict[str, Any]:
     """Well where nothing is parked: what is under way needs nobody."""
     letters = desk.said.get("letters") if desk else None
     if desk is None or not isinstance(letters, dict):
-        return {"status": "warn", "output": "nothing is known of them: does the desk run?"}
+        unknown = {"status": "warn", "output": "nothing is known of them: does the desk run?"}
+        return {**unknown, BECAUSE: _TOLD_BY}
     parked, came_back = _count(letters, "parked"), _count(letters, "came_back")
     told = []
     if parked:
@@ -26,6 +29,7 @@ def check(desk: JobStatus | None) -> dict[str, Any]:
         "observedUnit": "letters",
         "underWay": _count(letters, "redriven"),
         **({"output": "; ".join(told)} if told else {}),
+        BECAUSE: () if parked else _TOLD_BY,
     }
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.monitor import ledger_check, letters_check
+from gateway.monitor import ledger_check, letters_check, refusals
+from gateway.monitor.causes import BECAUSE, KAFKA, POSTGRES, name_causes
 from gateway.monitor.job_status import JobStatus, SaidBreaker, job_status
 from gateway.monitor.probes import KafkaSeen, Seen
+from gateway.monitor.refusals import Refused
 from gateway.monitor.retention import FAIL_AT, WARN_AT, Unread
 from gateway.spool.spool import SpoolState
 from gateway.view.reader import Progress
@@ -45,6 +47,7 @@ class Observation(NamedTuple):
     refusal: str = ""  # what Kafka does not let the gateway write
     workers: int = 1
     workers_ready: int = 1
+    refused: Refused = Refused()
 
 
 def report(
@@ -60,13 +63,14 @@ def report(
     full = {lane: who for one in statuses.values() if one for lane, who in one.full_lanes.items()}
     widened = "; ".join(seen.widened)
     checks: dict[str, Check] = {
-        "kafka:connection": _kafka(seen),
+        KAFKA: _kafka(seen),
         "kafka:replicas": _replicas(seen),
         "kafka:partitions": _check("fail" if seen.widened else "pass", None, "", widened),
-        "postgres:connection": _server(seen.postgres, "warn"),
+        POSTGRES: _server(seen.postgres, "warn"),
         **_master_data(statuses.get("relay"), seen.at_ms),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
+        "gateway:refused": refusals.check(seen.refused),
         "state_view:lag": _view(seen),
         "retention:unread": _retention(seen.unread),
         "ledger:difference": ledger_check.check(
@@ -75,10 +79,13 @@ def report(
             seen.spool.set_aside_payloads if seen.spool else 0,
         ),
         "letters:parked": letters_check.check(desk),
-        **{f"job:{job}": _job(status, seen.lag_warn_s) for job, status in statuses.items()},
-        **{source: _job(_status(seen, source.encode()), seen.lag_warn_s) for source in sources},
+        **{f"job:{job}": _job(job, status, seen.lag_warn_s) for job, status in statuses.items()},
         **{
-            f"breaker:{job}:{store}": _breaker(breaker)
+            source: _job(source, _status(seen, source.encode()), seen.lag_warn_s)
+            for source in sources
+        },
+        **{
+            f"breaker:{job}:{store}": {**_breaker(breaker), BECAUSE: (f"{store}:connection",)}
             for job, status in statuses.items()
             if status is not None
             for store, breaker in status.breakers.items()
@@ -91,10 +98,11 @@ def report(
             for lane in dict.fromkeys((*lanes, *waits))
         },
     }
-    time = to_rfc3339(seen.at_ms)
+    time, causes = to_rfc3339(seen.at_ms), name_causes(checks)
     return {
         "status": worst(check["status"] for check in checks.values()),
         "version": VERSION,
+        "causes": causes,
         "checks": {name: [{**check, "time": time}] for name, check in checks.items()},
     }
 
@@ -138,7 +146,8 @@ def _replicas(seen: Observation) -> Check:
 def _retention(unread: Sequence[Unread] | None) -> Check:
     """Long before a record is deleted that a job has yet to read."""
     if unread is None:
-        return _check("warn", None, "%", "not known: Kafka has not told what its topics keep")
+        unknown = "not known: Kafka has not told what its topics keep"
+        return {**_check("warn", None, "%", unknown), BECAUSE: (KAFKA,)}
     first = max(unread, key=lambda one: one.share, default=None)
     if first is None or first.share < WARN_AT:
         return _check("pass", None, "%", "")
@@ -164,6 +173,7 @@ def _workers(seen: Observation) -> Check:
 
 def _spool(spool: SpoolState) -> Check:
     said = []
+    because = () if spool.stuck or spool.set_aside_payloads else (KAFKA,)
     if spool.records:
         said.append(
             f"{spool.bytes} of {spool.bytes_max} bytes wait for Kafka, the oldest for "
@@ -180,7 +190,8 @@ def _spool(spool: SpoolState) -> Check:
         )
     if spool.bytes >= spool.bytes_max:
         return _check("fail", spool.records, "records", "; ".join(["it is full", *said]))
-    return _check("warn" if said else "pass", spool.records, "records", "; ".join(said))
+    check = _check("warn" if said else "pass", spool.records, "records", "; ".join(said))
+    return {**check, BECAUSE: because}
 
 
 def _master_data(relay: JobStatus | None, now_ms: int) -> dict[str, Check]:
@@ -189,30 +200,35 @@ def _master_data(relay: JobStatus | None, now_ms: int) -> dict[str, Check]:
         return {}
     age_s = round(max(0, now_ms - as_of_ms) / 1000, 1)
     old = "master data was not refreshed lately" if age_s > _MASTER_AGE_MAX_S else ""
-    return {"master_data:age": _check("warn" if old else "pass", age_s, "s", old)}
+    check = _check("warn" if old else "pass", age_s, "s", old)
+    return {"master_data:age": {**check, BECAUSE: (KAFKA, POSTGRES, "job:relay")}}
 
 
 def _view(seen: Observation) -> Check:
     states = [p for topic, p in seen.view.items() if topic != JOB_STATUS_TOPIC]
     if not states or not all(p.warm and p.caught_up_ms is not None for p in states):
-        return _check("warn", None, "ms", "the state view is still being read")
+        check = _check("warn", None, "ms", "the state view is still being read")
+        return {**check, BECAUSE: (KAFKA,)}
     lag_ms = max(0, seen.at_ms - min(p.caught_up_ms or 0 for p in states))
     skipped = sum(p.skipped for p in states)
     output = "the state view is behind" if lag_ms > _VIEW_LAG_MAX_MS else ""
     if skipped:
         output = "; ".join(filter(None, (output, f"{skipped} unreadable state records skipped")))
-    return _check("warn" if output else "pass", lag_ms, "ms", output)
+    check = _check("warn" if output else "pass", lag_ms, "ms", output)
+    return {**check, BECAUSE: () if skipped else (KAFKA,)}
 
 
-def _job(status: JobStatus | None, lag_warn_s: float) -> Check:
+def _job(name: str, status: JobStatus | None, lag_warn_s: float) -> Check:
     if status is None:
-        return _check("warn", None, "s", "no sign of life yet")
+        return {**_check("warn", None, "s", "no sign of life yet"), BECAUSE: (KAFKA,)}
     lag = {
         name: value
         for name, value in (("lag_records", status.lag_records), ("lag_s", status.lag_s))
         if value is not None
     }
-    return {**_sign_of_life(status, lag_warn_s), **lag}
+    heard_by = (KAFKA,) if status.is_silent else ()
+    because = (*heard_by, *(f"breaker:{name}:{store}" for store in status.breakers))
+    return {**_sign_of_life(status, lag_warn_s), **lag, BECAUSE: because}
 
 
 def _sign_of_life(status: JobStatus, lag_warn_s: float) -> Check:
@@ -249,7 +265,8 @@ def _waiting(told: Mapping[str, float], full: Sequence[str]) -> Check:
 def _lane(lane: str, kafka: KafkaSeen, desk: JobStatus | None) -> Check:
     records = kafka.lane_records.get(lane)
     if records is None:
-        return _check("warn", None, "records", "not known: the topic or Kafka is away")
+        unknown = "not known: the topic or Kafka is away"
+        return {**_check("warn", None, "records", unknown), BECAUSE: (KAFKA,)}
     is_for_the_desk = lane.startswith("dlq.") and letters_check.counts_them(desk)
     return _check("warn" if records and not is_for_the_desk else "pass", records, "records", "")
 

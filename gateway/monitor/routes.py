@@ -23,6 +23,7 @@ from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_news import JobNews
 from gateway.monitor.kafka_facts import KafkaFacts, look_at_facts
 from gateway.monitor.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
+from gateway.monitor.refusals import RecentRefusals
 from gateway.monitor.report import Observation, report
 from gateway.monitor.retention import RetentionLook, Unread
 from gateway.node.node import Node
@@ -75,6 +76,7 @@ class Health:
         self._read = {job.name: job.ignited_by for job in flow.jobs()}
         self._facts_seen_s = float("-inf")
         self._retention = RetentionLook(settings.kafka, self._read)
+        self._refusals = RecentRefusals()
         self._kafka_seen_s = self._postgres_seen_s = 0.0
         self._loops: list[asyncio.Task[None]] = []
 
@@ -114,6 +116,7 @@ class Health:
                 refusal=self._refusal(),
                 workers=self._node.workers,
                 workers_ready=workers_ready,
+                refused=self._refusals.recent(self._node.numbers.sums()),
                 spool=None if self.spool is None else self.spool.state(),
                 view=self._read_on(),
                 job_statuses=self.news.words(),
@@ -161,6 +164,7 @@ class Health:
     async def _look_at_postgres(self) -> None:
         url = self._settings.postgres_url.get_secret_value()
         while True:
+            self._refusals.note(time.monotonic(), self._node.numbers.sums())
             try:
                 self._postgres = await asyncio.to_thread(look_at_postgres, url)
                 self._postgres_seen_s = time.monotonic()

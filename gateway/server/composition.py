@@ -140,9 +140,9 @@ def put_together(parts: Parts) -> Gateway:
         *(flow, log, admission, settings, who_asks),
         *(node.counts, limits, traced, waiting),
     )
-    events = EventStreams(settings, flow, who_asks, node)
+    event_streams = EventStreams(settings, flow, who_asks, node)
     changes = ChangeStreams(settings, flow, who_asks, node, view)
-    streams: list[Streams[Any]] = [events, changes] if flow.views else [events]
+    streams: list[Streams[Any]] = [event_streams, changes] if flow.views else [event_streams]
     tail = TailFollower(settings, flow)
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
@@ -150,8 +150,9 @@ def put_together(parts: Parts) -> Gateway:
     read_after = ReadAfter(view, settings.wait_max_s, places)
     rows = HistoryStore(settings.postgres_url.get_secret_value())
     history = History(flow, view, rows, settings.why_events_max)
+    events = Events(settings, flow, health.spool)
     for_devices: list[BaseRoute] = [
-        *event_routes(Events(settings, flow, health.spool)),
+        *event_routes(events),
         *history_routes(flow, history),
         *list_routes(flow, lists, pipeline, settings.stale_after_s),
         *state_routes(flow, view, fresh, history, pipeline, settings.stale_after_s, read_after),
@@ -162,12 +163,12 @@ def put_together(parts: Parts) -> Gateway:
     if metrics is not None:
         metrics.add_gauge(IN_FLIGHT_PAYLOADS, lambda: admission.payloads)
         metrics.add_gauge(IN_FLIGHT_BYTES, lambda: admission.bytes)
-        metrics.add_gauge(EVENT_STREAMS, lambda: events.count)
+        metrics.add_gauge(EVENT_STREAMS, lambda: event_streams.count)
         metrics.add_gauge(VIEW_STREAMS, lambda: changes.count)
         metrics.add_gauge(WAITING_REQUESTS, lambda: places.taken)
         for_operators += metrics_routes(metrics)
     every_route = [*for_devices, *for_operators]
-    background = [*background, tail, events, changes, waiting, lists]
+    background = [*background, tail, event_streams, changes, waiting, lists, events]
     if sockets:
         described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
         background.append(AdminPort(described, settings, sockets, node))

@@ -12,6 +12,7 @@ from clients.postgres.store import Connection
 from gateway.whereabouts.facts import Event, Facts, Payload, Row, Waits
 from gateway.whereabouts.heard import Heard, line_by_lane, line_in, lines_of
 from gateway.whereabouts.later import Later
+from gateway.whereabouts.log_clients import LogClients
 from gateway.whereabouts.log_search import LogSearch, TooMuch, has_id, time_of
 from gateway.whereabouts.places import place_of
 from gateway.whereabouts.rows import Rows, StoredEvent
@@ -19,7 +20,6 @@ from gateway.whereabouts.stages import of_its_way
 from shared.events import envelope
 from shared.events.envelope import Position
 from shared.flow_table import Flow
-from shared.kafka_access import KafkaAccess
 from shared.model import Fields
 from shared.topic_names import gate_topic
 
@@ -53,10 +53,9 @@ SnapshotOf = Callable[[str, bytes], bytes | None]
 class Finder:
     """KafkaAwayError or StoreAwayError where a server that the answer needs is not there."""
 
-    def __init__(self, flow: Flow, kafka: KafkaAccess, group: str, snapshot_of: SnapshotOf) -> None:
+    def __init__(self, flow: Flow, clients: LogClients, snapshot_of: SnapshotOf) -> None:
         self.flow = flow
-        self._kafka = kafka
-        self._group = group
+        self._clients = clients
         self._snapshot_of = snapshot_of
 
     def find(
@@ -66,10 +65,8 @@ class Finder:
         payload_id = event_id.partition("#")[0]
         if not payload_id or "\0" in event_id or len(event_id) > _ID_CHARS_MAX:
             return Facts(event_id, None, searched=_NO_ID)
-        with LogSearch(self._kafka, self._group) as log:
-            later = Later(self.flow, Rows(on), log, self._snapshot_of)
-            question = _Question(self.flow, later, event_id, payload_id, asker)
-            return question.answer(place)
+        later = Later(self.flow, Rows(on), LogSearch(self._clients), self._snapshot_of)
+        return _Question(self.flow, later, event_id, payload_id, asker).answer(place)
 
 
 class _Question:

@@ -19,6 +19,7 @@ from shared.timestamps import is_time_ms
 from shared.topic_names import DELIVERY_TOPIC
 
 _BEFORE_MS, _AFTER_MS = 1_000, 30_000
+_SOON_MS = 100, 1_000
 _FOLLOWED_MAX = 20  # events of one payload
 _OF_DELIVERY = "hook", "try", "status", "verdict"
 
@@ -80,27 +81,36 @@ class Later:
         told_ms = [ms for ms in (event.written_ms, row.stored_ms if row else None) if ms]
         if not told_ms:
             return event, []
-        topics = [DELIVERY_TOPIC]
-        if event.row is not None and event.row.completion_topic:
-            topics.append(event.row.completion_topic)
         its_id = completion_id(event.id, event.revision)
-        deliveries: list[Delivery] = []
+        if row is not None and event.row is not None and event.row.is_completed is not False:
+            completion = self._completion(event, event.row.completion_topic, row.stored_ms, its_id)
+            if completion is not None:
+                its = event.row._replace(
+                    is_completed=True,
+                    completed_ms=completion.time_ms,
+                    completion_place=str(completion.position),
+                )
+                event = event._replace(row=its)
         window = min(told_ms) - _BEFORE_MS, max(told_ms) + _AFTER_MS
+        deliveries: list[Delivery] = []
         try:
-            for record in self.log.between(topics, *window, event.entity_id.encode()):
-                if record.position.topic == DELIVERY_TOPIC:
-                    ids = event.id, its_id
-                    deliveries += delivery_in(record, event.id, ids, knows_hooks)
-                elif envelope.text(record.headers, envelope.ID) == its_id and event.row:
-                    its = event.row._replace(
-                        is_completed=True,
-                        completed_ms=record.time_ms,
-                        completion_place=str(record.position),
-                    )
-                    event = event._replace(row=its)
+            for record in self.log.between([DELIVERY_TOPIC], *window, event.entity_id.encode()):
+                deliveries += delivery_in(record, event.id, (event.id, its_id), knows_hooks)
         except TooMuch:
-            pass  # it is told without their places
+            pass  # those that were found are told
         return event, deliveries
+
+    def _completion(self, event: Event, topic: str, stored_ms: int, its_id: str) -> Record | None:
+        """Most come at once: then little is read."""
+        for before_ms, after_ms in (_SOON_MS, (_BEFORE_MS, _AFTER_MS)):
+            window = stored_ms - before_ms, stored_ms + after_ms
+            try:
+                for record in self.log.between([topic], *window, event.entity_id.encode()):
+                    if envelope.text(record.headers, envelope.ID) == its_id:
+                        return record
+            except TooMuch:
+                break  # it is told without its place
+        return None
 
 
 def version_with(snapshot: bytes, event_id: str, place: Position) -> int | None:

@@ -4,32 +4,28 @@ bytes, nor for longer than a few seconds."""
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import NamedTuple
 
 from aiokafka.partitioner import murmur2
+from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
 from clients.kafka.connect import answering
 from clients.kafka.messages import record_of
-from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
-from clients.kafka.read_at import RecordsAt
-from clients.kafka.read_range import RangeReader
 from clients.kafka.records import LogRange, Partition, Record, or_end
-from shared.consumer_groups import of_job
+from gateway.whereabouts.log_clients import LogClients
 from shared.errors import LogCutError, StalledError
 from shared.events import envelope
 from shared.events.envelope import Position
-from shared.kafka_access import KafkaAccess, KafkaAwayError
+from shared.kafka_access import KafkaAwayError
 from shared.timestamps import is_time_ms, to_rfc3339
 
 # A gateway gives the id, then Kafka the time. Most come within a second or two; the clocks may
 # differ, and what lay in a spool came later than all of this.
-WINDOWS_MS = (500, 2_000), (5_000, 30_000)  # before and after it
+WINDOWS_MS = (20, 200), (500, 2_000), (5_000, 30_000)  # before and after it
 RECORDS_MAX = 20_000
 BYTES_MAX = 32 * 1024 * 1024
 _SECONDS_MAX = 10.0
-_ANSWER_S = 3.0
-_STALLED_S = 10
 _UUID_7 = re.compile("([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 FOR_CERTAIN = "the place on its receipt, topic/partition/offset, finds it for certain"
 
@@ -57,33 +53,20 @@ def has_id(record: Record, event_id: str) -> bool:
 
 
 class LogSearch:
-    """KafkaAwayError where no broker answers. One thread's own."""
+    """KafkaAwayError where no broker answers. One question's own."""
 
-    def __init__(self, kafka: KafkaAccess, group: str) -> None:
-        self._kafka = kafka
-        self._group = group
-        self._log = LogOffsets(kafka, group, answer_s=_ANSWER_S, options=ANSWERS_SOON)
-        self._single: RecordsAt | None = None
-        self._reader: RangeReader | None = None
+    def __init__(self, clients: LogClients) -> None:
+        self._clients = clients
+        self._log = clients.offsets
         self._until_s = time.monotonic() + _SECONDS_MAX
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for one in (self._log, self._single, self._reader):
-            if one is not None:
-                one.close()
 
     def has_time(self) -> bool:
         return time.monotonic() < self._until_s
 
     def at(self, places: Iterable[Position]) -> Mapping[Position, Record]:
         """Those that are there."""
-        with answering(self._kafka):
-            if self._single is None:
-                self._single = RecordsAt(self._kafka, self._group, _ANSWER_S)
-            return self._single.read(places)
+        with answering(self._clients.kafka):
+            return self._clients.single.read(places)
 
     def payload(
         self, topics: Iterable[str], time_ms: int, is_meant: Callable[[Record], bool]
@@ -110,7 +93,7 @@ class LogSearch:
         partitions they are."""
         if not self.has_time():
             raise TooMuch
-        with answering(self._kafka):
+        with answering(self._clients.kafka):
             ends = self._log.ends(self._partitions(topics, None if key is None else [key]))
             begins = self._log.since(dict.fromkeys(ends, begin_ms))
             after = self._log.since(dict.fromkeys(ends, end_ms + 1))
@@ -123,21 +106,24 @@ class LogSearch:
 
     def latest(self, topic: str, keys: Sequence[bytes]) -> Iterator[Record]:
         """All that a compacted topic has in the partitions of these keys."""
-        with answering(self._kafka):
+        with answering(self._clients.kafka):
             ranges = self._log.ranges(self._partitions([topic], keys))
         yield from self._read([LogRange(*at, *its) for at, its in ranges.items()])
 
     def enrich_goes_on_at(self, place: Position) -> int | None:
         """None where it has not begun there."""
         its = place.topic, place.partition
-        with (
-            answering(self._kafka),
-            closing(LogOffsets(self._kafka, of_job("enrich"), answer_s=_ANSWER_S)) as log,
-        ):
-            return log.known_positions([its]).get(its)
+        with answering(self._clients.kafka):
+            return self._clients.enrich.known_positions([its]).get(its)
 
     def _partitions(self, topics: Iterable[str], keys: Sequence[bytes] | None) -> list[Partition]:
-        return partitions_in(self._log.partition_counts(topics), keys)
+        known = self._topics
+        counts = {topic: len(known[topic].partitions) for topic in topics if topic in known}
+        return partitions_in(counts, keys)
+
+    @cached_property
+    def _topics(self) -> Mapping[str, TopicMetadata]:
+        return self._log.metadata()
 
     def _read(self, ranges: Iterable[LogRange]) -> Iterator[Record]:
         ranges = [one for one in ranges if one.records > 0]
@@ -147,10 +133,8 @@ class LogSearch:
             return
         size_bytes = 0
         try:
-            with answering(self._kafka):
-                if self._reader is None:
-                    self._reader = RangeReader(self._kafka, self._group, _STALLED_S)
-                for messages in self._reader.read(ranges):
+            with answering(self._clients.kafka):
+                for messages in self._clients.ranges.read(ranges):
                     for message in messages:
                         record = record_of(message)
                         yield record
@@ -158,7 +142,7 @@ class LogSearch:
                         if size_bytes > BYTES_MAX or not self.has_time():
                             raise TooMuch
         except (StalledError, LogCutError) as error:
-            told = f"Kafka at {self._kafka.bootstrap} gives no records: {error}"
+            told = f"Kafka at {self._clients.kafka.bootstrap} gives no records: {error}"
             raise KafkaAwayError(told) from error
 
 

@@ -1,10 +1,11 @@
 """GET /events/{id}: whoever may read an entity is told what became of what it has sent."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import orjson
 import psycopg
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from clients.postgres import store
+from clients.postgres.store import Connection, answered_within, judged_errors
 from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
 from gateway.history.store import HistoryStore
@@ -23,6 +25,8 @@ from gateway.spool.spool import Spool
 from gateway.view.reader import StateView
 from gateway.whereabouts.facts import Facts, Spooled
 from gateway.whereabouts.finder import Asker, BadPlaceError, Finder, SnapshotOf
+from gateway.whereabouts.kept import Kept
+from gateway.whereabouts.log_clients import LogClients
 from gateway.whereabouts.openapi import ID, PLACE, RESPONSES
 from gateway.whereabouts.stages import told
 from shared.consumer_groups import VIEW
@@ -45,12 +49,38 @@ _Place = Annotated[
 ]
 
 
+class _Servers(NamedTuple):
+    """What a question asks, kept for the next one."""
+
+    store: Connection
+    log: LogClients
+
+    def is_well(self) -> bool:
+        try:
+            with answered_within(self.store, _SLOW_AFTER_S), judged_errors():
+                self.store.execute("SELECT 1")
+        except (JobError, psycopg.Error):
+            return False
+        return True
+
+    def close(self) -> None:
+        self.store.close()
+        self.log.close()
+
+
 class Events:
     def __init__(self, settings: GatewaySettings, flow: Flow, spool: Spool | None) -> None:
         self._url = settings.postgres_url.get_secret_value()
         self._questions = HistoryStore(self._url, "what became of payloads")
         self._settings, self._flow, self._spool = settings, flow, spool
         self._asking: Counter[Caller] = Counter()
+        self._servers = Kept(self._connected, _Servers.is_well)
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._servers.close)
 
     async def tell(self, event_id: str, place: str | None, caller: Caller) -> dict[str, Any]:
         asker = asker_of(caller)
@@ -85,9 +115,9 @@ class Events:
         # a view of its own: SQLite's connections are their threads'
         view = StateView(self._settings.state_dir)
         try:
-            finder = Finder(self._flow, self._settings.kafka, VIEW, _snapshots_of(view))
-            with store.connect(self._url, "events", _SLOW_AFTER_S) as connection:
-                return finder.find(connection, event_id, place, asker)
+            with self._servers.one() as servers:
+                finder = Finder(self._flow, servers.log, _snapshots_of(view))
+                return finder.find(servers.store, event_id, place, asker)
         except BadPlaceError as error:
             raise Problem(404, "unknown_event", str(error)) from None
         except KafkaAwayError as error:
@@ -98,6 +128,10 @@ class Events:
             raise _away("PostgreSQL, which has the rows,") from None
         finally:
             view.close()
+
+    def _connected(self) -> _Servers:
+        connection = store.connect(self._url, "events", _SLOW_AFTER_S)
+        return _Servers(connection, LogClients(self._settings.kafka, VIEW))
 
     def _spooled(self, event_id: str, asker: Asker) -> Spooled | None:
         if self._spool is None or self._spool.is_empty():

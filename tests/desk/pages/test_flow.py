@@ -94,3 +94,15 @@ def test_what_is_wrong_is_said_or_that_nothing_is_or_that_nobody_knows() -> None
     wrong = said(Health("warn", (Trouble("job:fold", "warn", "paused"),), 9))
     assert "job:fold" in wrong
     assert "paused" in wrong
+    assert "What follows" not in wrong
+
+
+def test_a_cause_stands_before_what_follows_from_it_which_is_behind_a_click() -> None:
+    cause, follows = Trouble("store", "fail", "away"), Trouble("job:fold", "warn", "old", "store")
+    health = Health("fail", (cause, follows), 9, refused="7 payloads: 7 unauthenticated")
+    page = read(shell("Flow", *troubles(health), csrf="t"))
+    tables = {str(one.attributes.get("aria-label")): one for one in page.all("div")}
+    assert "job:fold" not in tables["What is wrong"].text
+    assert tables["What follows from it"].within("details")
+    assert "job:fold" in tables["What follows from it"].text
+    assert "7 unauthenticated" in page.text

@@ -37,6 +37,27 @@ def test_without_kafka_the_gateway_fails(seen: dict[str, Any]) -> None:
     assert document["status"] == document["checks"]["kafka:connection"][0]["status"] == "fail"
 
 
+def test_while_kafka_is_away_all_that_is_heard_through_it_follows_from_that() -> None:
+    silent = {"state": "running", "at_ms": NOW_MS - 9_000}
+    away = {"kafka": KafkaSeen(DOWN), "unread": None, "desk": None}
+    waits = NOTHING_SPOOLED._replace(records=3, bytes=30, age_ms=4000)
+    document = _report(**away, **dict.fromkeys(JOBS, silent), view={}, spool=waits)
+    assert document["causes"] == ["kafka:connection"]
+    unwell = [check for (check,) in document["checks"].values() if check["status"] != "pass"]
+    assert [one.get("followsFrom") for one in unwell] == [None, *["kafka:connection"] * 10]
+
+
+def test_a_job_that_pauses_for_a_store_follows_from_its_breaker_and_the_store() -> None:
+    breaker = {"state": "open", "since_ms": NOW_MS - 3_000, "reason": "refused"}
+    waiting = {"state": "waiting", "detail": "postgres", "breakers": {"postgres": breaker}}
+    document = _report(persist=waiting, postgres=DOWN)
+    assert document["causes"] == ["postgres:connection"]
+    assert document["checks"]["job:persist"][0]["followsFrom"] == "postgres:connection"
+    alone = _report(persist=waiting)
+    assert alone["causes"] == ["breaker:persist:postgres"]
+    assert alone["checks"]["job:persist"][0]["followsFrom"] == "breaker:persist:postgres"
+
+
 def test_without_postgresql_it_warns_and_lives() -> None:
     document = _report(postgres=DOWN)
     assert document["status"] == document["checks"]["postgres:connection"][0]["status"] == "warn"

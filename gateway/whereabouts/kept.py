@@ -1,0 +1,59 @@
+"""What is dear to make, kept for whoever asks next."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Closable)
+
+
+class Kept(Generic[T]):
+    """Made where none is free. Closed once nobody has wanted one for `idle_s`, where it is not well
+    any more, and after an error, whose reason it may be."""
+
+    def __init__(
+        self, make: Callable[[], T], is_well: Callable[[T], bool], idle_s: float = 30.0
+    ) -> None:
+        self._make = make
+        self._is_well = is_well
+        self._idle_s = idle_s
+        self._free: list[T] = []
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def one(self) -> Iterator[T]:
+        one = self._well() or self._make()
+        try:
+            yield one
+        except BaseException:
+            one.close()
+            raise
+        with self._lock:
+            self._free.append(one)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(self._idle_s, self.close)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _well(self) -> T | None:
+        with self._lock:
+            found = self._free.pop() if self._free else None
+        if found is None or self._is_well(found):
+            return found
+        found.close()
+        return None
+
+    def close(self) -> None:
+        """All that are free now."""
+        with self._lock:
+            ended, self._free = self._free, []
+        for one in ended:
+            one.close()
