@@ -29,6 +29,10 @@ _ANSWER_S = 5.0
 _NEW_PARTITIONS_S = 10.0
 _LEADER_S = 0.1
 _WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_WITHOUT_COORDINATOR = (
+    *(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE),
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 # where somebody waits for the answer
 ANSWERS_SOON = {"socket.timeout.ms": 2000, "reconnect.backoff.max.ms": 1000}
 
@@ -178,13 +182,22 @@ class LogOffsets:
             time.sleep(_LEADER_S)
 
     def _committed(self, places: Collection[Partition]) -> list[TopicPartition]:
+        """A group that nobody has asked for since the broker began has no coordinator at first."""
         asked = [TopicPartition(*at) for at in places]
-        found: list[TopicPartition] = (
-            self._consumer.committed(asked, self._answer_s) if asked else []
-        )
-        for place in found:
-            _offset(place)
-        return found
+        give_up_s = time.monotonic() + self._answer_s
+        while asked:
+            try:
+                found: list[TopicPartition] = self._consumer.committed(asked, self._answer_s)
+            except KafkaException as error:
+                is_late = time.monotonic() > give_up_s
+                if is_late or error.args[0].code() not in _WITHOUT_COORDINATOR:
+                    raise
+                time.sleep(_LEADER_S)
+            else:
+                for place in found:
+                    _offset(place)
+                return found
+        return []
 
 
 def _has_no_leader(place: TopicPartition) -> bool:

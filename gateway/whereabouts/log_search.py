@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from aiokafka.partitioner import murmur2
-from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
 from clients.kafka.connect import answering
 from clients.kafka.messages import record_of
@@ -82,7 +81,8 @@ class LogSearch:
                         return Searched(record, "")
             except TooMuch:
                 too_much = f"too much was accepted {about} to be looked through"
-                return Searched(None, f"{how or too_much}: {FOR_CERTAIN}")
+                how = "; ".join(filter(None, (how, too_much)))
+                return Searched(None, f"{how}: {FOR_CERTAIN}")
             how = f"no payload that came {about} has it (what lay in a gateway's spool comes later)"
         return Searched(None, f"{how}: {FOR_CERTAIN}")
 
@@ -117,13 +117,12 @@ class LogSearch:
             return self._clients.enrich.known_positions([its]).get(its)
 
     def _partitions(self, topics: Iterable[str], keys: Sequence[bytes] | None) -> list[Partition]:
-        known = self._topics
-        counts = {topic: len(known[topic].partitions) for topic in topics if topic in known}
-        return partitions_in(counts, keys)
+        counts = self._partition_counts
+        return partitions_in({topic: counts[topic] for topic in topics if topic in counts}, keys)
 
     @cached_property
-    def _topics(self) -> Mapping[str, TopicMetadata]:
-        return self._log.metadata()
+    def _partition_counts(self) -> Mapping[str, int]:
+        return {topic: len(its.partitions) for topic, its in self._log.metadata().items()}
 
     def _read(self, ranges: Iterable[LogRange]) -> Iterator[Record]:
         ranges = [one for one in ranges if one.records > 0]

@@ -3,6 +3,7 @@ to name them. What is expected is written down here by hand: the product's own r
 from what are not asked."""
 
 import asyncio
+import random
 import resource
 import signal
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,7 @@ import httpx
 
 from local_stack.run.take_down import hold, release
 from tests.faults.proxy import Way
-from tests.faults.whole.faults import PARTS, _limit_files
+from tests.faults.whole.faults import PARTS, flip_a_byte_of_fold, limit_files
 from tests.faults.whole.rig import Rig, signal_all, tree
 
 Step = Callable[[Rig], Awaitable[None]]
@@ -65,17 +66,13 @@ def _disk_full(part: str) -> tuple[Step, Step]:
         pid = await rig.pid(PARTS[part])
         limit = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         before[:] = [(pid, limit)]
-        _limit_files(pid, (0, limit[1]))
+        limit_files(pid, (0, limit[1]))
 
     async def heal(_: Rig) -> None:
         for pid, limit in before:
-            _limit_files(pid, limit)
+            limit_files(pid, limit)
 
     return plant, heal
-
-
-async def _nothing(_: Rig) -> None:
-    pass
 
 
 async def _post(rig: Rig, device: str, body: bytes, times: int = 20) -> None:
@@ -84,18 +81,18 @@ async def _post(rig: Rig, device: str, body: bytes, times: int = 20) -> None:
             await http.post(f"{rig.launcher.gateway_url}/v1/telemetry/{device}", content=body)
 
 
-async def _order(rig: Rig, job: str, what: str) -> None:
-    url = f"{rig.launcher.status()['desk_url']}/api/jobs/{job}/{what}"
+async def _tell_desk(rig: Rig, method: str, path: str, told: object = None) -> None:
+    url = f"{rig.launcher.status()['desk_url']}/api/{path}"
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
-        (await http.post(url, json={"reason": "the disk is changed"})).raise_for_status()
+        (await http.request(method, url, json=told)).raise_for_status()
 
 
 def _paused(job: str) -> tuple[Step, Step]:
     async def plant(rig: Rig) -> None:
-        await _order(rig, job, "pause")
+        await _tell_desk(rig, "POST", f"jobs/{job}/pause", {"why": "the disk is changed"})
 
     async def heal(rig: Rig) -> None:
-        await _order(rig, job, "resume")
+        await _tell_desk(rig, "POST", f"jobs/{job}/resume")
 
     return plant, heal
 
@@ -105,13 +102,51 @@ async def _poison(rig: Rig) -> None:
 
 
 async def _discard(rig: Rig) -> None:
-    url = f"{rig.launcher.status()['desk_url']}/api/letters/discard"
-    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
-        (await http.post(url, json={"status": "parked", "reason": "a test"})).raise_for_status()
+    await _tell_desk(rig, "POST", "discards", {"everything": True, "reason": "a test"})
 
 
-async def _stranger(rig: Rig) -> None:
+async def _strangers(rig: Rig) -> None:
     await _post(rig, "stranger-1", b'{"value": 1}', 3)
+
+
+async def _given_up(rig: Rig) -> None:
+    await _tell_desk(rig, "POST", "waiting", {"order": "give_up", "entities": ["stranger-1"]})
+    await rig.until(lambda: _letters(rig), "what was given up is parked")
+    await _discard(rig)
+
+
+def _letters(rig: Rig) -> object:
+    return rig.rows("SELECT 1 FROM headrace.letter WHERE status = 'parked'")
+
+
+async def _flipped(rig: Rig) -> None:
+    await flip_a_byte_of_fold(rig, random.Random())
+
+
+async def _made_anew(rig: Rig) -> None:
+    await rig.remove_checkpoint("fold")
+
+
+def _gone() -> tuple[Step, Step]:
+    """A webhook whose server says that it is no more."""
+    servers: list[asyncio.Server] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    async def plant(rig: Rig) -> None:
+        servers.append(await asyncio.start_server(answer, "127.0.0.1", 0))
+        port = servers[-1].sockets[0].getsockname()[1]
+        hook = {"url": f"http://127.0.0.1:{port}/", "types": ["reading"]}
+        await _tell_desk(rig, "PUT", "hooks/gone", hook)
+
+    async def heal(rig: Rig) -> None:
+        await _tell_desk(rig, "DELETE", "hooks/gone")
+        servers.pop().close()
+
+    return plant, heal
 
 
 def _cause(name: str, steps: tuple[Step, Step], *named: str) -> Cause:
@@ -139,4 +174,7 @@ CAUSES = [
     _cause("persist paused", _paused("persist"), "job:persist"),
     _cause("fold paused", _paused("fold"), "job:fold"),
     _cause("payloads that are no JSON", (_poison, _discard), "letters:parked"),
+    _cause("devices that nobody has registered", (_strangers, _given_up), "lane:retry.enrich.v1"),
+    _cause("a webhook's server is gone", _gone(), "job:forward"),
+    _cause("a byte of fold's state flipped", (_flipped, _made_anew), "job:fold"),
 ]

@@ -3,11 +3,16 @@ whole stack with a little load. Each has one cause. Within ten seconds /health a
 have to name it, and nothing else, for as long as the fault lasts.
 
     python -m tests.faults.causes_run [--only "Kafka away" …]
+    python -m tests.faults.causes_run --drill FOLDER
+
+In a drill somebody who knows nothing of the faults looks at the desk alone, whose address is in
+FOLDER, and writes into `answer-1` and so on what the matter is. Then the next fault comes.
 """
 
 import argparse
 import asyncio
 import contextlib
+import random
 import sys
 import tempfile
 import time
@@ -62,6 +67,18 @@ class Judge:
         print(f"{cause.name}: {told}, {verdict}", flush=True)
         return wrong
 
+    async def drill(self, number: int, cause: Cause, folder: Path) -> None:
+        await self._until_well()
+        await cause.plant(self._rig)
+        await asyncio.sleep(_WITHIN_S)
+        (folder / "desk").write_text(self._rig.launcher.status()["desk_url"])
+        (folder / f"planted-{number}").touch()
+        answer = folder / f"answer-{number}"
+        while not answer.exists():
+            await asyncio.sleep(0.5)
+        print(f"{number}: {cause.name} | {answer.read_text().strip()}", flush=True)
+        await cause.heal(self._rig)
+
     async def _said_by_health(self) -> frozenset[str]:
         try:
             told = (await self._http.get(f"{self._rig.launcher.gateway_url}/health")).json()
@@ -101,13 +118,17 @@ def named_on(page: dom.Element) -> list[str]:
     return named or (["no answer"] if "Nobody knows" in page.text else [])
 
 
-async def run(folder: Path, causes: Sequence[Cause]) -> int:
+async def run(folder: Path, causes: Sequence[Cause], answers: Path | None) -> int:
     wrong = 0
     async with Rig(folder) as rig:
+        rig.launcher.more["HEADRACE_HOOKS_HOSTS_ALLOWED"] = "127.0.0.1"
         await rig.start()
         judge = Judge(rig)
         load = asyncio.create_task(judge.load())
-        for cause in causes:
+        for number, cause in enumerate(causes, 1):
+            if answers is not None:
+                await judge.drill(number, cause, answers)
+                continue
             print(f"{cause.name}: {', '.join(sorted(cause.named))}", flush=True)
             try:
                 wrong += bool(await judge.judge(cause))
@@ -122,10 +143,13 @@ async def run(folder: Path, causes: Sequence[Cause]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="of these names")
+    parser.add_argument("--drill", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     causes = [one for one in CAUSES if not options.only or one.name in options.only]
+    if options.drill:
+        random.shuffle(causes)
     with tempfile.TemporaryDirectory(prefix="headrace-causes-") as folder:
-        return asyncio.run(run(Path(folder), causes))
+        return asyncio.run(run(Path(folder), causes, options.drill))
 
 
 if __name__ == "__main__":

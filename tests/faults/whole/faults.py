@@ -191,12 +191,12 @@ async def _no_room_on_the_disk(find: Find, rig: Rig, chance: random.Random) -> N
     """No file of it grows any more: to it that is a disk that takes nothing."""
     pid = await rig.pid(find)
     no_limit = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    _limit_files(pid, (0, no_limit[1]))
+    limit_files(pid, (0, no_limit[1]))
     await asyncio.sleep(chance.uniform(1, 5))
-    _limit_files(pid, no_limit)
+    limit_files(pid, no_limit)
 
 
-def _limit_files(pid: int, limit: tuple[int, int]) -> None:
+def limit_files(pid: int, limit: tuple[int, int]) -> None:
     for each in tree(pid):
         try:
             resource.prlimit(each, resource.RLIMIT_FSIZE, limit)
@@ -221,8 +221,13 @@ async def _checkpoint_gone(job: str, rig: Rig, _chance: random.Random) -> None:
 
 
 async def _byte_flipped(rig: Rig, chance: random.Random) -> None:
-    """In what fold's state was at its last commit: the job must stop by name, until somebody has
-    taken its checkpoint away."""
+    """The job must stop by name, until somebody has taken its checkpoint away."""
+    await flip_a_byte_of_fold(rig, chance)
+    await _checkpoint_gone("fold", rig, chance)
+
+
+async def flip_a_byte_of_fold(rig: Rig, chance: random.Random) -> None:
+    """In what its state was at its last commit."""
     checkpoint = rig.state_dir / "checkpoints" / "fold"
     await rig.until(lambda: _last(checkpoint / "commits") >= 0, "fold has done a batch")
     await rig.hold_spark()
@@ -238,7 +243,6 @@ async def _byte_flipped(rig: Rig, chance: random.Random) -> None:
     await rig.release_spark()
     named = "failed: CANNOT_LOAD_STATE_STORE"
     await rig.until(lambda: rig.job_output("fold").startswith(named), f"fold is {named}")
-    await _checkpoint_gone("fold", rig, chance)
 
 
 async def _fold_has_begun(rig: Rig) -> None:
