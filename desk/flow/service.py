@@ -1,14 +1,13 @@
 """The flow as it is now: what each part says of itself, how fast records come on each topic, who is
 behind, and what waits or is parked."""
 
-import time
 from collections.abc import Collection, Mapping
-from threading import Lock
 from typing import Any
 
 from clients.kafka.connect import answering
 from clients.kafka.offsets import LogOffsets
 from desk.flow.arrows import GATEWAY, Arrow, Part, arrows, parts
+from desk.flow.shared_look import SharedLook
 from desk.letters.audit import OpenBook
 from desk.letters.selection import Selection
 from desk.words import statuses, told
@@ -22,6 +21,7 @@ from shared.timestamps import now_ms, to_rfc3339
 
 RATE_S = 60
 _KEPT_S = 1.0  # whoever looks meanwhile sees the same
+_WITHIN_S = 1.5  # where a server hangs, the page has to say so soon
 
 
 class FlowDesk:
@@ -30,24 +30,18 @@ class FlowDesk:
         self._kafka = settings.kafka
         self._open_book = open_book
         self._parts, self._arrows = parts(flow), arrows(flow)
-        self._lock = Lock()
-        self._seen: dict[str, Any] | KafkaAwayError = {}
-        self._until_s = 0.0
+        self._flow = SharedLook(self._look, _WITHIN_S, _KEPT_S)
+        self._letters = SharedLook(self._count_letters, _WITHIN_S, _KEPT_S)
 
     def now(self) -> dict[str, Any]:
         """KafkaAwayError where Kafka does not answer. Without PostgreSQL nobody knows what is
         parked: None."""
-        with self._lock:
-            if time.monotonic() >= self._until_s:
-                try:
-                    self._seen = self._look()
-                except KafkaAwayError as away:  # whoever waits for this look gets no other one
-                    self._seen = away
-                self._until_s = time.monotonic() + _KEPT_S
-            seen = self._seen
-        if isinstance(seen, KafkaAwayError):
-            raise KafkaAwayError(*seen.args)
-        return seen
+        try:
+            seen = self._flow.get()
+        except TimeoutError:
+            away = f"Kafka at {self._kafka.bootstrap} does not answer within {_WITHIN_S} s"
+            raise KafkaAwayError(away) from None
+        return {**seen, "parked": self._parked()}
 
     def _look(self) -> dict[str, Any]:
         at_ms, topics = now_ms(), [topic for arrow in self._arrows for topic in arrow.topics]
@@ -58,15 +52,17 @@ class FlowDesk:
             "at": to_rfc3339(at_ms),
             "parts": [_part(one, words.get(one.name)) for one in self._parts],
             "arrows": [_arrow(one, words, rates) for one in self._arrows],
-            "parked": self._parked(),
         }
 
     def _parked(self) -> dict[str, int] | None:
         try:
-            with self._open_book() as book:
-                groups = book.groups("stage", Selection(status="parked"))
-        except StoreAwayError:
+            return self._letters.get()
+        except (StoreAwayError, TimeoutError):
             return None
+
+    def _count_letters(self) -> dict[str, int]:
+        with self._open_book() as book:
+            groups = book.groups("stage", Selection(status="parked"))
         return {str(one["stage"]): one["letters"] for one in groups}
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 KAFKA, POSTGRES = "kafka:connection", "postgres:connection"
+VIEW = "state_view:lag"
+HEARD_BY = KAFKA, VIEW  # what others say of themselves
 BECAUSE, FOLLOWS = "because", "followsFrom"
 
 

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import orjson
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.monitor.causes import BECAUSE, KAFKA, POSTGRES
+from gateway.monitor.causes import BECAUSE, HEARD_BY, POSTGRES
 from gateway.monitor.metric_family import metric
 from shared.published.ledger import TERMS
 from shared.timestamps import is_time_ms, to_rfc3339
 
 KEEPER = b"ledger"  # its key on the status topic
 OLD_MS = 10_000  # it speaks every three seconds at least
-_KEPT_BY = KAFKA, POSTGRES, "job:relay"  # its keeper is of relay's process
+_KEPT_BY = *HEARD_BY, POSTGRES, "job:relay"  # its keeper is of relay's process
 
 
 class LedgerSeen(NamedTuple):

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from gateway.monitor.causes import BECAUSE, KAFKA, POSTGRES
+from gateway.monitor.causes import BECAUSE, HEARD_BY, POSTGRES
 from gateway.monitor.job_status import JobStatus
 
 DESK = b"desk"  # its key on the status topic
-_TOLD_BY = KAFKA, POSTGRES
+_TOLD_BY = *HEARD_BY, POSTGRES
 
 
 def check(desk: JobStatus | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway.monitor import ledger_check, letters_check, refusals
-from gateway.monitor.causes import BECAUSE, KAFKA, POSTGRES, name_causes
+from gateway.monitor.causes import BECAUSE, HEARD_BY, KAFKA, POSTGRES, VIEW, name_causes
 from gateway.monitor.job_status import JobStatus, SaidBreaker, job_status
 from gateway.monitor.probes import KafkaSeen, Seen
 from gateway.monitor.refusals import Refused
@@ -18,6 +18,7 @@ from shared.topic_names import JOB_STATUS_TOPIC
 
 _VIEW_LAG_MAX_MS = 5_000
 _MASTER_AGE_MAX_S = 300.0
+_OF_THE_STORE = "persist", "relay"
 # what an operator has to do, before its payloads go on by themselves
 _STUCK_BY = {
     "topic_missing": "Kafka has no such topic: make it, python -m stream_jobs topics",
@@ -71,7 +72,7 @@ def report(
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "gateway:refused": refusals.check(seen.refused),
-        "state_view:lag": _view(seen),
+        VIEW: _view(seen),
         "retention:unread": _retention(seen.unread),
         "ledger:difference": ledger_check.check(
             seen.job_statuses.get(ledger_check.KEEPER),
@@ -201,7 +202,7 @@ def _master_data(relay: JobStatus | None, now_ms: int) -> dict[str, Check]:
     age_s = round(max(0, now_ms - as_of_ms) / 1000, 1)
     old = "master data was not refreshed lately" if age_s > _MASTER_AGE_MAX_S else ""
     check = _check("warn" if old else "pass", age_s, "s", old)
-    return {"master_data:age": {**check, BECAUSE: (KAFKA, POSTGRES, "job:relay")}}
+    return {"master_data:age": {**check, BECAUSE: (*HEARD_BY, POSTGRES, "job:relay")}}
 
 
 def _view(seen: Observation) -> Check:
@@ -220,13 +221,14 @@ def _view(seen: Observation) -> Check:
 
 def _job(name: str, status: JobStatus | None, lag_warn_s: float) -> Check:
     if status is None:
-        return {**_check("warn", None, "s", "no sign of life yet"), BECAUSE: (KAFKA,)}
+        return {**_check("warn", None, "s", "no sign of life yet"), BECAUSE: HEARD_BY}
     lag = {
         name: value
         for name, value in (("lag_records", status.lag_records), ("lag_s", status.lag_s))
         if value is not None
     }
-    heard_by = (KAFKA,) if status.is_silent else ()
+    # one that waits for a store may not come to speak
+    heard_by = (*HEARD_BY, *(POSTGRES,) * (name in _OF_THE_STORE)) if status.is_silent else ()
     because = (*heard_by, *(f"breaker:{name}:{store}" for store in status.breakers))
     return {**_sign_of_life(status, lag_warn_s), **lag, BECAUSE: because}
 

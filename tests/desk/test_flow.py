@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ from clients.kafka.records import Outgoing
 from clients.kafka.write import write_now
 from desk.flow import service
 from desk.flow.service import FlowDesk
+from desk.flow.shared_look import SharedLook
 from desk.letters.store import open_book
 from shared.kafka_access import KafkaAwayError
 from tests.desk import dom
@@ -124,4 +126,20 @@ def test_while_kafka_is_away_nobody_waits_for_more_than_one_look(
 def test_who_looks_at_the_same_time_sees_the_same(room: Room) -> None:
     settings = room.gateway_settings()
     flow = FlowDesk(settings, lambda: open_book(settings))
-    assert flow.now() is flow.now()
+    assert flow.now() == flow.now()
+
+
+def test_a_look_that_hangs_keeps_nobody_waiting_and_is_seen_once_it_is_back() -> None:
+    goes_on = Event()
+
+    def hangs() -> str:
+        goes_on.wait(10)
+        return "seen"
+
+    look = SharedLook(hangs, within_s=0.05, kept_s=60.0)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            look.get()
+    goes_on.set()
+    time.sleep(0.2)
+    assert look.get() == "seen"

@@ -144,6 +144,7 @@ def _gone() -> tuple[Step, Step]:
 
     async def heal(rig: Rig) -> None:
         await _tell_desk(rig, "DELETE", "hooks/gone")
+        await _discard(rig)
         servers.pop().close()
 
     return plant, heal
@@ -153,7 +154,7 @@ def _cause(name: str, steps: tuple[Step, Step], *named: str) -> Cause:
     return Cause(name, *steps, frozenset(named))
 
 
-JOBS = [f"job:{name}" for name in ("enrich", "retry", "fold", "aggregate", "persist", "forward")]
+JOBS = {f"job:{name}" for name in ("enrich", "retry", "fold", "aggregate", "persist", "forward")}
 KAFKA, POSTGRES = "kafka:connection", "postgres:connection"
 CAUSES = [
     _cause("Kafka away", _away("kafka"), KAFKA),
@@ -162,19 +163,21 @@ CAUSES = [
     _cause("Kafka frozen", _frozen("Kafka"), KAFKA),
     _cause("PostgreSQL frozen", _frozen("PostgreSQL"), POSTGRES),
     _cause("Spark's driver frozen", _frozen("Spark's driver"), *JOBS),
-    _cause("Spark's JVM frozen", _frozen("Spark's JVM"), *JOBS),
+    # without a webhook forward has nothing to ask it for
+    _cause("Spark's JVM frozen", _frozen("Spark's JVM"), *(JOBS - {"job:forward"})),
     _cause("the view's writer frozen", _frozen("view writer"), "state_view:lag"),
     _cause("relay frozen", _frozen("relay"), "job:relay"),
     _cause("gateway frozen", _frozen("gateway"), "no answer"),
     _cause("gateway cut off from Kafka", _way("gateway", "stall"), KAFKA),
-    _cause("jobs cut off from Kafka", _way("jobs", "stall"), *JOBS, "job:relay"),
+    # the desk has the same way, and counts the letters
+    _cause("jobs cut off from Kafka", _way("jobs", "stall"), *JOBS, "job:relay", "letters:parked"),
     _cause("all cut off from PostgreSQL", _way("postgres", "stall"), POSTGRES),
     _cause("Kafka's disk full", _disk_full("Kafka"), KAFKA),
-    _cause("PostgreSQL's disk full", _disk_full("PostgreSQL"), "breaker:persist:postgres"),
     _cause("persist paused", _paused("persist"), "job:persist"),
     _cause("fold paused", _paused("fold"), "job:fold"),
     _cause("payloads that are no JSON", (_poison, _discard), "letters:parked"),
     _cause("devices that nobody has registered", (_strangers, _given_up), "lane:retry.enrich.v1"),
-    _cause("a webhook's server is gone", _gone(), "job:forward"),
+    # what it refused is parked
+    _cause("a webhook's server is gone", _gone(), "job:forward", "letters:parked"),
     _cause("a byte of fold's state flipped", (_flipped, _made_anew), "job:fold"),
 ]

@@ -33,7 +33,7 @@ _POSTS_EVERY_S = 0.1
 class Judge:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self._http = httpx.AsyncClient(timeout=3, trust_env=False)
+        self._http = httpx.AsyncClient(timeout=5, trust_env=False)
         self._numbers = 0
 
     async def load(self) -> None:
