@@ -9,7 +9,9 @@ Asked by a consumer, not by an admin client: see `connect.admin`.
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, Self
 
 from confluent_kafka import (
@@ -29,6 +31,8 @@ _ANSWER_S = 5.0
 _NEW_PARTITIONS_S = 10.0
 _LEADER_S = 0.1
 _WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_UNHEARD = KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN
+MADE_ANEW_AFTER_S = 20.0
 _WITHOUT_COORDINATOR = (
     *(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE),
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -62,7 +66,9 @@ class LogOffsets:
         self._answer_s = answer_s
         self._answers: list[KafkaError | None] = []
         own = {"on_commit": lambda error, _places: self._answers.append(error)}
-        self._consumer = asker(kafka, group, {**own, **(options or {})})
+        self._made = partial(asker, kafka, group, {**own, **(options or {})})
+        self._consumer = self._made()
+        self._silent_since_s: float | None = None
         self._known: list[Partition] = []
         self._look_again_s = 0.0
 
@@ -77,9 +83,10 @@ class LogOffsets:
 
     def metadata(self) -> Mapping[str, TopicMetadata]:
         """Of all topics that this client may know."""
-        topics: Mapping[str, TopicMetadata] = self._consumer.list_topics(
-            timeout=self._answer_s
-        ).topics
+        with self._heard():
+            topics: Mapping[str, TopicMetadata] = self._consumer.list_topics(
+                timeout=self._answer_s
+            ).topics
         return topics
 
     def partitions(self, topics: Iterable[str] | None = None) -> list[Partition]:
@@ -144,18 +151,37 @@ class LogOffsets:
         """Returns when the broker has confirmed it."""
         self._answers.clear()
         places = [TopicPartition(*at, offset, note) for at, offset in by_partition(offsets).items()]
-        self._consumer.commit(offsets=places, asynchronous=True)
-        deadline = time.monotonic() + self._answer_s
-        while not self._answers:
-            if time.monotonic() > deadline:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            self._consumer.poll(0.05)
-        if self._answers[0] is not None:
-            raise KafkaException(self._answers[0])
+        with self._heard():
+            self._consumer.commit(offsets=places, asynchronous=True)
+            deadline = time.monotonic() + self._answer_s
+            while not self._answers:
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                self._consumer.poll(0.05)
+            if self._answers[0] is not None:
+                raise KafkaException(self._answers[0])
 
     def hear_errors(self) -> None:
         """Calls the `error_cb` of the options."""
         self._consumer.poll(0)
+
+    @contextmanager
+    def _heard(self) -> Iterator[None]:
+        """A client may not find its way back to a broker that was frozen, while others have: one
+        that has heard nothing for long gives way to a new one."""
+        try:
+            yield
+        except KafkaException as error:
+            if error.args[0].code() in _UNHEARD:
+                now_s = time.monotonic()
+                if self._silent_since_s is None:
+                    self._silent_since_s = now_s
+                elif now_s - self._silent_since_s > MADE_ANEW_AFTER_S:
+                    stuck, self._consumer = self._consumer, self._made()
+                    self._silent_since_s = None
+                    stuck.close()
+            raise
+        self._silent_since_s = None
 
     def _partitions(self, topics: Iterable[str]) -> list[Partition]:
         known = self.metadata()
@@ -169,10 +195,11 @@ class LogOffsets:
     def _offsets_for(self, places: list[TopicPartition]) -> dict[Partition, int]:
         """A partition that has just been made, or is moving, has no leader for a moment."""
         give_up_s = time.monotonic() + self._answer_s
-        while True:
+        while places:
             is_late = time.monotonic() > give_up_s
             try:
-                found = self._consumer.offsets_for_times(places, self._answer_s) if places else []
+                with self._heard():
+                    found = self._consumer.offsets_for_times(places, self._answer_s)
             except KafkaException as error:  # where it is so of all of them
                 if is_late or error.args[0].code() not in _WITHOUT_LEADER:
                     raise
@@ -180,6 +207,7 @@ class LogOffsets:
                 if is_late or not any(_has_no_leader(place) for place in found):
                     return {(place.topic, place.partition): _offset(place) for place in found}
             time.sleep(_LEADER_S)
+        return {}
 
     def _committed(self, places: Collection[Partition]) -> list[TopicPartition]:
         """A group that nobody has asked for since the broker began has no coordinator at first."""
@@ -187,7 +215,8 @@ class LogOffsets:
         give_up_s = time.monotonic() + self._answer_s
         while asked:
             try:
-                found: list[TopicPartition] = self._consumer.committed(asked, self._answer_s)
+                with self._heard():
+                    found: list[TopicPartition] = self._consumer.committed(asked, self._answer_s)
             except KafkaException as error:
                 is_late = time.monotonic() > give_up_s
                 if is_late or error.args[0].code() not in _WITHOUT_COORDINATOR:

@@ -1,10 +1,12 @@
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from clients.kafka import connect, offsets
 from clients.kafka.offsets import LogOffsets
 from clients.kafka.records import Outgoing
 from clients.kafka.write import AckedWriter, for_at_most, publish
@@ -47,6 +49,28 @@ def test_a_broker_that_is_away_is_an_error_within_the_time_given() -> None:
         with pytest.raises(KafkaException):
             ask()
     log.close()
+
+
+def test_a_client_that_hears_nothing_for_long_gives_way_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Consumer] = []
+
+    def asker(*given: Any) -> Consumer:
+        made.append(connect.asker(*given))
+        return made[-1]
+
+    monkeypatch.setattr(offsets, "asker", asker)
+    with LogOffsets(KafkaAccess("127.0.0.1:1"), "headrace-test", [TOPIC], answer_s=0.1) as log:
+
+        def ask() -> int:
+            with pytest.raises(KafkaException):
+                log.metadata()
+            return len(made)
+
+        assert [ask(), ask()] == [1, 1]
+        monkeypatch.setattr(offsets, "MADE_ANEW_AFTER_S", 0.05)
+        assert [ask(), ask(), ask()] == [2, 2, 3]
 
 
 def test_records_without_an_answer_are_refused_in_words() -> None:
