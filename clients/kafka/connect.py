@@ -11,6 +11,8 @@ from shared.kafka_access import KafkaAccess, KafkaAwayError
 
 # librdkafka would write its complaints about a broker that is away to the terminal
 _QUIET = {"log_level": 2}
+# a small request that follows another waits up to 40 ms for the answer to that one
+_PROMPT = {"socket.nagle.disable": True}
 Options = Mapping[str, Any]
 
 
@@ -25,6 +27,7 @@ def reader(kafka: KafkaAccess, group: str, options: Options | None = None) -> Co
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 16 * 1024,
             **_QUIET,
+            **_PROMPT,
             **(options or {}),
         }
     )
@@ -32,7 +35,7 @@ def reader(kafka: KafkaAccess, group: str, options: Options | None = None) -> Co
 
 def asker(kafka: KafkaAccess, group: str, options: Options | None = None) -> Consumer:
     """On a client that reads, too, each question would wait behind a fetch."""
-    return Consumer({**kafka.for_reading(group), **_QUIET, **(options or {})})
+    return Consumer({**kafka.for_reading(group), **_QUIET, **_PROMPT, **(options or {})})
 
 
 def writer(kafka: KafkaAccess, options: Options | None = None) -> Producer:

@@ -81,13 +81,14 @@ class LogOffsets:
     def close(self) -> None:
         self._consumer.close()
 
-    def metadata(self) -> Mapping[str, TopicMetadata]:
-        """Of all topics that this client may know."""
+    def metadata(self, topic: str | None = None) -> Mapping[str, TopicMetadata]:
+        """Of all topics that this client may know, or of one."""
         with self._heard():
-            topics: Mapping[str, TopicMetadata] = self._consumer.list_topics(
-                timeout=self._answer_s
+            asked = {} if topic is None else {"topic": topic}
+            found: Mapping[str, TopicMetadata] = self._consumer.list_topics(
+                timeout=self._answer_s, **asked
             ).topics
-        return topics
+        return {name: its for name, its in found.items() if its.error is None or topic is None}
 
     def partitions(self, topics: Iterable[str] | None = None) -> list[Partition]:
         """Of those topics that exist; its own ones are looked up now and then."""
@@ -184,7 +185,8 @@ class LogOffsets:
         self._silent_since_s = None
 
     def _partitions(self, topics: Iterable[str]) -> list[Partition]:
-        known = self.metadata()
+        topics = [*topics]
+        known = self.metadata(topics[0] if len(topics) == 1 else None)
         return [(topic, p) for topic in topics if topic in known for p in known[topic].partitions]
 
     def _found(self, places: Collection[Partition] | None, which: int) -> dict[Partition, int]:

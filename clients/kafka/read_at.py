@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from clients.kafka.connect import reader
 from clients.kafka.messages import is_end, record_of
-from clients.kafka.offsets import LogOffsets
-from clients.kafka.records import Partition, Range, Record
+from clients.kafka.records import Partition, Record
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess
 
@@ -17,7 +17,9 @@ _READ_ON_MAX = 500  # records between two wanted ones: to seek costs more than t
 _OPTIONS = {
     # no more than a few are wanted of a partition
     "queued.min.messages": 1,
-    "fetch.message.max.bytes": 256 * 1024,
+    # as soon as these have been taken; else it waits some ms after each
+    "fetch.queue.backoff.ms": 1,
+    "fetch.message.max.bytes": 32 * 1024,
     # where the log ends, the next question would wait for the fetch of the one before
     "fetch.wait.max.ms": 5,
 }
@@ -28,7 +30,6 @@ class RecordsAt:
 
     def __init__(self, kafka: KafkaAccess, group: str, answer_s: float = _TIMEOUT_S) -> None:
         self._answer_s = answer_s
-        self._log = LogOffsets(kafka, group, answer_s=answer_s)
         self._consumer = reader(kafka, group, _OPTIONS)
 
     def read(self, places: Iterable[Position]) -> dict[Position, Record]:
@@ -36,16 +37,22 @@ class RecordsAt:
         wanted: dict[Partition, set[int]] = defaultdict(set)
         for topic, partition, offset in places:
             wanted[topic, partition].add(offset)
-        there = wanted.keys() & {*self._log.partitions({topic for topic, _ in wanted})}
+        # asked by the client that reads, which then knows whom to read from
+        ask = partial(self._consumer.list_topics, timeout=self._answer_s)
+        known = {topic: ask(topic).topics[topic].partitions for topic in {at[0] for at in wanted}}
         return {
             record.position: record
-            for at, its in self._log.ranges(there).items()
-            for record in self._read(at, its, sorted(wanted[at]))
+            for (topic, partition), its in wanted.items()
+            if partition in known[topic]
+            for record in self._read((topic, partition), sorted(its))
         }
 
-    def _read(self, partition: Partition, its: Range, offsets: list[int]) -> Iterator[Record]:
-        at = -_READ_ON_MAX - 1
-        for offset in (offset for offset in offsets if its.start <= offset < its.end):
+    def _read(self, partition: Partition, offsets: list[int]) -> Iterator[Record]:
+        at, place = -_READ_ON_MAX - 1, TopicPartition(*partition)
+        begin_and_end = self._consumer.get_watermark_offsets(place, self._answer_s, cached=False)
+        if begin_and_end is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        for offset in (offset for offset in offsets if offset in range(*begin_and_end)):
             if offset - at > _READ_ON_MAX:
                 self._consumer.assign([TopicPartition(*partition, offset)])
             message = self._next(offset)
@@ -68,5 +75,4 @@ class RecordsAt:
                 return message
 
     def close(self) -> None:
-        self._log.close()
         self._consumer.close()

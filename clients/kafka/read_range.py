@@ -20,14 +20,25 @@ _OPTIONS = {
     "fetch.wait.max.ms": 5,
     "queued.max.messages.kbytes": 8 * 1024,
 }
+_PIECE = 100
+_IN_PIECES = {"fetch.message.max.bytes": 200_000}
 
 
 class RangeReader:
     """Keeps its connections; it reads one set of ranges at a time."""
 
-    def __init__(self, kafka: KafkaAccess, group: str, stalled_s: float = STALLED_S) -> None:
-        self._consumer = reader(kafka, group, _OPTIONS)
+    def __init__(
+        self,
+        kafka: KafkaAccess,
+        group: str,
+        stalled_s: float = STALLED_S,
+        *,
+        in_pieces: bool = False,
+    ) -> None:
+        """`in_pieces`: for who may have found what it wants long before the end."""
+        self._consumer = reader(kafka, group, _OPTIONS | (_IN_PIECES if in_pieces else {}))
         self._stalled_s = stalled_s
+        self._at_once = _PIECE if in_pieces else _AT_ONCE
 
     def read(
         self, ranges: Sequence[LogRange], while_waiting: Callable[[], None] = lambda: None
@@ -43,7 +54,7 @@ class RangeReader:
         try:
             while ends:
                 found = []
-                for message in self._consumer.consume(min(left, _AT_ONCE), _WAIT_S):
+                for message in self._consumer.consume(min(left, self._at_once), _WAIT_S):
                     error = message.error()
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
                         if message.topic() is None and not error.fatal():

@@ -164,11 +164,10 @@ class _Question:
         """With what their own records say."""
         places = [at for row in rows[:_READ_AT_ONCE] if (at := place_of(row.place))]
         found = self._log.at(places) if places else {}
-        is_completed = self._rows.completed(rows[:_READ_AT_ONCE])
         parts: int | None = None
         events = []
         for row in rows:
-            its = Row(row.row_key, row.stored_at, is_completed.get(row.id), "")
+            its = Row(row.row_key, row.stored_at, None, "")
             kind = row.type, row.entity_id, row.place, row.time
             event = Event(row.id, *kind, None, row.revision, row.saw, its)
             at = place_of(row.place)

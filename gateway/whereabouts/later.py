@@ -1,6 +1,6 @@
 """What has come of events: states that have them, completions, and tries to send them on."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
 
@@ -19,7 +19,8 @@ from shared.timestamps import is_time_ms
 from shared.topic_names import DELIVERY_TOPIC
 
 _BEFORE_MS, _AFTER_MS = 1_000, 30_000
-_SOON_MS = 100, 1_000
+# after its row, by another clock: most come within the first of these
+_COMPLETED_MS = (-50, 500), (501, 3_000), (3_001, _AFTER_MS), (-_BEFORE_MS, -51)
 _FOLLOWED_MAX = 20  # events of one payload
 _OF_DELIVERY = "hook", "try", "status", "verdict"
 
@@ -55,7 +56,25 @@ class Later:
                 event, its = self._told_later(event, row, knows_hooks)
                 deliveries += its
             events.append(event)
+        events = self._with_what_is_to_be_sent(events, stored)
         return facts._replace(events=events, folded=folded, deliveries=deliveries)
+
+    def _with_what_is_to_be_sent(
+        self, events: Sequence[Event], stored: Mapping[str, StoredEvent]
+    ) -> list[Event]:
+        """Of those whose completion was not come upon."""
+        asked = [
+            stored[event.id]
+            for event in events
+            if event.row is not None and event.row.is_completed is None and event.id in stored
+        ]
+        is_completed = self.rows.completed(asked[:_FOLLOWED_MAX])
+        return [
+            event._replace(row=event.row._replace(is_completed=is_completed[event.id]))
+            if event.row is not None and event.id in is_completed
+            else event
+            for event in events
+        ]
 
     def _folded(self, event: Event, row: StoredEvent | None) -> Iterator[Folded]:
         place = place_of(event.place)
@@ -82,7 +101,7 @@ class Later:
         if not told_ms:
             return event, []
         its_id = completion_id(event.id, event.revision)
-        if row is not None and event.row is not None and event.row.is_completed is not False:
+        if row is not None and event.row is not None:
             completion = self._completion(event, event.row.completion_topic, row.stored_ms, its_id)
             if completion is not None:
                 its = event.row._replace(
@@ -102,10 +121,11 @@ class Later:
 
     def _completion(self, event: Event, topic: str, stored_ms: int, its_id: str) -> Record | None:
         """Most come at once: then little is read."""
-        for before_ms, after_ms in (_SOON_MS, (_BEFORE_MS, _AFTER_MS)):
-            window = stored_ms - before_ms, stored_ms + after_ms
+        key = event.entity_id.encode()
+        for begin_ms, end_ms in _COMPLETED_MS:
+            window = stored_ms + begin_ms, stored_ms + end_ms
             try:
-                for record in self.log.between([topic], *window, event.entity_id.encode()):
+                for record in self.log.between([topic], *window, key, of_key_alone=True):
                     if envelope.text(record.headers, envelope.ID) == its_id:
                         return record
             except TooMuch:

@@ -1,6 +1,8 @@
 """Kafka's clients for questions about payloads, which are kept between questions: to make one, and
 to let it get to know the brokers, takes longer than all that it is asked."""
 
+import time
+from collections.abc import Mapping
 from functools import cached_property
 
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
@@ -11,6 +13,7 @@ from shared.kafka_access import KafkaAccess
 
 _ANSWER_S = 3.0
 _STALLED_S = 10
+_COUNTED_FOR_S = 5.0
 
 
 class LogClients:
@@ -19,6 +22,8 @@ class LogClients:
     def __init__(self, kafka: KafkaAccess, group: str) -> None:
         self.kafka = kafka
         self._group = group
+        self._counts: Mapping[str, int] | None = None
+        self._counted_s = 0.0
 
     @cached_property
     def offsets(self) -> LogOffsets:
@@ -35,7 +40,15 @@ class LogClients:
 
     @cached_property
     def ranges(self) -> RangeReader:
-        return RangeReader(self.kafka, self._group, _STALLED_S)
+        return RangeReader(self.kafka, self._group, _STALLED_S, in_pieces=True)
+
+    def partition_counts(self) -> Mapping[str, int]:
+        """By topic; a topic that was widened a moment ago may be told as it was."""
+        if self._counts is None or time.monotonic() > self._counted_s + _COUNTED_FOR_S:
+            known = self.offsets.metadata()
+            self._counts = {topic: len(its.partitions) for topic, its in known.items()}
+            self._counted_s = time.monotonic()
+        return self._counts
 
     def close(self) -> None:
         made = vars(self)

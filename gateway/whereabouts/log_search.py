@@ -4,7 +4,6 @@ bytes, nor for longer than a few seconds."""
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from aiokafka.partitioner import murmur2
@@ -87,22 +86,26 @@ class LogSearch:
         return Searched(None, f"{how}: {FOR_CERTAIN}")
 
     def between(
-        self, topics: Iterable[str], begin_ms: int, end_ms: int, key: bytes | None = None
+        self,
+        topics: Iterable[str],
+        begin_ms: int,
+        end_ms: int,
+        key: bytes | None = None,
+        *,
+        of_key_alone: bool = False,
     ) -> Iterator[Record]:
         """TooMuch where more lies there. `key`: that of whoever's records are looked for, in whose
-        partitions they are."""
+        partitions they are; `of_key_alone`: none of others there."""
         if not self.has_time():
             raise TooMuch
         with answering(self._clients.kafka):
-            ends = self._log.ends(self._partitions(topics, None if key is None else [key]))
-            begins = self._log.since(dict.fromkeys(ends, begin_ms))
-            after = self._log.since(dict.fromkeys(ends, end_ms + 1))
-        ranges = [
-            LogRange(*at, begin, or_end(after, at, end))
-            for at, end in ends.items()
-            if (begin := begins[at]) is not None
-        ]
-        yield from self._read(ranges)
+            places = self._partitions(topics, None if key is None else [key])
+            since = self._log.since(dict.fromkeys(places, begin_ms))
+            begins = {at: begin for at, begin in since.items() if begin is not None}
+            ends = self._log.ends(begins)
+            after = self._log.since(dict.fromkeys(begins, end_ms + 1))
+        ranges = [LogRange(*at, begins[at], or_end(after, at, end)) for at, end in ends.items()]
+        yield from self._read(ranges, key if of_key_alone else None)
 
     def latest(self, topic: str, keys: Sequence[bytes]) -> Iterator[Record]:
         """All that a compacted topic has in the partitions of these keys."""
@@ -117,14 +120,10 @@ class LogSearch:
             return self._clients.enrich.known_positions([its]).get(its)
 
     def _partitions(self, topics: Iterable[str], keys: Sequence[bytes] | None) -> list[Partition]:
-        counts = self._partition_counts
+        counts = self._clients.partition_counts()
         return partitions_in({topic: counts[topic] for topic in topics if topic in counts}, keys)
 
-    @cached_property
-    def _partition_counts(self) -> Mapping[str, int]:
-        return {topic: len(its.partitions) for topic, its in self._log.metadata().items()}
-
-    def _read(self, ranges: Iterable[LogRange]) -> Iterator[Record]:
+    def _read(self, ranges: Iterable[LogRange], key: bytes | None = None) -> Iterator[Record]:
         ranges = [one for one in ranges if one.records > 0]
         if sum(one.records for one in ranges) > RECORDS_MAX:
             raise TooMuch
@@ -135,9 +134,9 @@ class LogSearch:
             with answering(self._clients.kafka):
                 for messages in self._clients.ranges.read(ranges):
                     for message in messages:
-                        record = record_of(message)
-                        yield record
-                        size_bytes += len(record.key or b"") + len(record.value or b"")
+                        if key is None or message.key() == key:
+                            yield record_of(message)
+                        size_bytes += len(message)
                         if size_bytes > BYTES_MAX or not self.has_time():
                             raise TooMuch
         except (StalledError, LogCutError) as error:

@@ -130,17 +130,20 @@ async def _made_anew(rig: Rig) -> None:
 def _gone() -> tuple[Step, Step]:
     """A webhook whose server says that it is no more."""
     servers: list[asyncio.Server] = []
+    asked = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         writer.close()
+        asked.set()
 
     async def plant(rig: Rig) -> None:
         servers.append(await asyncio.start_server(answer, "127.0.0.1", 0))
         port = servers[-1].sockets[0].getsockname()[1]
         hook = {"url": f"http://127.0.0.1:{port}/", "types": ["reading"]}
         await _tell_desk(rig, "PUT", "hooks/gone", hook)
+        await asked.wait()
 
     async def heal(rig: Rig) -> None:
         await _tell_desk(rig, "DELETE", "hooks/gone")
