@@ -477,7 +477,7 @@ USES = (
         parts(
             "confluent_kafka:KafkaError",
             *("_AUTHENTICATION", "_AUTO_OFFSET_RESET", "_PARTITION_EOF", "_SSL", "_TIMED_OUT"),
-            *("_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"),
+            *("_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_TRANSPORT", "_ALL_BROKERS_DOWN"),
         ),
     ),
     Use(

@@ -12,6 +12,8 @@ import httpx
 from shared.settings import GatewaySettings, is_loopback
 
 _WITHIN_S = 2.0
+# how long an answer took, or how far a job was behind when it last spoke
+_VALUE_SAYS_LITTLE = "job:", "kafka:connection", "postgres:connection", "ledger:"
 
 
 class Trouble(NamedTuple):
@@ -47,7 +49,8 @@ class GatewayHealth:
                 self._url, headers=headers, timeout=_WITHIN_S, verify=self._tls, trust_env=False
             )
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            return Health(None, unknown=f"{self._url} does not answer: {error or type(error)}")
+            why = str(error) or type(error).__name__
+            return Health(None, unknown=f"the gateway, {self._url}, does not answer: {why}")
         try:
             return read(answer.json())
         except ValueError:
@@ -69,7 +72,12 @@ def read(told: Any) -> Health:
     try:
         known = {name: check for name, (check, *_) in told["checks"].items()}
         wrong = (
-            Trouble(name, str(check["status"]), _said(check), str(check.get("followsFrom", "")))
+            Trouble(
+                name,
+                str(check["status"]),
+                _said(check, with_value=not name.startswith(_VALUE_SAYS_LITTLE)),
+                str(check.get("followsFrom", "")),
+            )
             for name, check in known.items()
             if check["status"] != "pass"
         )
@@ -88,10 +96,17 @@ def _together(wrong: Iterable[Trouble]) -> list[Trouble]:
         same = (one.status, one.follows, re.sub(r"[\d.,]+", "", one.says))
         known = found.get(same)
         found[same] = known._replace(check=f"{known.check}, {one.check}") if known else one
-    return [*found.values()]
+    return [_of_one_process(one) for one in found.values()]
 
 
-def _said(check: dict[str, Any]) -> str:
+def _of_one_process(trouble: Trouble) -> Trouble:
+    is_silent = trouble.says.startswith("no sign of life")
+    if not is_silent or ", job:" not in trouble.check:
+        return trouble
+    return trouble._replace(says=f"{trouble.says}: look at their process, the driver of Spark")
+
+
+def _said(check: dict[str, Any], *, with_value: bool = True) -> str:
     value, unit = check.get("observedValue"), check.get("observedUnit", "")
-    seen = f"{value:,} {unit}" if isinstance(value, int | float) else ""
+    seen = f"{value:,} {unit}" if with_value and isinstance(value, int | float) else ""
     return ": ".join(filter(None, (seen, str(check.get("output") or ""))))

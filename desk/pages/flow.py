@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from desk.flow.arrows import RELAY
-from desk.flow.health import GatewayHealth, Health
+from desk.flow.health import GatewayHealth, Health, Trouble
 from desk.flow.service import RATE_S, FlowDesk
 from desk.web.access import gateway_token_of
 from desk.web.components import table, text
@@ -22,6 +22,7 @@ _TITLE = "Flow"
 _TROUBLES = ("check", "status", "says")
 _FOLLOWING = (*_TROUBLES, "follows")
 _WELL = (None, "running")
+_PAGES = {"letters": "/", "lane": "/waiting", "ledger": "/ledger"}
 
 
 def flow_pages(flow: FlowDesk, health: GatewayHealth, late_s: float) -> APIRouter:
@@ -48,13 +49,23 @@ def troubles(found: Health) -> list[Html]:
     shown = [heading, *(refused if found.refused else [])]
     if not found.troubles:
         return [*shown, tag("p", f"Nothing: all {found.checks} checks of /health pass.")]
-    causes = [one._asdict() for one in found.troubles if not one.follows]
-    rest = [one._asdict() for one in found.troubles if one.follows]
+    causes = [_row(one) for one in found.troubles if not one.follows]
+    rest = [_row(one) for one in found.troubles if one.follows]
     shown.append(table("What is wrong", _TROUBLES, causes))
     if rest:
         summary = tag("summary", f"What follows from it: {len(rest)} more checks")
         shown.append(tag("details", summary, table("What follows from it", _FOLLOWING, rest)))
     return shown
+
+
+def _row(trouble: Trouble) -> dict[str, object]:
+    """With a way to the page that has more."""
+    name = trouble.check
+    kind, _, what = name.partition(":")
+    page = _PAGES.get(kind)
+    if kind == "job" and what != RELAY and "," not in what:
+        page = f"/jobs/{quote(what)}"
+    return {**trouble._asdict(), "check": tag("a", name, href=page) if page else name}
 
 
 def picture(now: Mapping[str, Any], late_s: float) -> list[Html]:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.monitor import ledger_check, letters_check, refusals
+from gateway.monitor import ledger_check, letters_check
 from gateway.monitor.causes import BECAUSE, HEARD_BY, KAFKA, POSTGRES, VIEW, name_causes
 from gateway.monitor.job_status import JobStatus, SaidBreaker, job_status
 from gateway.monitor.probes import KafkaSeen, Seen
-from gateway.monitor.refusals import Refused
 from gateway.monitor.retention import FAIL_AT, WARN_AT, Unread
+from gateway.node.refusals import OF_ITSELF, OF_KAFKA, WITHIN_S, Refused
 from gateway.spool.spool import SpoolState
 from gateway.view.reader import Progress
 from shared import VERSION
@@ -71,7 +71,7 @@ def report(
         **_master_data(statuses.get("relay"), seen.at_ms),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
-        "gateway:refused": refusals.check(seen.refused),
+        "gateway:refused": _refused(seen.refused),
         VIEW: _view(seen),
         "retention:unread": _retention(seen.unread),
         "ledger:difference": ledger_check.check(
@@ -172,6 +172,16 @@ def _workers(seen: Observation) -> Check:
     return _check("warn" if less else "pass", seen.workers_ready, "workers", output)
 
 
+def _refused(refused: Refused) -> Check:
+    its = sorted(refused.by_reason.items(), key=lambda one: -one[1])
+    own = {reason for reason, _ in its if reason in OF_KAFKA | OF_ITSELF}
+    said = ", ".join(f"{count} {reason}" for reason, count in its)
+    accepted = f"{refused.accepted} were accepted in the same {WITHIN_S:.0f} s"
+    output = f"{said}; {accepted}" if said else ""
+    check = _check("warn" if own else "pass", refused.by_reason.total(), "payloads", output)
+    return {**check, BECAUSE: () if OF_ITSELF & own else (KAFKA,)}
+
+
 def _spool(spool: SpoolState) -> Check:
     said = []
     because = () if spool.stuck or spool.set_aside_payloads else (KAFKA,)
@@ -212,7 +222,8 @@ def _view(seen: Observation) -> Check:
         return {**check, BECAUSE: (KAFKA,)}
     lag_ms = max(0, seen.at_ms - min(p.caught_up_ms or 0 for p in states))
     skipped = sum(p.skipped for p in states)
-    output = "the state view is behind" if lag_ms > _VIEW_LAG_MAX_MS else ""
+    behind = "this gateway's view of states and of what jobs say stands still: look at its writer"
+    output = behind if lag_ms > _VIEW_LAG_MAX_MS else ""
     if skipped:
         output = "; ".join(filter(None, (output, f"{skipped} unreadable state records skipped")))
     check = _check("warn" if output else "pass", lag_ms, "ms", output)
@@ -243,7 +254,7 @@ def _sign_of_life(status: JobStatus, lag_warn_s: float) -> Check:
         if hooks := status.stopped_hooks:
             name, why = min(hooks.items())
             more = f", and {len(hooks) - 1} more webhooks" if len(hooks) > 1 else ""
-            return _check("warn", *lag, f"webhook {name} is {why}{more}: ./headrace hooks list")
+            return _check("warn", *lag, f"webhook {name!r} is {why}{more}: ./headrace hooks list")
         return _check("pass", *lag, status.detail)
     return _check("warn", *lag, f"{status.state}: {status.detail}".removesuffix(": "))
 
@@ -259,7 +270,9 @@ def _waiting(told: Mapping[str, float], full: Sequence[str]) -> Check:
     """What is done stays on the topic, so its size says nothing."""
     others = int(told["at_cap"]) - len(full)
     named = [*full, *([f"{others} others"] if others > 0 else [])]
-    output = f"what comes beyond is parked: {'; '.join(named)}" if full else ""
+    output = "they wait: ./headrace waiting list" if told["payloads"] else ""
+    if full:
+        output = f"what comes beyond is parked: {'; '.join(named)}"
     check = _check("warn" if told["payloads"] else "pass", told["payloads"], "payloads", output)
     return {**check, **{name: told[name] for name in ("entities", "oldest_s", "deadlines")}}
 

@@ -23,10 +23,10 @@ from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_news import JobNews
 from gateway.monitor.kafka_facts import KafkaFacts, look_at_facts
 from gateway.monitor.probes import KafkaProbe, KafkaSeen, Seen, look_at_postgres
-from gateway.monitor.refusals import RecentRefusals
 from gateway.monitor.report import Observation, report
 from gateway.monitor.retention import RetentionLook, Unread
 from gateway.node.node import Node
+from gateway.node.refusals import RecentRefusals
 from gateway.spool.spool import Spool
 from gateway.view.reader import Progress, StateView
 from shared.flow_table import Flow

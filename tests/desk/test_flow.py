@@ -63,7 +63,8 @@ def test_the_page_has_a_script_and_no_other_has(room: Room) -> None:
     async def steps(http: httpx.AsyncClient) -> None:
         page = await http.get("/flow")
         assert page.status_code == 200
-        assert "Nobody knows: http://127.0.0.1:1/health does not answer" in dom.read(page.text).text
+        told = dom.read(page.text).text
+        assert "Nobody knows: the gateway, http://127.0.0.1:1/health, does not answer" in told
         assert "script-src 'self'" in page.headers["content-security-policy"]
         assert (await http.get("/live.js")).headers["content-type"].startswith("text/javascript")
         for other in ("/", "/jobs", "/flow/", "/live.js", "/api/flow"):

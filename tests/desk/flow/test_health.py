@@ -46,7 +46,11 @@ def test_what_follows_is_told_apart_and_what_is_said_alike_is_said_once() -> Non
     checks = {"job:a": silent, "job:b": later, "ledger": follows, "gateway:refused": refused}
     found = read({"status": "warn", "checks": {name: [one] for name, one in checks.items()}})
     assert found.troubles == (
-        Trouble("job:a, job:b", "warn", "no sign of life for 7 s"),
+        Trouble(
+            "job:a, job:b",
+            "warn",
+            "no sign of life for 7 s: look at their process, the driver of Spark",
+        ),
         Trouble("ledger", "warn", "old", "job:relay"),
     )
     assert found.refused == "7 payloads: 7 bad"
@@ -97,7 +101,7 @@ def test_a_gateway_that_is_away_is_said() -> None:
     url = "http://127.0.0.1:1/health"
     found = GatewayHealth(GatewaySettings(desk_health_url=url)).ask("")
     assert found.status is None
-    assert found.unknown.startswith(f"{url} does not answer: ")
+    assert found.unknown.startswith(f"the gateway, {url}, does not answer: ")
 
 
 def test_an_address_that_nobody_can_ask_is_said() -> None:

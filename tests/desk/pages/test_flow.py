@@ -97,6 +97,14 @@ def test_what_is_wrong_is_said_or_that_nothing_is_or_that_nobody_knows() -> None
     assert "What follows" not in wrong
 
 
+def test_a_cause_leads_to_the_page_that_has_more() -> None:
+    checks = ("letters:parked", "job:fold", "job:relay", "job:a, job:b", "kafka:connection")
+    health = Health("warn", tuple(Trouble(one, "warn", "is so") for one in checks), 9)
+    page = read(shell("Flow", *troubles(health), csrf="t"))
+    led = {one.text: one.attributes["href"] for one in page.all("a") if one.text in checks}
+    assert led == {"letters:parked": "/", "job:fold": "/jobs/fold"}
+
+
 def test_a_cause_stands_before_what_follows_from_it_which_is_behind_a_click() -> None:
     cause, follows = Trouble("store", "fail", "away"), Trouble("job:fold", "warn", "old", "store")
     health = Health("fail", (cause, follows), 9, refused="7 payloads: 7 unauthenticated")

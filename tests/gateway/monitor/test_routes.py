@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from gateway.monitor import ledger_check
 from gateway.monitor.probes import KafkaSeen, Seen
 from gateway.monitor.report import Observation, report
 from gateway.monitor.retention import Unread
+from gateway.node.refusals import Refused
 from gateway.spool.spool import SpoolState
 from gateway.spool.spool_log import STUCK_BY, Stuck
 from gateway.view.reader import Progress
@@ -85,10 +87,10 @@ def test_a_job_is_as_well_as_its_last_sign_of_life(status: Any, expected: str, o
     ("stopped", "output"),
     [
         ({}, None),
-        ({"a": "paused: status 500"}, "webhook a is paused: status 500: ./headrace hooks list"),
+        ({"a": "paused: status 500"}, "webhook 'a' is paused: status 500: ./headrace hooks list"),
         (
             {"b": "ended: status 410", "a": "paused: no answer"},
-            "webhook a is paused: no answer, and 1 more webhooks: ./headrace hooks list",
+            "webhook 'a' is paused: no answer, and 1 more webhooks: ./headrace hooks list",
         ),
         (["not an object"], None),
     ],
@@ -275,6 +277,29 @@ def test_replicas_are_checked_and_not_believed() -> None:
     behind = seen._replace(partitions={"a": {0: (3, 1)}})
     (check,) = _report(kafka=behind, configs=safe)["checks"]["kafka:replicas"]
     assert check["status"] == "fail"
+
+
+def _refused(by_reason: dict[str, int], accepted: int = 0) -> dict[str, Any]:
+    document = _report(refused=Refused(Counter(by_reason), accepted))
+    (check,) = document["checks"]["gateway:refused"]
+    return {**check, "causes": document["causes"]}
+
+
+def test_what_callers_did_wrong_is_told_and_no_trouble_of_the_gateway() -> None:
+    told = _refused({"rate_limited": 3, "unauthenticated": 40}, 7)
+    assert (told["status"], told["observedValue"], told["causes"]) == ("pass", 43, [])
+    assert told["output"].startswith("40 unauthenticated, 3 rate_limited; 7 were accepted")
+    assert "output" not in _refused({}, 7)
+
+
+def test_what_the_gateway_could_put_nowhere_is_its_trouble_and_may_follow_from_kafka() -> None:
+    for reason in ("internal_fault", "spool_full"):
+        told = _refused({reason: 1, "unauthenticated": 9})
+        assert (told["status"], told["causes"]) == ("warn", ["gateway:refused"])
+    away = _report(kafka=KafkaSeen(DOWN), refused=Refused(Counter(spool_full=1)))
+    assert "gateway:refused" not in away["causes"]
+    own = _report(kafka=KafkaSeen(DOWN), refused=Refused(Counter(spool_full=1, internal_fault=1)))
+    assert "gateway:refused" in own["causes"]
 
 
 def test_the_process_lives_whatever_else_is_down(gateway: Gateway) -> None:

@@ -1,27 +1,28 @@
-"""What this node has refused within the last minute, and whether that is its own trouble."""
+"""What this node has refused within the last minute."""
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gateway.monitor.causes import BECAUSE, KAFKA
 from gateway.node.payload_counts import ACCEPTED, REFUSED, REQUESTS_REFUSED
 from gateway.node.shared_counters import Name
 
 WITHIN_S = 60.0
 _NOTED_EVERY_S = 2.0
-# the others are of who posts: what was sent was wrong, too much, or by nobody who may
-_OF_KAFKA = {
-    *("kafka_unreachable", "outcome_unknown", "spool_full", "topic_missing", "not_authorized"),
-}
-_OF_ITSELF = {
-    *("internal_fault", "record_formless", "too_many_bytes_in_flight", "too_many_connections"),
-    "too_many_requests_in_flight",
-}
+# reasons that are no fault of who posts
+OF_KAFKA = frozenset(
+    ("kafka_unreachable", "outcome_unknown", "spool_full", "topic_missing", "not_authorized")
+)
+OF_ITSELF = frozenset(
+    (
+        *("internal_fault", "record_formless", "too_many_bytes_in_flight"),
+        *("too_many_connections", "too_many_requests_in_flight"),
+    )
+)
 
 
 class Refused(NamedTuple):
-    by_reason: Mapping[str, int] = {}
+    by_reason: Counter[str] = Counter()  # noqa: RUF012 - never changed
     accepted: int = 0
 
 
@@ -54,17 +55,3 @@ def _refused(numbers: Mapping[Name, float]) -> Counter[str]:
 
 def _accepted(numbers: Mapping[Name, float]) -> int:
     return int(sum(count for (what, *_), count in numbers.items() if what == ACCEPTED))
-
-
-def check(refused: Refused) -> dict[str, Any]:
-    its = sorted(refused.by_reason.items(), key=lambda one: -one[1])
-    own = [reason for reason, _ in its if reason in _OF_KAFKA | _OF_ITSELF]
-    said = ", ".join(f"{count} {reason}" for reason, count in its)
-    accepted = f"{refused.accepted} were accepted in the same {WITHIN_S:.0f} s"
-    return {
-        "status": "warn" if own else "pass",
-        "observedValue": sum(refused.by_reason.values()),
-        "observedUnit": "payloads",
-        **({"output": f"{said}; {accepted}"} if said else {}),
-        BECAUSE: () if _OF_ITSELF.intersection(own) else (KAFKA,),
-    }
