@@ -8,6 +8,7 @@ ahead.
 Asked by a consumer, not by an admin client: see `connect.admin`.
 """
 
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
+    Consumer,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -65,12 +67,20 @@ class LogOffsets:
         self.topics = tuple(topics)
         self._answer_s = answer_s
         self._answers: list[KafkaError | None] = []
-        own = {"on_commit": lambda error, _places: self._answers.append(error)}
-        self._made = partial(asker, kafka, group, {**own, **(options or {})})
+        self._asker = partial(asker, kafka, group)
+        self._options = options or {}
         self._consumer = self._made()
         self._silent_since_s: float | None = None
         self._known: list[Partition] = []
         self._look_again_s = 0.0
+
+    def _made(self) -> Consumer:
+        # of its own commits alone: a late answer must not pass for that of the next client's
+        answers: list[KafkaError | None] = []
+        heard = {"on_commit": lambda error, _: answers.append(error)}
+        consumer = self._asker({**heard, **self._options})
+        self._answers = answers
+        return consumer
 
     def __enter__(self) -> Self:
         return self
@@ -178,9 +188,11 @@ class LogOffsets:
                 if self._silent_since_s is None:
                     self._silent_since_s = now_s
                 elif now_s - self._silent_since_s > MADE_ANEW_AFTER_S:
+                    self._consumer.poll(0)  # what it has still to say, such as a refused login
                     stuck, self._consumer = self._consumer, self._made()
                     self._silent_since_s = None
-                    stuck.close()
+                    # which waits for its last commit, up to a minute
+                    threading.Thread(target=stuck.close, daemon=True).start()
             raise
         self._silent_since_s = None
 

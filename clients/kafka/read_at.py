@@ -1,13 +1,12 @@
 """Single records, by their places."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from clients.kafka.connect import reader
-from clients.kafka.messages import is_end, record_of
+from clients.kafka.messages import ANOTHER_LOG, is_end, record_of
 from clients.kafka.records import Partition, Record
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess
@@ -38,14 +37,19 @@ class RecordsAt:
         for topic, partition, offset in places:
             wanted[topic, partition].add(offset)
         # asked by the client that reads, which then knows whom to read from
-        ask = partial(self._consumer.list_topics, timeout=self._answer_s)
-        known = {topic: ask(topic).topics[topic].partitions for topic in {at[0] for at in wanted}}
+        known = {topic: self._partitions(topic) for topic in {at[0] for at in wanted}}
         return {
             record.position: record
             for (topic, partition), its in wanted.items()
             if partition in known[topic]
             for record in self._read((topic, partition), sorted(its))
         }
+
+    def _partitions(self, topic: str) -> Collection[int]:
+        found = self._consumer.list_topics(topic, self._answer_s).topics[topic]
+        if found.error is not None and found.error.code() not in ANOTHER_LOG:
+            raise KafkaException(found.error)
+        return set(found.partitions)
 
     def _read(self, partition: Partition, offsets: list[int]) -> Iterator[Record]:
         at, place = -_READ_ON_MAX - 1, TopicPartition(*partition)

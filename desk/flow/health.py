@@ -1,8 +1,6 @@
 """What the gateway's /health says is wrong, as the operator may see it who asks."""
 
-import re
 import ssl
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -81,29 +79,12 @@ def read(told: Any) -> Health:
             for name, check in known.items()
             if check["status"] != "pass"
         )
-        worst_first = sorted(_together(wrong), key=lambda one: one.status != "fail")
+        worst_first = sorted(wrong, key=lambda one: one.status != "fail")
         refused = known.get("gateway:refused", {})
         said = _said(refused) if refused.get("output") and refused["status"] == "pass" else ""
         return Health(str(told["status"]), tuple(worst_first), len(known), refused=said)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError("no health") from error
-
-
-def _together(wrong: Iterable[Trouble]) -> list[Trouble]:
-    """Those that say the same, but for numbers: the jobs of a process fall silent together."""
-    found: dict[tuple[str, ...], Trouble] = {}
-    for one in wrong:
-        same = (one.status, one.follows, re.sub(r"[\d.,]+", "", one.says))
-        known = found.get(same)
-        found[same] = known._replace(check=f"{known.check}, {one.check}") if known else one
-    return [_of_one_process(one) for one in found.values()]
-
-
-def _of_one_process(trouble: Trouble) -> Trouble:
-    is_silent = trouble.says.startswith("no sign of life")
-    if not is_silent or ", job:" not in trouble.check:
-        return trouble
-    return trouble._replace(says=f"{trouble.says}: look at their process, the driver of Spark")
 
 
 def _said(check: dict[str, Any], *, with_value: bool = True) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from clients.kafka.connect import answering
 from clients.kafka.offsets import LogOffsets
+from clients.postgres.store import answered_within
 from desk.flow.arrows import GATEWAY, Arrow, Part, arrows, parts
 from desk.flow.shared_look import SharedLook
 from desk.letters.audit import OpenBook
@@ -21,7 +22,8 @@ from shared.timestamps import now_ms, to_rfc3339
 
 RATE_S = 60
 _KEPT_S = 1.0  # whoever looks meanwhile sees the same
-_WITHIN_S = 1.5  # where a server hangs, the page has to say so soon
+_ANSWER_S = 5.0
+_WITHIN_S = 2.0  # where a server hangs, the page has to say so soon
 
 
 class FlowDesk:
@@ -39,7 +41,7 @@ class FlowDesk:
         try:
             seen = self._flow.get()
         except TimeoutError:
-            away = f"Kafka at {self._kafka.bootstrap} does not answer within {_WITHIN_S} s"
+            away = f"Kafka at {self._kafka.bootstrap} does not answer within {_WITHIN_S:.0f} s"
             raise KafkaAwayError(away) from None
         return {**seen, "parked": self._parked()}
 
@@ -61,7 +63,7 @@ class FlowDesk:
             return None
 
     def _count_letters(self) -> dict[str, int]:
-        with self._open_book() as book:
+        with self._open_book() as book, answered_within(book.connection, _ANSWER_S):
             groups = book.groups("stage", Selection(status="parked"))
         return {str(one["stage"]): one["letters"] for one in groups}
 

@@ -7,10 +7,12 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+_YOUNG_S = 10.0
 
 
 class SharedLook(Generic[T]):
-    """TimeoutError where it takes longer than `within_s`: who asks later may see what it found."""
+    """Who would wait for longer than `within_s` sees what the last one found, while that is young;
+    else TimeoutError, and who asks later may see what this one finds."""
 
     def __init__(self, look: Callable[[], T], within_s: float, kept_s: float) -> None:
         self._look = look
@@ -19,6 +21,7 @@ class SharedLook(Generic[T]):
         self._lock = Lock()
         self._found: Future[T] | None = None
         self._found_s = 0.0
+        self._last: tuple[T, float] | None = None
 
     def get(self) -> T:
         """What the look raises is kept and raised, too."""
@@ -26,10 +29,18 @@ class SharedLook(Generic[T]):
             found = self._found
             if found is None or (found.done() and time.monotonic() > self._found_s + self._kept_s):
                 found = self._found = self._thread.submit(self._timed)
-        return found.result(self._within_s)
+        try:
+            return found.result(self._within_s)
+        except TimeoutError:
+            last = self._last
+            if last is None or time.monotonic() - last[1] > _YOUNG_S or found.done():
+                raise
+            return last[0]
 
     def _timed(self) -> T:
         try:
-            return self._look()
+            seen = self._look()
+            self._last = seen, time.monotonic()
+            return seen
         finally:
             self._found_s = time.monotonic()

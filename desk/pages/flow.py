@@ -45,11 +45,11 @@ def troubles(found: Health) -> list[Html]:
     heading = tag("h2", "What is wrong")
     if found.status is None:
         return [heading, tag("p", f"Nobody knows: {found.unknown}", class_="wrong")]
-    refused = [tag("p", f"Refused by this gateway in the last minute: {found.refused}.")]
+    refused = [tag("p", f"Refused by the gateway in the last minute: {found.refused}.")]
     shown = [heading, *(refused if found.refused else [])]
     if not found.troubles:
         return [*shown, tag("p", f"Nothing: all {found.checks} checks of /health pass.")]
-    causes = [_row(one) for one in found.troubles if not one.follows]
+    causes = [_row(one) for one in _together(found.troubles) if not one.follows]
     rest = [_row(one) for one in found.troubles if one.follows]
     shown.append(table("What is wrong", _TROUBLES, causes))
     if rest:
@@ -58,11 +58,29 @@ def troubles(found: Health) -> list[Html]:
     return shown
 
 
+def _together(troubles: Sequence[Trouble]) -> list[Trouble]:
+    """Jobs that are silent are one line: most run in one process."""
+    silent = [
+        one
+        for one in troubles
+        if one.check.startswith("job:")
+        and one.check != f"job:{RELAY}"
+        and not one.follows
+        and one.says.startswith("no sign of life for")
+    ]
+    if len(silent) < 2:
+        return [*troubles]
+    names = ", ".join(one.check for one in silent)
+    says = f"{silent[0].says}: look at a process that they share, such as Spark's driver"
+    as_one = silent[0]._replace(check=names, says=says)
+    return [as_one if one == silent[0] else one for one in troubles if one not in silent[1:]]
+
+
 def _row(trouble: Trouble) -> dict[str, object]:
     """With a way to the page that has more."""
     name = trouble.check
     kind, _, what = name.partition(":")
-    page = _PAGES.get(kind)
+    page = "/" if what.startswith("dlq.") else _PAGES.get(kind)
     if kind == "job" and what != RELAY and "," not in what:
         page = f"/jobs/{quote(what)}"
     return {**trouble._asdict(), "check": tag("a", name, href=page) if page else name}

@@ -11,7 +11,6 @@ from typing import Any
 
 KAFKA, POSTGRES = "kafka:connection", "postgres:connection"
 VIEW = "state_view:lag"
-HEARD_BY = KAFKA, VIEW  # what others say of themselves
 BECAUSE, FOLLOWS = "because", "followsFrom"
 
 

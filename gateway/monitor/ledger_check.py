@@ -1,19 +1,19 @@
 """What the ledger's keeper last said: a check of /health, and gauges. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.monitor.causes import BECAUSE, HEARD_BY, POSTGRES
+from gateway.monitor.causes import BECAUSE, POSTGRES
 from gateway.monitor.metric_family import metric
 from shared.published.ledger import TERMS
 from shared.timestamps import is_time_ms, to_rfc3339
 
 KEEPER = b"ledger"  # its key on the status topic
 OLD_MS = 10_000  # it speaks every three seconds at least
-_KEPT_BY = *HEARD_BY, POSTGRES, "job:relay"  # its keeper is of relay's process
+_KEPT_BY = POSTGRES, "job:relay"  # its keeper is of relay's process
 
 
 class LedgerSeen(NamedTuple):
@@ -56,12 +56,16 @@ def seen_in(status: Any) -> LedgerSeen | None:
     return seen if is_time_ms(seen.as_of_ms) else None
 
 
-def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]:
-    """`set_aside`: what this node has accepted and no ingest topic holds, so no sum here counts."""
+def check(
+    said: bytes | None, now_ms: int, set_aside: int = 0, heard_by: Sequence[str] = ()
+) -> dict[str, Any]:
+    """`set_aside`: what this node has accepted and no ingest topic holds, so no sum here counts.
+    `heard_by`: checks that would explain that nothing is heard."""
+    kept_by = (*heard_by, *_KEPT_BY)
     seen = read(said)
     if seen is None:
         unknown = {"status": "warn", "output": "nothing is known of it yet"}
-        return {**unknown, "setAside": set_aside, BECAUSE: _KEPT_BY}
+        return {**unknown, "setAside": set_aside, BECAUSE: kept_by}
     age_s = round(max(0, now_ms - seen.as_of_ms) / 1000, 1)
     told = []
     if seen.difference:
@@ -87,7 +91,7 @@ def check(said: bytes | None, now_ms: int, set_aside: int = 0) -> dict[str, Any]
         "recounting": seen.recounting,
         "setAside": set_aside,
         **({"output": "; ".join(told)} if told else {}),
-        BECAUSE: _KEPT_BY if is_right else (),
+        BECAUSE: kept_by if is_right else (),
     }
 
 

@@ -1,20 +1,22 @@
 """What the desk last said of dead letters: a check of /health. Pure."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from gateway.monitor.causes import BECAUSE, HEARD_BY, POSTGRES
+from gateway.monitor.causes import BECAUSE, POSTGRES
 from gateway.monitor.job_status import JobStatus
 
 DESK = b"desk"  # its key on the status topic
-_TOLD_BY = *HEARD_BY, POSTGRES
 
 
-def check(desk: JobStatus | None) -> dict[str, Any]:
-    """Well where nothing is parked: what is under way needs nobody."""
+def check(desk: JobStatus | None, heard_by: Sequence[str] = ()) -> dict[str, Any]:
+    """Well where nothing is parked: what is under way needs nobody. `heard_by`: checks that would
+    explain that nothing is heard."""
+    told_by = (*heard_by, POSTGRES)
     letters = desk.said.get("letters") if desk else None
     if desk is None or not isinstance(letters, dict):
         unknown = {"status": "warn", "output": "nothing is known of them: does the desk run?"}
-        return {**unknown, BECAUSE: _TOLD_BY}
+        return {**unknown, BECAUSE: told_by}
     parked, came_back = _count(letters, "parked"), _count(letters, "came_back")
     told = []
     if parked:
@@ -29,7 +31,7 @@ def check(desk: JobStatus | None) -> dict[str, Any]:
         "observedUnit": "letters",
         "underWay": _count(letters, "redriven"),
         **({"output": "; ".join(told)} if told else {}),
-        BECAUSE: () if parked else _TOLD_BY,
+        BECAUSE: () if parked else told_by,
     }
 
 

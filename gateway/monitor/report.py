@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gateway.monitor import ledger_check, letters_check
-from gateway.monitor.causes import BECAUSE, HEARD_BY, KAFKA, POSTGRES, VIEW, name_causes
+from gateway.monitor import ledger_check, letters_check, retention
+from gateway.monitor.causes import BECAUSE, KAFKA, POSTGRES, VIEW, name_causes
 from gateway.monitor.job_status import JobStatus, SaidBreaker, job_status
 from gateway.monitor.probes import KafkaSeen, Seen
-from gateway.monitor.retention import FAIL_AT, WARN_AT, Unread
+from gateway.monitor.retention import Unread
 from gateway.node.refusals import OF_ITSELF, OF_KAFKA, WITHIN_S, Refused
 from gateway.spool.spool import SpoolState
 from gateway.view.reader import Progress
@@ -62,31 +62,39 @@ def report(
     desk = _status(seen, letters_check.DESK)
     waits = {lane: told for one in statuses.values() if one for lane, told in one.lanes.items()}
     full = {lane: who for one in statuses.values() if one for lane, who in one.full_lanes.items()}
-    widened = "; ".join(seen.widened)
+    widened, heard_by = "; ".join(seen.widened), _heard_by(seen)
     checks: dict[str, Check] = {
         KAFKA: _kafka(seen),
         "kafka:replicas": _replicas(seen),
         "kafka:partitions": _check("fail" if seen.widened else "pass", None, "", widened),
         POSTGRES: _server(seen.postgres, "warn"),
-        **_master_data(statuses.get("relay"), seen.at_ms),
+        **_master_data(statuses.get("relay"), seen.at_ms, heard_by),
         **({} if seen.workers == 1 else {"gateway:workers": _workers(seen)}),
         **({} if seen.spool is None else {"spool:depth": _spool(seen.spool)}),
         "gateway:refused": _refused(seen.refused),
         VIEW: _view(seen),
-        "retention:unread": _retention(seen.unread),
+        "retention:unread": retention.check(seen.unread),
         "ledger:difference": ledger_check.check(
             seen.job_statuses.get(ledger_check.KEEPER),
             seen.at_ms,
             seen.spool.set_aside_payloads if seen.spool else 0,
+            heard_by,
         ),
-        "letters:parked": letters_check.check(desk),
-        **{f"job:{job}": _job(job, status, seen.lag_warn_s) for job, status in statuses.items()},
+        "letters:parked": letters_check.check(desk, heard_by),
         **{
-            source: _job(source, _status(seen, source.encode()), seen.lag_warn_s)
+            f"job:{job}": _job(job, status, seen.lag_warn_s, heard_by)
+            for job, status in statuses.items()
+        },
+        **{
+            source: _job(source, _status(seen, source.encode()), seen.lag_warn_s, heard_by)
             for source in sources
         },
         **{
-            f"breaker:{job}:{store}": {**_breaker(breaker), BECAUSE: (f"{store}:connection",)}
+            f"breaker:{job}:{store}": {
+                **_breaker(breaker),
+                # of a job that does nothing it tells how it was
+                BECAUSE: (f"{store}:connection" if _is_at_work(status) else f"job:{job}",),
+            }
             for job, status in statuses.items()
             if status is not None
             for store, breaker in status.breakers.items()
@@ -110,6 +118,19 @@ def report(
 
 def _status(seen: Observation, job: bytes) -> JobStatus | None:
     return job_status(seen.job_statuses.get(job), seen.at_ms, seen.silent_ms.get(job))
+
+
+def _heard_by(seen: Observation) -> tuple[str, ...]:
+    """Checks that explain that nobody's word is heard, if they are not well for that."""
+    words = seen.view.get(JOB_STATUS_TOPIC)
+    is_read = words is not None and words.warm and words.caught_up_ms is not None
+    if words is not None and is_read:
+        is_read = seen.at_ms - (words.caught_up_ms or 0) <= _VIEW_LAG_MAX_MS
+    return (*(() if seen.kafka.server.works else (KAFKA,)), *(() if is_read else (VIEW,)))
+
+
+def _is_at_work(status: JobStatus) -> bool:
+    return not status.is_silent and status.state in ("running", "waiting", "restarting")
 
 
 def worst(statuses: Any) -> str:
@@ -142,28 +163,6 @@ def _replicas(seen: Observation) -> Check:
     fewest = min((one.fewest for one in copies), default=None)
     status = worst(["pass", *(one.status for one in found)])
     return _check(status, fewest, "replicas", "; ".join(one.text for one in found))
-
-
-def _retention(unread: Sequence[Unread] | None) -> Check:
-    """Long before a record is deleted that a job has yet to read."""
-    if unread is None:
-        unknown = "not known: Kafka has not told what its topics keep"
-        return {**_check("warn", None, "%", unknown), BECAUSE: (KAFKA,)}
-    first = max(unread, key=lambda one: one.share, default=None)
-    if first is None or first.share < WARN_AT:
-        return _check("pass", None, "%", "")
-    percent = int(first.share * 100)
-    said = (
-        f"what {first.job} has yet to read of {first.topic}/{first.partition} is deleted before "
-        f"it reads it, unless it catches up: {percent} % of the topic's retention is used up; "
-        "start the job, or raise retention.ms or retention.bytes of the topic"
-    )
-    if first.share >= 1:
-        said = (
-            f"records of {first.topic}/{first.partition} may be deleted that {first.job} has yet "
-            "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
-        )
-    return _check("fail" if first.share >= FAIL_AT else "warn", percent, "%", said)
 
 
 def _workers(seen: Observation) -> Check:
@@ -200,19 +199,20 @@ def _spool(spool: SpoolState) -> Check:
             "aside and not in Kafka: ./headrace spool list, then ./headrace spool replay"
         )
     if spool.bytes >= spool.bytes_max:
-        return _check("fail", spool.records, "records", "; ".join(["it is full", *said]))
-    check = _check("warn" if said else "pass", spool.records, "records", "; ".join(said))
+        said.insert(0, "it is full")
+    status = "fail" if spool.bytes >= spool.bytes_max else "warn" if said else "pass"
+    check = _check(status, spool.records, "records", "; ".join(said))
     return {**check, BECAUSE: because}
 
 
-def _master_data(relay: JobStatus | None, now_ms: int) -> dict[str, Check]:
+def _master_data(relay: JobStatus | None, now_ms: int, heard_by: Sequence[str]) -> dict[str, Check]:
     as_of_ms = relay.said.get("master_as_of_ms") if relay else None
     if not isinstance(as_of_ms, int):
         return {}
     age_s = round(max(0, now_ms - as_of_ms) / 1000, 1)
     old = "master data was not refreshed lately" if age_s > _MASTER_AGE_MAX_S else ""
     check = _check("warn" if old else "pass", age_s, "s", old)
-    return {"master_data:age": {**check, BECAUSE: (*HEARD_BY, POSTGRES, "job:relay")}}
+    return {"master_data:age": {**check, BECAUSE: (*heard_by, POSTGRES, "job:relay")}}
 
 
 def _view(seen: Observation) -> Check:
@@ -230,17 +230,19 @@ def _view(seen: Observation) -> Check:
     return {**check, BECAUSE: () if skipped else (KAFKA,)}
 
 
-def _job(name: str, status: JobStatus | None, lag_warn_s: float) -> Check:
+def _job(name: str, status: JobStatus | None, lag_warn_s: float, heard_by: Sequence[str]) -> Check:
     if status is None:
-        return {**_check("warn", None, "s", "no sign of life yet"), BECAUSE: HEARD_BY}
+        return {**_check("warn", None, "s", "no sign of life yet"), BECAUSE: heard_by}
     lag = {
         name: value
         for name, value in (("lag_records", status.lag_records), ("lag_s", status.lag_s))
         if value is not None
     }
-    # one that waits for a store may not come to speak
-    heard_by = (*HEARD_BY, *(POSTGRES,) * (name in _OF_THE_STORE)) if status.is_silent else ()
-    because = (*heard_by, *(f"breaker:{name}:{store}" for store in status.breakers))
+    because: Sequence[str] = ()
+    if status.is_silent:  # one that waits for a store may not come to speak
+        because = (*heard_by, *((POSTGRES,) if name in _OF_THE_STORE else ()))
+    elif status.state in ("waiting", "restarting"):
+        because = [f"breaker:{name}:{store}" for store in status.breakers]
     return {**_sign_of_life(status, lag_warn_s), **lag, BECAUSE: because}
 
 

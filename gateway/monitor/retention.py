@@ -3,10 +3,11 @@ look at Kafka that it needs."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
 from clients.kafka.records import Partition, Range, by_partition
+from gateway.monitor.causes import BECAUSE, KAFKA
 from gateway.monitor.kafka_facts import KafkaFacts
 from shared.consumer_groups import of_job
 from shared.kafka_access import KafkaAccess
@@ -112,3 +113,26 @@ def _not_older(
 
 def _limit(told: str | None) -> int | None:
     return int(told) if told is not None and int(told) >= 0 else None
+
+
+def check(unread: Sequence[Unread] | None) -> dict[str, Any]:
+    """Of /health, long before a record is deleted that a job has yet to read."""
+    if unread is None:
+        unknown = "not known: Kafka has not told what its topics keep"
+        return {"status": "warn", "output": unknown, BECAUSE: (KAFKA,)}
+    first = max(unread, key=lambda one: one.share, default=None)
+    if first is None or first.share < WARN_AT:
+        return {"status": "pass"}
+    percent = int(first.share * 100)
+    said = (
+        f"what {first.job} has yet to read of {first.topic}/{first.partition} is deleted before "
+        f"it reads it, unless it catches up: {percent} % of the topic's retention is used up; "
+        "start the job, or raise retention.ms or retention.bytes of the topic"
+    )
+    if first.share >= 1:
+        said = (
+            f"records of {first.topic}/{first.partition} may be deleted that {first.job} has yet "
+            "to read: raise retention.ms or retention.bytes of the topic now, and start the job"
+        )
+    status = "fail" if first.share >= FAIL_AT else "warn"
+    return {"status": status, "observedValue": percent, "observedUnit": "%", "output": said}

@@ -11,14 +11,13 @@ WITHIN_S = 60.0
 _NOTED_EVERY_S = 2.0
 # reasons that are no fault of who posts
 OF_KAFKA = frozenset(
-    ("kafka_unreachable", "outcome_unknown", "spool_full", "topic_missing", "not_authorized")
-)
-OF_ITSELF = frozenset(
     (
-        *("internal_fault", "record_formless", "too_many_bytes_in_flight"),
-        *("too_many_connections", "too_many_requests_in_flight"),
+        *("kafka_unreachable", "outcome_unknown", "spool_full", "topic_missing", "not_authorized"),
+        # what waits for a slow Kafka fills these
+        *("too_many_bytes_in_flight", "too_many_requests_in_flight"),
     )
 )
+OF_ITSELF = frozenset(("internal_fault", "record_formless", "too_many_connections"))
 
 
 class Refused(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is dear to make, kept for whoever asks next."""
+"""What is costly to make, kept for whoever asks next."""
 
 import threading
 from collections.abc import Callable, Iterator

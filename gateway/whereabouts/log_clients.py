@@ -31,7 +31,7 @@ class LogClients:
 
     @cached_property
     def enrich(self) -> LogOffsets:
-        """As a member of enrich's group: how far that one is."""
+        """In the name of enrich's group: how far that one is."""
         return LogOffsets(self.kafka, of_job("enrich"), answer_s=_ANSWER_S, options=ANSWERS_SOON)
 
     @cached_property

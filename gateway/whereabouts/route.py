@@ -117,9 +117,11 @@ class Events:
         try:
             with self._servers.one() as servers:
                 finder = Finder(self._flow, servers.log, _snapshots_of(view))
-                return finder.find(servers.store, event_id, place, asker)
-        except BadPlaceError as error:
-            raise Problem(404, "unknown_event", str(error)) from None
+                try:
+                    return finder.find(servers.store, event_id, place, asker)
+                except BadPlaceError as error:  # of which the servers know nothing
+                    unknown = Problem(404, "unknown_event", str(error))
+            raise unknown
         except KafkaAwayError as error:
             log.warning("what became of a payload cannot be read: %s", error)
             raise _away("Kafka, which has the payloads and their events,") from None

@@ -144,3 +144,22 @@ def test_a_look_that_hangs_keeps_nobody_waiting_and_is_seen_once_it_is_back() ->
     goes_on.set()
     time.sleep(0.2)
     assert look.get() == "seen"
+
+
+def test_who_would_wait_for_a_slow_look_sees_the_last_one() -> None:
+    looks = iter(("first", "second"))
+    goes_on = Event()
+
+    def slow() -> str:
+        found = next(looks)
+        if found == "second":
+            goes_on.wait(10)
+        return found
+
+    look = SharedLook(slow, within_s=0.5, kept_s=0.0)
+    assert look.get() == "first"
+    time.sleep(0.01)
+    assert look.get() == "first"
+    goes_on.set()
+    time.sleep(0.2)
+    assert look.get() == "second"

@@ -1,4 +1,5 @@
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,11 @@ def test_a_client_that_hears_nothing_for_long_gives_way_to_another(
         assert [ask(), ask()] == [1, 1]
         monkeypatch.setattr(offsets, "MADE_ANEW_AFTER_S", 0.05)
         assert [ask(), ask(), ask()] == [2, 2, 3]
+        with pytest.raises(KafkaException):
+            log.commit({TOPIC: {0: 1}}, "which nobody confirms")
+        began_s = time.monotonic()
+        assert [ask(), ask()] == [4, 4]
+        assert time.monotonic() - began_s < 10, "it waited for the last commit"
 
 
 def test_records_without_an_answer_are_refused_in_words() -> None:

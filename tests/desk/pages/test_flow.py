@@ -97,12 +97,24 @@ def test_what_is_wrong_is_said_or_that_nothing_is_or_that_nobody_knows() -> None
     assert "What follows" not in wrong
 
 
+def test_jobs_that_are_silent_are_one_line_and_relay_another() -> None:
+    def silent(name: str, seconds: int) -> Trouble:
+        return Trouble(name, "warn", f"no sign of life for {seconds} s")
+
+    lanes = [Trouble(f"lane:{n}", "warn", f"{n} records") for n in (1, 9)]
+    wrong = (lanes[0], silent("job:a", 7), lanes[1], silent("job:relay", 7), silent("job:b", 8))
+    page = read(shell("Flow", *troubles(Health("warn", wrong, 9)), csrf="t"))
+    rows = [[cell.text for cell in row.all("td")] for row in page.all("tr")][1:]
+    assert [row[0] for row in rows] == ["lane:1", "job:a, job:b", "lane:9", "job:relay"]
+    assert rows[1][2].startswith("no sign of life for 7 s: look at a process that they share")
+
+
 def test_a_cause_leads_to_the_page_that_has_more() -> None:
-    checks = ("letters:parked", "job:fold", "job:relay", "job:a, job:b", "kafka:connection")
+    checks = ("letters:parked", "job:fold", "job:relay", "lane:dlq.x.v1", "kafka:connection")
     health = Health("warn", tuple(Trouble(one, "warn", "is so") for one in checks), 9)
     page = read(shell("Flow", *troubles(health), csrf="t"))
     led = {one.text: one.attributes["href"] for one in page.all("a") if one.text in checks}
-    assert led == {"letters:parked": "/", "job:fold": "/jobs/fold"}
+    assert led == {"letters:parked": "/", "job:fold": "/jobs/fold", "lane:dlq.x.v1": "/"}
 
 
 def test_a_cause_stands_before_what_follows_from_it_which_is_behind_a_click() -> None:

@@ -60,6 +60,42 @@ def test_a_job_that_pauses_for_a_store_follows_from_its_breaker_and_the_store() 
     assert alone["checks"]["job:persist"][0]["followsFrom"] == "breaker:persist:postgres"
 
 
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"kafka": KafkaSeen(UP, ("event.reading.v1",), dict.fromkeys(LANES, 0))},
+        {"refusal": "Kafka does not let the gateway write"},
+        {"view": {"state.device.v1": Progress(True, NOW_MS - 500, skipped=1)}},
+        {"view": {"state.device.v1": Progress(True, NOW_MS - 60_000)}},
+    ],
+)
+def test_who_is_silent_is_a_cause_where_the_others_would_be_heard(otherwise: Any) -> None:
+    silent = {"state": "running", "at_ms": NOW_MS - 300_000}
+    well = {"state.device.v1": Progress(True, NOW_MS - 500)}
+    words = {"job.status.v1": Progress(True, NOW_MS - 500)}
+    seen = {**otherwise, "view": {**otherwise.get("view", well), **words}}
+    assert len(_report(fold=silent, **seen)["causes"]) == 2
+    assert "job:fold" in _report(fold=silent, **seen)["causes"]
+
+
+@pytest.mark.parametrize("state", ["failed", "paused"])
+@pytest.mark.parametrize("postgres", [UP, DOWN])
+def test_a_job_that_is_down_for_a_reason_of_its_own_is_a_cause_whatever_its_breaker_says(
+    state: str, postgres: Seen
+) -> None:
+    breaker = {"state": "open", "since_ms": NOW_MS - 3_000, "reason": "refused"}
+    down = {"state": state, "detail": "why", "breakers": {"postgres": breaker}}
+    document = _report(persist=down, postgres=postgres)
+    assert "job:persist" in document["causes"]
+    assert document["checks"]["breaker:persist:postgres"][0]["followsFrom"] == "job:persist"
+
+
+def test_a_full_spool_follows_from_kafka() -> None:
+    full = NOTHING_SPOOLED._replace(records=3, bytes=1000, bytes_max=1000)
+    assert _report(kafka=KafkaSeen(DOWN), spool=full)["causes"] == ["kafka:connection"]
+    assert _report(spool=full)["checks"]["spool:depth"][0]["status"] == "fail"
+
+
 def test_without_postgresql_it_warns_and_lives() -> None:
     document = _report(postgres=DOWN)
     assert document["status"] == document["checks"]["postgres:connection"][0]["status"] == "warn"
