@@ -147,7 +147,7 @@ def test_a_look_that_hangs_keeps_nobody_waiting_and_is_seen_once_it_is_back() ->
 
 
 def test_who_would_wait_for_a_slow_look_sees_the_last_one() -> None:
-    looks = iter(("first", "second"))
+    looks = iter(("first", "second", "second"))
     goes_on = Event()
 
     def slow() -> str:
