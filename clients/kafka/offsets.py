@@ -66,7 +66,6 @@ class LogOffsets:
         """`options`: of librdkafka."""
         self.topics = tuple(topics)
         self._answer_s = answer_s
-        self._answers: list[KafkaError | None] = []
         self._asker = partial(asker, kafka, group)
         self._options = options or {}
         self._consumer = self._made()
@@ -76,11 +75,9 @@ class LogOffsets:
 
     def _made(self) -> Consumer:
         # of its own commits alone: a late answer must not pass for that of the next client's
-        answers: list[KafkaError | None] = []
+        self._answers = answers = list[KafkaError | None]()
         heard = {"on_commit": lambda error, _: answers.append(error)}
-        consumer = self._asker({**heard, **self._options})
-        self._answers = answers
-        return consumer
+        return self._asker({**heard, **self._options})
 
     def __enter__(self) -> Self:
         return self
@@ -91,14 +88,13 @@ class LogOffsets:
     def close(self) -> None:
         self._consumer.close()
 
-    def metadata(self, topic: str | None = None) -> Mapping[str, TopicMetadata]:
-        """Of all topics that this client may know, or of one."""
+    def metadata(self) -> Mapping[str, TopicMetadata]:
+        """Of all topics that this client may know."""
         with self._heard():
-            asked = {} if topic is None else {"topic": topic}
-            found: Mapping[str, TopicMetadata] = self._consumer.list_topics(
-                timeout=self._answer_s, **asked
+            topics: Mapping[str, TopicMetadata] = self._consumer.list_topics(
+                timeout=self._answer_s
             ).topics
-        return {name: its for name, its in found.items() if its.error is None or topic is None}
+        return topics
 
     def partitions(self, topics: Iterable[str] | None = None) -> list[Partition]:
         """Of those topics that exist; its own ones are looked up now and then."""
@@ -197,8 +193,7 @@ class LogOffsets:
         self._silent_since_s = None
 
     def _partitions(self, topics: Iterable[str]) -> list[Partition]:
-        topics = [*topics]
-        known = self.metadata(topics[0] if len(topics) == 1 else None)
+        known = self.metadata()
         return [(topic, p) for topic in topics if topic in known for p in known[topic].partitions]
 
     def _found(self, places: Collection[Partition] | None, which: int) -> dict[Partition, int]:
