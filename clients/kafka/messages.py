@@ -19,6 +19,9 @@ ANOTHER_LOG = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
+# a partition that has just been made, or is moving, has none for a moment
+WITHOUT_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+LEADER_S = 0.1  # then one is asked for again
 
 
 def position_of(message: Message) -> Position:

@@ -26,13 +26,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
 from clients.kafka.connect import Options, asker
+from clients.kafka.messages import LEADER_S, WITHOUT_LEADER
 from clients.kafka.records import Offsets, Partition, Range, by_partition
 from shared.kafka_access import KafkaAccess
 
 _ANSWER_S = 5.0
 _NEW_PARTITIONS_S = 10.0
-_LEADER_S = 0.1
-_WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _UNHEARD = KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN
 MADE_ANEW_AFTER_S = 20.0
 _WITHOUT_COORDINATOR = (
@@ -41,6 +40,9 @@ _WITHOUT_COORDINATOR = (
 )
 # where somebody waits for the answer
 ANSWERS_SOON = {"socket.timeout.ms": 2000, "reconnect.backoff.max.ms": 1000}
+
+
+_Place = tuple[str, int, int]
 
 
 class Committed(NamedTuple):
@@ -75,8 +77,8 @@ class LogOffsets:
 
     def _made(self) -> Consumer:
         # of its own commits alone: a late answer must not pass for that of the next client's
-        self._answers = answers = list[KafkaError | None]()
-        heard = {"on_commit": lambda error, _: answers.append(error)}
+        self._answers = answers = list[tuple[set[_Place], KafkaError | None]]()
+        heard = {"on_commit": lambda error, of: answers.append((_places(of), error))}
         return self._asker({**heard, **self._options})
 
     def __enter__(self) -> Self:
@@ -155,18 +157,18 @@ class LogOffsets:
         return {(place.topic, place.partition): max(0, int(place.offset)) for place in found}
 
     def commit(self, offsets: Offsets, note: str) -> None:
-        """Returns when the broker has confirmed it."""
+        """Returns when the broker has confirmed it: this one, and not a late one before it."""
         self._answers.clear()
         places = [TopicPartition(*at, offset, note) for at, offset in by_partition(offsets).items()]
         with self._heard():
             self._consumer.commit(offsets=places, asynchronous=True)
             deadline = time.monotonic() + self._answer_s
-            while not self._answers:
+            while not (answers := [error for of, error in self._answers if of == _places(places)]):
                 if time.monotonic() > deadline:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                 self._consumer.poll(0.05)
-            if self._answers[0] is not None:
-                raise KafkaException(self._answers[0])
+            if answers[0] is not None:
+                raise KafkaException(answers[0])
 
     def hear_errors(self) -> None:
         """Calls the `error_cb` of the options."""
@@ -202,7 +204,6 @@ class LogOffsets:
         return self._offsets_for([TopicPartition(*at, which) for at in places])
 
     def _offsets_for(self, places: list[TopicPartition]) -> dict[Partition, int]:
-        """A partition that has just been made, or is moving, has no leader for a moment."""
         give_up_s = time.monotonic() + self._answer_s
         while places:
             is_late = time.monotonic() > give_up_s
@@ -210,12 +211,12 @@ class LogOffsets:
                 with self._heard():
                     found = self._consumer.offsets_for_times(places, self._answer_s)
             except KafkaException as error:  # where it is so of all of them
-                if is_late or error.args[0].code() not in _WITHOUT_LEADER:
+                if is_late or error.args[0].code() not in WITHOUT_LEADER:
                     raise
             else:
                 if is_late or not any(_has_no_leader(place) for place in found):
                     return {(place.topic, place.partition): _offset(place) for place in found}
-            time.sleep(_LEADER_S)
+            time.sleep(LEADER_S)
         return {}
 
     def _committed(self, places: Collection[Partition]) -> list[TopicPartition]:
@@ -230,7 +231,7 @@ class LogOffsets:
                 is_late = time.monotonic() > give_up_s
                 if is_late or error.args[0].code() not in _WITHOUT_COORDINATOR:
                     raise
-                time.sleep(_LEADER_S)
+                time.sleep(LEADER_S)
             else:
                 for place in found:
                     _offset(place)
@@ -238,8 +239,12 @@ class LogOffsets:
         return []
 
 
+def _places(of: Iterable[TopicPartition]) -> set[_Place]:
+    return {(at.topic, at.partition, at.offset) for at in of}
+
+
 def _has_no_leader(place: TopicPartition) -> bool:
-    return place.error is not None and place.error.code() in _WITHOUT_LEADER
+    return place.error is not None and place.error.code() in WITHOUT_LEADER
 
 
 def _offset(place: TopicPartition) -> int:

@@ -1,12 +1,13 @@
 """Single records, by their places."""
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from clients.kafka.connect import reader
-from clients.kafka.messages import ANOTHER_LOG, is_end, record_of
+from clients.kafka.messages import ANOTHER_LOG, LEADER_S, WITHOUT_LEADER, is_end, record_of
 from clients.kafka.records import Partition, Record
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess
@@ -53,9 +54,7 @@ class RecordsAt:
 
     def _read(self, partition: Partition, offsets: list[int]) -> Iterator[Record]:
         at, place = -_READ_ON_MAX - 1, TopicPartition(*partition)
-        begin_and_end = self._consumer.get_watermark_offsets(place, self._answer_s, cached=False)
-        if begin_and_end is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        begin_and_end = self._begin_and_end(place)
         for offset in (offset for offset in offsets if offset in range(*begin_and_end)):
             if offset - at > _READ_ON_MAX:
                 self._consumer.assign([TopicPartition(*partition, offset)])
@@ -66,6 +65,20 @@ class RecordsAt:
             if at == offset:
                 yield record_of(message)
         self._consumer.unassign()
+
+    def _begin_and_end(self, place: TopicPartition) -> tuple[int, int]:
+        give_up_s = time.monotonic() + self._answer_s
+        while True:
+            try:
+                found = self._consumer.get_watermark_offsets(place, self._answer_s, cached=False)
+            except KafkaException as error:
+                if time.monotonic() > give_up_s or error.args[0].code() not in WITHOUT_LEADER:
+                    raise
+                time.sleep(LEADER_S)
+            else:
+                if found is None:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                return found
 
     def _next(self, offset: int) -> Message | None:
         """The first record from there on; None at the end."""

@@ -50,7 +50,18 @@ class Judge:
         """What did not hold."""
         await self._until_well()
         await cause.plant(self._rig)
-        began_s, named_s, wrong = time.monotonic(), None, []
+        try:
+            named_s, wrong = await self._watch(cause)
+        finally:
+            await cause.heal(self._rig)
+        told = "never" if named_s is None else f"after {named_s:.1f} s"
+        verdict = f"wrong: {'; '.join(wrong[:2])}" if wrong else "named"
+        print(f"{cause.name}: {told}, {verdict}", flush=True)
+        return wrong
+
+    async def _watch(self, cause: Cause) -> tuple[float | None, list[str]]:
+        """After how long it was named, and what did not hold."""
+        began_s, named_s, wrong = time.monotonic(), None, list[str]()
         while (at_s := time.monotonic() - began_s) < _LASTS_S:
             health, page = await self._said_by_health(), await self._said_by_the_page()
             for who, said in (("/health", health), ("the page", page)):
@@ -61,11 +72,7 @@ class Judge:
             if at_s > _WITHIN_S and not is_named:
                 wrong.append(f"{at_s:.0f} s: /health {sorted(health)}, page {sorted(page)}")
             await asyncio.sleep(_LOOK_EVERY_S)
-        await cause.heal(self._rig)
-        told = "never" if named_s is None else f"after {named_s:.1f} s"
-        verdict = f"wrong: {'; '.join(wrong[:2])}" if wrong else "named"
-        print(f"{cause.name}: {told}, {verdict}", flush=True)
-        return wrong
+        return named_s, wrong
 
     async def drill(self, number: int, cause: Cause, folder: Path) -> None:
         await self._until_well()

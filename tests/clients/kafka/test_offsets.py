@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from clients.kafka import connect, offsets
@@ -77,6 +77,39 @@ def test_a_client_that_hears_nothing_for_long_gives_way_to_another(
         began_s = time.monotonic()
         assert [ask(), ask()] == [4, 4]
         assert time.monotonic() - began_s < 10, "it waited for the last commit"
+
+
+class _Slow:
+    """Answers each commit when the next one has been sent, and then that one."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._tell = options["on_commit"]
+        self._sent: list[list[TopicPartition]] = []
+        self._polls = 0
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        assert asynchronous
+        self._sent.append(offsets)
+
+    def poll(self, _timeout_s: float) -> None:
+        if len(self._sent) == 2 and self._polls < 2:
+            self._tell(
+                KafkaError(KafkaError.REBALANCE_IN_PROGRESS) if self._polls == 0 else None,
+                self._sent[self._polls],
+            )
+            self._polls += 1
+
+    def close(self) -> None: ...
+
+
+def test_a_late_answer_to_a_commit_is_not_taken_for_that_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(offsets, "asker", lambda _kafka, _group, options: _Slow(options))
+    with LogOffsets(KafkaAccess("nobody:1"), "headrace-test", [TOPIC], answer_s=0.1) as log:
+        with pytest.raises(KafkaException):
+            log.commit({TOPIC: {0: 1}}, "which is answered too late")
+        log.commit({TOPIC: {0: 2}}, "")  # else it would raise what is said of the one before
 
 
 def test_records_without_an_answer_are_refused_in_words() -> None:
