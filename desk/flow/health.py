@@ -19,6 +19,7 @@ class Trouble(NamedTuple):
     status: str  # warn or fail
     says: str
     follows: str = ""  # from which check that is not well; none: it is a cause
+    since: str = ""
 
 
 class Health(NamedTuple):
@@ -75,6 +76,7 @@ def read(told: Any) -> Health:
                 str(check["status"]),
                 _said(check, with_value=not name.startswith(_VALUE_SAYS_LITTLE)),
                 str(check.get("followsFrom", "")),
+                str(check.get("since", "")),
             )
             for name, check in known.items()
             if check["status"] != "pass"

@@ -6,6 +6,7 @@ from clients.kafka.connect import answering
 from clients.kafka.follow import whole_log
 from clients.kafka.records import Outgoing
 from clients.kafka.write import write_now
+from desk.flow.arrows import GATEWAY, parts
 from desk.letters.audit import Audit, OpenBook
 from desk.letters.selection import Selection
 from desk.words import statuses, told
@@ -35,30 +36,37 @@ class JobDesk:
 
     def __init__(self, settings: Settings, open_book: OpenBook) -> None:
         self._kafka = settings.kafka
-        self._jobs = {job.name: job.does for job in load_flow(settings.flow).jobs()}
+        flow = load_flow(settings.flow)
+        self._jobs = [job.name for job in flow.jobs()]
+        # the relay, which takes no orders, among them
+        self._shown = {part.name: part.does for part in parts(flow) if part.name != GATEWAY}
         self._audit = Audit(open_book)
 
     def all(self) -> list[dict[str, Any]]:
-        words = statuses(self._kafka, self._jobs)
+        words = statuses(self._kafka, self._shown)
         orders = self._orders()
         return [
-            _shown(job, does, words.get(job), orders.get(job)) for job, does in self._jobs.items()
+            {
+                **_shown(job, does, words.get(job), orders.get(job)),
+                "takes_orders": job in self._jobs,
+            }
+            for job, does in self._shown.items()
         ]
 
     def show(self, job: str) -> dict[str, Any]:
-        self._known(job)
+        self._check_name(job)
         return next(one for one in self.all() if one["job"] == job)
 
     def pause(self, job: str, why: str, *, by: str) -> None:
         """Within a second or two it ends its query. What comes for it waits in Kafka."""
-        self._known(job)
+        self._takes_orders(job)
         stands = self._orders().get(job)
         is_rebuild = stands is not None and stands.order is Wanted.REBUILD
         self._order(job, Wanted.PAUSE, why, by, stands if is_rebuild else stands and stands.then)
 
     def rebuild(self, job: str, why: str, *, by: str) -> None:
         """It works, also where it was paused."""
-        self._known(job)
+        self._takes_orders(job)
         if not can_be_rebuilt(job):
             kept = ", ".join(filter(can_be_rebuilt, self._jobs))
             raise BadOrderError(
@@ -68,7 +76,7 @@ class JobDesk:
 
     def resume(self, job: str, *, by: str) -> None:
         """Where it left off. One that has failed tries again."""
-        self._known(job)
+        self._takes_orders(job)
         stands = self._orders().get(job)
         then = stands.then.to_record() if stands and stands.then else None
         write_now(self._kafka, Outgoing(JOB_ORDER_TOPIC, job.encode(), then, []))
@@ -86,9 +94,14 @@ class JobDesk:
     def _note(self, by: str, what: str, job: str, why: str) -> None:
         self._audit.note(by, f"{what} job", Selection(), reason=f"{job}: {why}" if why else job)
 
-    def _known(self, job: str) -> None:
+    def _takes_orders(self, job: str) -> None:
+        self._check_name(job)
         if job not in self._jobs:
-            raise NoJobError(f"this flow has no job {job}: {', '.join(self._jobs)}")
+            raise BadOrderError(f"{job} takes no orders: {', '.join(self._jobs)} do")
+
+    def _check_name(self, job: str) -> None:
+        if job not in self._shown:
+            raise NoJobError(f"this flow has no job {job}: {', '.join(self._shown)}")
 
     def _orders(self) -> dict[str, JobOrder | None]:
         """None: one that no job can read, either."""

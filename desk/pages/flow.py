@@ -19,7 +19,7 @@ from desk.web.shell import shown
 from shared.kafka_access import KafkaAwayError
 
 _TITLE = "Flow"
-_TROUBLES = ("check", "status", "says")
+_TROUBLES = ("check", "status", "since", "says")
 _FOLLOWING = (*_TROUBLES, "follows")
 _WELL = (None, "running")
 _PAGES = {"letters": "/", "lane": "/waiting", "ledger": "/ledger"}
@@ -81,7 +81,7 @@ def _row(trouble: Trouble) -> dict[str, object]:
     name = trouble.check
     kind, _, what = name.partition(":")
     page = "/" if what.startswith("dlq.") else _PAGES.get(kind)
-    if kind == "job" and what != RELAY and "," not in what:
+    if kind == "job" and "," not in what:
         page = f"/jobs/{quote(what)}"
     return {**trouble._asdict(), "check": tag("a", name, href=page) if page else name}
 
@@ -118,10 +118,9 @@ def picture(now: Mapping[str, Any], late_s: float) -> list[Html]:
 
 def _head(part: Mapping[str, Any]) -> Html:
     name, state, rate = part["part"], part["state"], part["rows_per_s"]
-    of_a_job = state is not None and name != RELAY
     return tag(
         "th",
-        tag("a", name, href=f"/jobs/{quote(name)}") if of_a_job else name,
+        tag("a", name, href=f"/jobs/{quote(name)}") if state is not None else name,
         *([] if state is None else [tag("span", state, class_=None if state in _WELL else "off")]),
         *([] if rate is None else [tag("span", _rate(rate))]),
         scope="col",

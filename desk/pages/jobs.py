@@ -70,12 +70,14 @@ def listed(jobs: Sequence[Mapping[str, Any]]) -> list[Html]:
 
 
 def told_of(job: Mapping[str, Any], csrf: str) -> list[Html]:
+    heading = [tag("h2", f"Job {text(job['job'])}"), facts(_FACTS, _row(job))]
+    if not job["takes_orders"]:
+        return heading
     orders = [_button("Pause", "pause"), " ", _button("Go on", "resume")]
     if job["can_be_rebuilt"]:
         orders += [" ", _button("Make its state anew", "rebuild")]
     return [
-        tag("h2", f"Job {text(job['job'])}"),
-        facts(_FACTS, _row(job)),
+        *heading,
         form(
             f"/jobs/{quote(job['job'])}",
             csrf,

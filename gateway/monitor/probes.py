@@ -22,6 +22,8 @@ _REFUSALS = {
     KafkaError._AUTHENTICATION: "Kafka refuses the gateway's login",
     KafkaError._SSL: "Kafka and the gateway do not agree on TLS or its certificates",
 }
+# as the system words it: a server that hangs, or whose answers get lost, takes connections
+_NOT_UP = "Connection refused"
 
 
 class Seen(NamedTuple):
@@ -75,15 +77,20 @@ class KafkaProbe:
     def _note(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
             self._refusal = _REFUSALS[error.code()]
+        elif _NOT_UP in str(error) and not self._refusal:
+            self._refusal = "Kafka is not up: nobody takes connections at its address"
 
 
 def look_at_postgres(url: str) -> Seen:
     begun_s = time.monotonic()
     try:
         psycopg.connect(url, connect_timeout=_POSTGRES_ANSWER_S, autocommit=True).close()
-    except psycopg.Error:
+    except psycopg.Error as error:
         # its message may hold the address and the user: that is for the log of PostgreSQL
-        return Seen(False, _ms_since(begun_s), "PostgreSQL does not answer")
+        output = "PostgreSQL does not answer"
+        if _NOT_UP in str(error):
+            output = "PostgreSQL is not up: nobody takes connections at its address"
+        return Seen(False, _ms_since(begun_s), output)
     return Seen(True, _ms_since(begun_s))
 
 

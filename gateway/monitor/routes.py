@@ -18,6 +18,7 @@ from gateway.http.problems import Problem, retry_after
 from gateway.kafka_writer.known_partitions import KnownPartitions
 from gateway.kafka_writer.outcome import Log
 from gateway.monitor import ledger_check
+from gateway.monitor.causes import Since
 from gateway.monitor.health_metrics import health_metrics
 from gateway.monitor.job_metrics import job_metrics
 from gateway.monitor.job_news import JobNews
@@ -77,6 +78,7 @@ class Health:
         self._facts_seen_s = float("-inf")
         self._retention = RetentionLook(settings.kafka, self._read)
         self._refusals = RecentRefusals()
+        self._since = Since()
         self._kafka_seen_s = self._postgres_seen_s = 0.0
         self._loops: list[asyncio.Task[None]] = []
 
@@ -104,10 +106,11 @@ class Health:
 
     def report(self) -> dict[str, Any]:
         now_s = time.monotonic()
+        at_ms = time.time_ns() // 1_000_000
         workers_ready, seen = self._node.workers_ready(), self._kafka.partitions
-        return report(
+        document = report(
             Observation(
-                at_ms=time.time_ns() // 1_000_000,
+                at_ms=at_ms,
                 kafka=self._kafka._replace(
                     server=_fresh(self._kafka.server, self._kafka_seen_s, now_s)
                 ),
@@ -131,6 +134,8 @@ class Health:
             self.lanes,
             self.sources,
         )
+        self._since.tell({name: check for name, (check,) in document["checks"].items()}, at_ms)
+        return document
 
     def spooled_s(self) -> float:
         """How long the oldest payload has waited that this node has accepted and Kafka has not."""
@@ -156,7 +161,9 @@ class Health:
             try:
                 self._kafka = await asyncio.to_thread(probe.look)
                 self._kafka_seen_s = time.monotonic()
-                self.news.look()  # also while nobody asks: else it could not tell when they spoke
+                # also while nobody asks: else it could not tell when jobs spoke, and since when
+                # something is wrong
+                self.report()
             except Exception:
                 _logger.exception("could not look at Kafka")
             await asyncio.sleep(_LOOK_EVERY_S)

@@ -30,6 +30,14 @@ def test_a_program_pauses_resumes_and_rebuilds(room: Room) -> None:
         fold = by_name["fold"]
         assert (fold["state"], fold["lag_s"], fold["lag_records"]) == ("running", 3.4, 7)
         assert (fold["order"], fold["can_be_rebuilt"]) == (None, True)
+        says(room, "relay")
+        relay = (await http.get("/api/jobs/relay")).json()
+        assert (relay["state"], relay["takes_orders"]) == ("running", False)
+        refused = await http.post("/api/jobs/relay/pause")
+        assert refused.status_code == 400
+        assert "relay takes no orders" in refused.text
+        page = dom.read((await http.get("/jobs/relay")).content)
+        assert not [one for one in page.all("button") if one.text == "Pause"]
         paused = await http.post("/api/jobs/fold/pause", json={"why": "the disk is changed"})
         assert paused.status_code == 202, paused.text
         assert paused.json()["order"]["why"] == "the disk is changed"

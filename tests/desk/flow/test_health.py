@@ -40,10 +40,13 @@ def test_what_does_not_pass_is_named_the_worst_first() -> None:
 
 def test_what_follows_is_told_apart_and_what_was_refused() -> None:
     follows = {"status": "warn", "output": "old", "followsFrom": "job:relay"}
+    follows["since"] = "2026-11-29T12:00:00.000Z"
     refused = {"status": "pass", "observedValue": 7, "observedUnit": "payloads", "output": "7 bad"}
     checks = {"ledger:difference": follows, "gateway:refused": refused}
     found = read({"status": "warn", "checks": {name: [one] for name, one in checks.items()}})
-    assert found.troubles == (Trouble("ledger:difference", "warn", "old", "job:relay"),)
+    assert found.troubles == (
+        Trouble("ledger:difference", "warn", "old", "job:relay", follows["since"]),
+    )
     assert found.refused == "7 payloads: 7 bad"
 
 

@@ -106,7 +106,7 @@ def test_jobs_that_are_silent_are_one_line_and_relay_another() -> None:
     page = read(shell("Flow", *troubles(Health("warn", wrong, 9)), csrf="t"))
     rows = [[cell.text for cell in row.all("td")] for row in page.all("tr")][1:]
     assert [row[0] for row in rows] == ["lane:1", "job:a, job:b", "lane:9", "job:relay"]
-    assert rows[1][2].startswith("no sign of life for 7 s: look at a process that they share")
+    assert rows[1][3].startswith("no sign of life for 7 s: look at a process that they share")
 
 
 def test_a_cause_leads_to_the_page_that_has_more() -> None:
@@ -114,7 +114,8 @@ def test_a_cause_leads_to_the_page_that_has_more() -> None:
     health = Health("warn", tuple(Trouble(one, "warn", "is so") for one in checks), 9)
     page = read(shell("Flow", *troubles(health), csrf="t"))
     led = {one.text: one.attributes["href"] for one in page.all("a") if one.text in checks}
-    assert led == {"letters:parked": "/", "job:fold": "/jobs/fold", "lane:dlq.x.v1": "/"}
+    jobs = {f"job:{name}": f"/jobs/{name}" for name in ("fold", "relay")}
+    assert led == {"letters:parked": "/", **jobs, "lane:dlq.x.v1": "/"}
 
 
 def test_a_cause_stands_before_what_follows_from_it_which_is_behind_a_click() -> None:

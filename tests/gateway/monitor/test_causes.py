@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.monitor.causes import BECAUSE, FOLLOWS, KAFKA, name_causes
+from gateway.monitor.causes import BECAUSE, FOLLOWS, KAFKA, Since, name_causes
 
 
 def _named(**checks: tuple[bool, tuple[str, ...]]) -> tuple[list[str], dict[str, str]]:
@@ -41,3 +41,18 @@ def test_two_that_have_nothing_to_do_with_each_other_are_two_causes() -> None:
 def test_a_check_that_is_not_there_explains_nothing() -> None:
     checks: dict[str, dict[str, Any]] = {"job": {"status": "fail", BECAUSE: (KAFKA,)}}
     assert name_causes(checks) == ["job"]
+
+
+def test_since_when_a_check_is_not_well_is_told_until_it_is_well_again() -> None:
+    since = Since()
+
+    def told(at_ms: int, **status: str) -> dict[str, Any]:
+        checks: dict[str, Any] = {name: {"status": one} for name, one in status.items()}
+        since.tell(checks, at_ms)
+        return {name: check.get("since") for name, check in checks.items()}
+
+    first, later = "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:05.000Z"
+    assert told(0, kafka="pass", job="warn") == {"kafka": None, "job": first}
+    assert told(5_000, kafka="fail", job="fail") == {"kafka": later, "job": first}
+    assert told(6_000, kafka="pass", job="pass") == {"kafka": None, "job": None}
+    assert told(5_000, kafka="pass", job="warn")["job"] == later
