@@ -34,7 +34,7 @@ def test_a_program_pauses_resumes_and_rebuilds(room: Room) -> None:
         relay = (await http.get("/api/jobs/relay")).json()
         assert (relay["state"], relay["takes_orders"]) == ("running", False)
         refused = await http.post("/api/jobs/relay/pause")
-        assert refused.status_code == 400
+        assert refused.status_code == 422
         assert "relay takes no orders" in refused.text
         page = dom.read((await http.get("/jobs/relay")).content)
         assert not [one for one in page.all("button") if one.text == "Pause"]
