@@ -7,10 +7,11 @@ from typing import Any
 from clients.kafka.connect import answering
 from clients.kafka.offsets import LogOffsets
 from clients.postgres.store import answered_within
-from desk.flow.arrows import GATEWAY, Arrow, Part, arrows, parts
+from desk.flow.arrows import Arrow, arrows
 from desk.flow.shared_look import SharedLook
 from desk.letters.audit import OpenBook
 from desk.letters.selection import Selection
+from desk.parts import GATEWAY, Part, parts
 from desk.words import statuses, told
 from gateway.monitor.job_status import JobStatus
 from shared.consumer_groups import DESK

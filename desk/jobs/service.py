@@ -6,9 +6,9 @@ from clients.kafka.connect import answering
 from clients.kafka.follow import whole_log
 from clients.kafka.records import Outgoing
 from clients.kafka.write import write_now
-from desk.flow.arrows import GATEWAY, parts
 from desk.letters.audit import Audit, OpenBook
 from desk.letters.selection import Selection
+from desk.parts import GATEWAY, parts
 from desk.words import statuses, told
 from gateway.monitor.job_status import JobStatus
 from shared.consumer_groups import DESK

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from desk.flow.arrows import RELAY
 from desk.flow.health import GatewayHealth, Health, Trouble
 from desk.flow.service import RATE_S, FlowDesk
+from desk.parts import RELAY
 from desk.web.access import gateway_token_of
 from desk.web.components import table, text
 from desk.web.html import Html, tag

@@ -2,7 +2,8 @@
 
 import pytest
 
-from desk.flow.arrows import arrows, parts
+from desk.flow.arrows import arrows
+from desk.parts import parts
 from shared.flow import FLOW, load_flow
 
 READ_BY_ALL = ("fold", "persist", "forward")
