@@ -21,7 +21,7 @@ ANOTHER_LOG = frozenset(
 )
 # a partition that has just been made, or is moving, has none for a moment
 WITHOUT_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-LEADER_S = 0.1  # then one is asked for again
+ASK_AGAIN_S = 0.1
 
 
 def position_of(message: Message) -> Position:

@@ -26,7 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
 from clients.kafka.connect import Options, asker
-from clients.kafka.messages import LEADER_S, WITHOUT_LEADER
+from clients.kafka.messages import ASK_AGAIN_S, WITHOUT_LEADER
 from clients.kafka.records import Offsets, Partition, Range, by_partition
 from shared.kafka_access import KafkaAccess
 
@@ -42,7 +42,7 @@ _WITHOUT_COORDINATOR = (
 ANSWERS_SOON = {"socket.timeout.ms": 2000, "reconnect.backoff.max.ms": 1000}
 
 
-_Place = tuple[str, int, int]
+_Told = tuple[Partition, int, str | None]  # of a commit: a job's own may differ by the note alone
 
 
 class Committed(NamedTuple):
@@ -77,8 +77,8 @@ class LogOffsets:
 
     def _made(self) -> Consumer:
         # of its own commits alone: a late answer must not pass for that of the next client's
-        self._answers = answers = list[tuple[set[_Place], KafkaError | None]]()
-        heard = {"on_commit": lambda error, of: answers.append((_places(of), error))}
+        self._answers = answers = list[tuple[set[_Told], KafkaError | None]]()
+        heard = {"on_commit": lambda error, of: answers.append((_told(of), error))}
         return self._asker({**heard, **self._options})
 
     def __enter__(self) -> Self:
@@ -160,10 +160,11 @@ class LogOffsets:
         """Returns when the broker has confirmed it: this one, and not a late one before it."""
         self._answers.clear()
         places = [TopicPartition(*at, offset, note) for at, offset in by_partition(offsets).items()]
+        told = _told(places)
         with self._heard():
             self._consumer.commit(offsets=places, asynchronous=True)
             deadline = time.monotonic() + self._answer_s
-            while not (answers := [error for of, error in self._answers if of == _places(places)]):
+            while not (answers := [error for of, error in self._answers if of == told]):
                 if time.monotonic() > deadline:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                 self._consumer.poll(0.05)
@@ -216,7 +217,7 @@ class LogOffsets:
             else:
                 if is_late or not any(_has_no_leader(place) for place in found):
                     return {(place.topic, place.partition): _offset(place) for place in found}
-            time.sleep(LEADER_S)
+            time.sleep(ASK_AGAIN_S)
         return {}
 
     def _committed(self, places: Collection[Partition]) -> list[TopicPartition]:
@@ -231,7 +232,7 @@ class LogOffsets:
                 is_late = time.monotonic() > give_up_s
                 if is_late or error.args[0].code() not in _WITHOUT_COORDINATOR:
                     raise
-                time.sleep(LEADER_S)
+                time.sleep(ASK_AGAIN_S)
             else:
                 for place in found:
                     _offset(place)
@@ -239,8 +240,8 @@ class LogOffsets:
         return []
 
 
-def _places(of: Iterable[TopicPartition]) -> set[_Place]:
-    return {(at.topic, at.partition, at.offset) for at in of}
+def _told(places: Iterable[TopicPartition]) -> set[_Told]:
+    return {((at.topic, at.partition), at.offset, at.metadata) for at in places}
 
 
 def _has_no_leader(place: TopicPartition) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from clients.kafka.connect import reader
-from clients.kafka.messages import ANOTHER_LOG, LEADER_S, WITHOUT_LEADER, is_end, record_of
+from clients.kafka.messages import ANOTHER_LOG, ASK_AGAIN_S, WITHOUT_LEADER, is_end, record_of
 from clients.kafka.records import Partition, Record
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess
@@ -74,7 +74,7 @@ class RecordsAt:
             except KafkaException as error:
                 if time.monotonic() > give_up_s or error.args[0].code() not in WITHOUT_LEADER:
                     raise
-                time.sleep(LEADER_S)
+                time.sleep(ASK_AGAIN_S)
             else:
                 if found is None:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))

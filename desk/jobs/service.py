@@ -39,18 +39,18 @@ class JobDesk:
         flow = load_flow(settings.flow)
         self._jobs = [job.name for job in flow.jobs()]
         # the relay, which takes no orders, among them
-        self._shown = {part.name: part.does for part in parts(flow) if part.name != GATEWAY}
+        self._does = {part.name: part.does for part in parts(flow) if part.name != GATEWAY}
         self._audit = Audit(open_book)
 
     def all(self) -> list[dict[str, Any]]:
-        words = statuses(self._kafka, self._shown)
+        words = statuses(self._kafka, self._does)
         orders = self._orders()
         return [
             {
                 **_shown(job, does, words.get(job), orders.get(job)),
                 "takes_orders": job in self._jobs,
             }
-            for job, does in self._shown.items()
+            for job, does in self._does.items()
         ]
 
     def show(self, job: str) -> dict[str, Any]:
@@ -59,14 +59,14 @@ class JobDesk:
 
     def pause(self, job: str, why: str, *, by: str) -> None:
         """Within a second or two it ends its query. What comes for it waits in Kafka."""
-        self._takes_orders(job)
+        self._check_takes_orders(job)
         stands = self._orders().get(job)
         is_rebuild = stands is not None and stands.order is Wanted.REBUILD
         self._order(job, Wanted.PAUSE, why, by, stands if is_rebuild else stands and stands.then)
 
     def rebuild(self, job: str, why: str, *, by: str) -> None:
         """It works, also where it was paused."""
-        self._takes_orders(job)
+        self._check_takes_orders(job)
         if not can_be_rebuilt(job):
             kept = ", ".join(filter(can_be_rebuilt, self._jobs))
             raise BadOrderError(
@@ -76,7 +76,7 @@ class JobDesk:
 
     def resume(self, job: str, *, by: str) -> None:
         """Where it left off. One that has failed tries again."""
-        self._takes_orders(job)
+        self._check_takes_orders(job)
         stands = self._orders().get(job)
         then = stands.then.to_record() if stands and stands.then else None
         write_now(self._kafka, Outgoing(JOB_ORDER_TOPIC, job.encode(), then, []))
@@ -94,14 +94,14 @@ class JobDesk:
     def _note(self, by: str, what: str, job: str, why: str) -> None:
         self._audit.note(by, f"{what} job", Selection(), reason=f"{job}: {why}" if why else job)
 
-    def _takes_orders(self, job: str) -> None:
+    def _check_takes_orders(self, job: str) -> None:
         self._check_name(job)
         if job not in self._jobs:
             raise BadOrderError(f"{job} takes no orders: {', '.join(self._jobs)} do")
 
     def _check_name(self, job: str) -> None:
-        if job not in self._shown:
-            raise NoJobError(f"this flow has no job {job}: {', '.join(self._shown)}")
+        if job not in self._does:
+            raise NoJobError(f"this flow has no job {job}: {', '.join(self._does)}")
 
     def _orders(self) -> dict[str, JobOrder | None]:
         """None: one that no job can read, either."""

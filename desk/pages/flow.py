@@ -72,7 +72,8 @@ def _together(troubles: Sequence[Trouble]) -> list[Trouble]:
         return [*troubles]
     names = ", ".join(one.check for one in silent)
     says = f"{silent[0].says}: look at a process that they share, such as Spark's driver"
-    as_one = silent[0]._replace(check=names, says=says)
+    first = min(one.since for one in silent)
+    as_one = silent[0]._replace(check=names, says=says, since=first)
     return [as_one if one == silent[0] else one for one in troubles if one not in silent[1:]]
 
 

@@ -1,11 +1,13 @@
 """Looks at what the gateway depends on. These calls block: they run in threads, with bounds."""
 
+import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import psycopg
 from confluent_kafka import KafkaError, KafkaException
+from psycopg.conninfo import conninfo_to_dict
 
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
 from shared.consumer_groups import GATEWAY
@@ -22,8 +24,7 @@ _REFUSALS = {
     KafkaError._AUTHENTICATION: "Kafka refuses the gateway's login",
     KafkaError._SSL: "Kafka and the gateway do not agree on TLS or its certificates",
 }
-# as the system words it: a server that hangs, or whose answers get lost, takes connections
-_NOT_UP = "Connection refused"
+_CONNECT_S = 1.0
 
 
 class Seen(NamedTuple):
@@ -47,6 +48,7 @@ class KafkaProbe:
         self._topics = topics
         self._looked_at = {*topics, JOBS_POSITIONS}
         self._lanes = lanes
+        self._addresses = kafka.bootstrap.split(",")
         options = {**ANSWERS_SOON, "error_cb": self._note}
         self._log = LogOffsets(kafka, GATEWAY, lanes, _KAFKA_ANSWER_S, options)
 
@@ -59,7 +61,7 @@ class KafkaProbe:
         except KafkaException:
             self._refusal = ""
             self._log.hear_errors()
-            output = self._refusal or "Kafka does not answer"
+            output = self._refusal or _why_silent("Kafka", self._addresses)
             return KafkaSeen(Seen(False, _ms_since(begun_s), output))
         missing = tuple(topic for topic in self._topics if topic not in topics)
         records: dict[str, int] = {}
@@ -77,21 +79,43 @@ class KafkaProbe:
     def _note(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
             self._refusal = _REFUSALS[error.code()]
-        elif _NOT_UP in str(error) and not self._refusal:
-            self._refusal = "Kafka is not up: nobody takes connections at its address"
 
 
 def look_at_postgres(url: str) -> Seen:
     begun_s = time.monotonic()
     try:
         psycopg.connect(url, connect_timeout=_POSTGRES_ANSWER_S, autocommit=True).close()
-    except psycopg.Error as error:
+    except psycopg.Error:
         # its message may hold the address and the user: that is for the log of PostgreSQL
-        output = "PostgreSQL does not answer"
-        if _NOT_UP in str(error):
-            output = "PostgreSQL is not up: nobody takes connections at its address"
-        return Seen(False, _ms_since(begun_s), output)
+        why = _why_silent("PostgreSQL", _addresses_in(url))
+        return Seen(False, _ms_since(begun_s), why)
     return Seen(True, _ms_since(begun_s))
+
+
+def _addresses_in(url: str) -> list[str]:
+    told = conninfo_to_dict(url)
+    hosts = str(told.get("host") or "").split(",")
+    ports = str(told.get("port") or "5432").split(",")
+    return [f"{host}:{ports[min(n, len(ports) - 1)]}" for n, host in enumerate(hosts)]
+
+
+def _why_silent(server: str, addresses: Sequence[str]) -> str:
+    """One that is not up is told from one that hangs: it is mended elsewhere. Without its address,
+    for whoever may read this."""
+    if addresses and all(map(_is_refused, addresses)):
+        return f"{server} is not up: nobody takes connections at its address"
+    return f"{server} does not answer"
+
+
+def _is_refused(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S, all_errors=True).close()
+    except ExceptionGroup as errors:  # of each address that the name stands for
+        return all(isinstance(error, ConnectionRefusedError) for error in errors.exceptions)
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _ms_since(begun_s: float) -> float:

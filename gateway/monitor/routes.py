@@ -161,12 +161,18 @@ class Health:
             try:
                 self._kafka = await asyncio.to_thread(probe.look)
                 self._kafka_seen_s = time.monotonic()
-                # also while nobody asks: else it could not tell when jobs spoke, and since when
-                # something is wrong
-                self.report()
+                self.news.look()  # also while nobody asks: else it could not tell when they spoke
             except Exception:
                 _logger.exception("could not look at Kafka")
+            self._note_since()
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _note_since(self) -> None:
+        """Also while nobody asks: else it could not tell since when something is wrong."""
+        try:
+            self.report()
+        except Exception:
+            _logger.exception("could not tell how things are")
 
     async def _look_at_postgres(self) -> None:
         url = self._settings.postgres_url.get_secret_value()

@@ -78,13 +78,15 @@ class Judge:
         await self._until_well()
         await cause.plant(self._rig)
         await asyncio.sleep(_WITHIN_S)
-        (folder / "desk").write_text(self._rig.launcher.status()["desk_url"])
-        (folder / f"planted-{number}").touch()
-        answer = folder / f"answer-{number}"
-        while not answer.exists():
-            await asyncio.sleep(0.5)
-        print(f"{number}: {cause.name} | {answer.read_text().strip()}", flush=True)
-        await cause.heal(self._rig)
+        try:
+            (folder / "desk").write_text(self._rig.launcher.status()["desk_url"])
+            (folder / f"planted-{number}").touch()
+            answer = folder / f"answer-{number}"
+            while not answer.exists():
+                await asyncio.sleep(0.5)
+            print(f"{number}: {cause.name} | {answer.read_text().strip()}", flush=True)
+        finally:
+            await cause.heal(self._rig)
 
     async def _said_by_health(self) -> frozenset[str]:
         try:

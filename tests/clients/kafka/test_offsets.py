@@ -109,7 +109,8 @@ def test_a_late_answer_to_a_commit_is_not_taken_for_that_to_the_next(
     with LogOffsets(KafkaAccess("nobody:1"), "headrace-test", [TOPIC], answer_s=0.1) as log:
         with pytest.raises(KafkaException):
             log.commit({TOPIC: {0: 1}}, "which is answered too late")
-        log.commit({TOPIC: {0: 2}}, "")  # else it would raise what is said of the one before
+        # else it would raise what is said of the one before
+        log.commit({TOPIC: {0: 1}}, "the same offset with another note")
 
 
 def test_records_without_an_answer_are_refused_in_words() -> None:

@@ -99,13 +99,15 @@ def test_what_is_wrong_is_said_or_that_nothing_is_or_that_nobody_knows() -> None
 
 def test_jobs_that_are_silent_are_one_line_and_relay_another() -> None:
     def silent(name: str, seconds: int) -> Trouble:
-        return Trouble(name, "warn", f"no sign of life for {seconds} s")
+        since = f"12:00:0{9 - seconds}"
+        return Trouble(name, "warn", f"no sign of life for {seconds} s", since=since)
 
     lanes = [Trouble(f"lane:{n}", "warn", f"{n} records") for n in (1, 9)]
     wrong = (lanes[0], silent("job:a", 7), lanes[1], silent("job:relay", 7), silent("job:b", 8))
     page = read(shell("Flow", *troubles(Health("warn", wrong, 9)), csrf="t"))
     rows = [[cell.text for cell in row.all("td")] for row in page.all("tr")][1:]
     assert [row[0] for row in rows] == ["lane:1", "job:a, job:b", "lane:9", "job:relay"]
+    assert [row[2] for row in rows] == ["-", "12:00:01", "-", "12:00:02"]
     assert rows[1][3].startswith("no sign of life for 7 s: look at a process that they share")
 
 
