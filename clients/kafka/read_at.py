@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from clients.kafka.connect import reader
-from clients.kafka.messages import ANOTHER_LOG, ASK_AGAIN_S, WITHOUT_LEADER, is_end, record_of
+from clients.kafka.messages import ANOTHER_LOG, is_end, record_of
 from clients.kafka.records import Partition, Record
 from shared.events.envelope import Position
 from shared.kafka_access import KafkaAccess
 
 _TIMEOUT_S = 10.0
+_KNOWN_FOR_S = 5.0  # partitions of a topic
 _READ_ON_MAX = 500  # records between two wanted ones: to seek costs more than to read these
 _OPTIONS = {
     # no more than a few are wanted of a partition
@@ -31,13 +32,13 @@ class RecordsAt:
     def __init__(self, kafka: KafkaAccess, group: str, answer_s: float = _TIMEOUT_S) -> None:
         self._answer_s = answer_s
         self._consumer = reader(kafka, group, _OPTIONS)
+        self._known: dict[str, tuple[float, Collection[int]]] = {}
 
     def read(self, places: Iterable[Position]) -> dict[Position, Record]:
         """Those that are not found are not there any more."""
         wanted: dict[Partition, set[int]] = defaultdict(set)
         for topic, partition, offset in places:
             wanted[topic, partition].add(offset)
-        # asked by the client that reads, which then knows whom to read from
         known = {topic: self._partitions(topic) for topic in {at[0] for at in wanted}}
         return {
             record.position: record
@@ -47,45 +48,36 @@ class RecordsAt:
         }
 
     def _partitions(self, topic: str) -> Collection[int]:
-        found = self._consumer.list_topics(topic, self._answer_s).topics[topic]
-        if found.error is not None and found.error.code() not in ANOTHER_LOG:
-            raise KafkaException(found.error)
-        return set(found.partitions)
+        """Asked by the client that reads, which then knows whom to read from."""
+        until_s, known = self._known.get(topic, (0.0, ()))
+        if time.monotonic() >= until_s:
+            found = self._consumer.list_topics(topic, self._answer_s).topics[topic]
+            if found.error is not None and found.error.code() not in ANOTHER_LOG:
+                raise KafkaException(found.error)
+            known = {*found.partitions}
+            self._known[topic] = time.monotonic() + _KNOWN_FOR_S, known
+        return known
 
     def _read(self, partition: Partition, offsets: list[int]) -> Iterator[Record]:
-        at, place = -_READ_ON_MAX - 1, TopicPartition(*partition)
-        begin_and_end = self._begin_and_end(place)
-        for offset in (offset for offset in offsets if offset in range(*begin_and_end)):
+        nowhere = at = -_READ_ON_MAX - 1
+        for offset in offsets:
             if offset - at > _READ_ON_MAX:
                 self._consumer.assign([TopicPartition(*partition, offset)])
             message = self._next(offset)
-            if message is None:
-                break  # behind the last record that can be read
-            at = int(message.offset() or 0)
-            if at == offset:
+            at = nowhere if message is None else int(message.offset() or 0)
+            if message is not None and at == offset:
                 yield record_of(message)
         self._consumer.unassign()
 
-    def _begin_and_end(self, place: TopicPartition) -> tuple[int, int]:
-        give_up_s = time.monotonic() + self._answer_s
-        while True:
-            try:
-                found = self._consumer.get_watermark_offsets(place, self._answer_s, cached=False)
-            except KafkaException as error:
-                if time.monotonic() > give_up_s or error.args[0].code() not in WITHOUT_LEADER:
-                    raise
-                time.sleep(ASK_AGAIN_S)
-            else:
-                if found is None:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-                return found
-
     def _next(self, offset: int) -> Message | None:
-        """The first record from there on; None at the end."""
+        """The first record from there on; None where the log has ended before, or begins later."""
         while True:
             message = self._consumer.poll(self._answer_s)
             if message is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            error = message.error()
+            if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                return None
             if is_end(message):
                 return None
             if int(message.offset() or 0) >= offset:

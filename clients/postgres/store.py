@@ -11,6 +11,7 @@ import psycopg
 
 from clients.postgres import sqlstates
 from shared.errors import RowRefusedError, StoreAwayError, StoreSlowError
+from shared.machine.timers import call_later
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -65,9 +66,7 @@ def answered_within(connection: Connection, duration_s: float) -> Iterator[None]
         with suppress(OSError, psycopg.Error), socket(fileno=os.dup(connection.fileno())) as link:
             link.shutdown(SHUT_RDWR)
 
-    timer = threading.Timer(duration_s, give_up)
-    timer.daemon = True
-    timer.start()
+    take_back = call_later(duration_s, give_up)
     try:
         yield
     except StoreAwayError as away:
@@ -75,7 +74,7 @@ def answered_within(connection: Connection, duration_s: float) -> Iterator[None]
             raise StoreSlowError(f"it did not answer within {duration_s:.0f} s") from away
         raise
     finally:
-        timer.cancel()
+        take_back()
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
+from shared.machine.timers import call_later
+
 
 class _Closable(Protocol):
     def close(self) -> None: ...
@@ -25,7 +27,7 @@ class Kept(Generic[T]):
         self._idle_s = idle_s
         self._free: list[T] = []
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._take_back: Callable[[], None] = lambda: None
 
     @contextmanager
     def one(self) -> Iterator[T]:
@@ -37,11 +39,8 @@ class Kept(Generic[T]):
             raise
         with self._lock:
             self._free.append(one)
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = threading.Timer(self._idle_s, self.close)
-            self._timer.daemon = True
-            self._timer.start()
+            self._take_back()
+            self._take_back = call_later(self._idle_s, self._close_soon)
 
     def _well(self) -> T | None:
         with self._lock:
@@ -50,6 +49,9 @@ class Kept(Generic[T]):
             return found
         found.close()
         return None
+
+    def _close_soon(self) -> None:
+        threading.Thread(target=self.close, daemon=True).start()  # which may take its time
 
     def close(self) -> None:
         """All that are free now."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
 
-from clients.kafka.records import Record
+from clients.kafka.records import LogRange, Record
 from gateway.whereabouts.facts import Delivery, Event, Facts, Folded
 from gateway.whereabouts.log_search import LogSearch, TooMuch
 from gateway.whereabouts.places import place_of
@@ -20,7 +20,7 @@ from shared.topic_names import DELIVERY_TOPIC
 
 _BEFORE_MS, _AFTER_MS = 1_000, 30_000
 # after its row, by another clock: most come within the first of these
-_COMPLETED_MS = (-50, 500), (501, 3_000), (3_001, _AFTER_MS), (-_BEFORE_MS, -51)
+_COMPLETED_MS = (-5, 500), (501, 3_000), (3_001, _AFTER_MS), (-_BEFORE_MS, -6)
 _FOLLOWED_MAX = 20  # events of one payload
 _OF_DELIVERY = "hook", "try", "status", "verdict"
 
@@ -100,37 +100,52 @@ class Later:
         told_ms = [ms for ms in (event.written_ms, row.stored_ms if row else None) if ms]
         if not told_ms:
             return event, []
-        its_id = completion_id(event.id, event.revision)
+        key, its_id = event.entity_id.encode(), completion_id(event.id, event.revision)
+        windows_ms = {DELIVERY_TOPIC: (min(told_ms) - _BEFORE_MS, max(told_ms) + _AFTER_MS)}
         if row is not None and event.row is not None:
-            completion = self._completion(event, event.row.completion_topic, row.stored_ms, its_id)
+            at_once = _window(row.stored_ms, _COMPLETED_MS[0])
+            windows_ms[event.row.completion_topic] = at_once
+        try:
+            ranges = self.log.ranges(windows_ms, key)  # of both topics at once
+        except TooMuch:
+            return event, []
+        if row is not None and event.row is not None:
+            topic = event.row.completion_topic
+            its = [one for one in ranges if one.topic == topic]
+            completion = self._completion(key, topic, row.stored_ms, its, its_id)
             if completion is not None:
-                its = event.row._replace(
+                completed = event.row._replace(
                     is_completed=True,
                     completed_ms=completion.time_ms,
                     completion_place=str(completion.position),
                 )
-                event = event._replace(row=its)
-        window = min(told_ms) - _BEFORE_MS, max(told_ms) + _AFTER_MS
+                event = event._replace(row=completed)
         deliveries: list[Delivery] = []
         try:
-            for record in self.log.between([DELIVERY_TOPIC], *window, event.entity_id.encode()):
+            for record in self.log.read(one for one in ranges if one.topic == DELIVERY_TOPIC):
                 deliveries += delivery_in(record, event.id, (event.id, its_id), knows_hooks)
         except TooMuch:
             pass  # those that were found are told
         return event, deliveries
 
-    def _completion(self, event: Event, topic: str, stored_ms: int, its_id: str) -> Record | None:
+    def _completion(
+        self, key: bytes, topic: str, stored_ms: int, at_once: Sequence[LogRange], its_id: str
+    ) -> Record | None:
         """Most come at once: then little is read."""
-        key = event.entity_id.encode()
-        for begin_ms, end_ms in _COMPLETED_MS:
-            window = stored_ms + begin_ms, stored_ms + end_ms
-            try:
-                for record in self.log.between([topic], *window, key, of_key_alone=True):
+        try:
+            for number, later_ms in enumerate(_COMPLETED_MS):
+                window_ms = {topic: _window(stored_ms, later_ms)}
+                ranges = self.log.ranges(window_ms, key) if number else at_once
+                for record in self.log.read(ranges, key):
                     if envelope.text(record.headers, envelope.ID) == its_id:
                         return record
-            except TooMuch:
-                break  # it is told without its place
+        except TooMuch:
+            pass  # it is told without its place
         return None
+
+
+def _window(at_ms: int, later_ms: tuple[int, int]) -> tuple[int, int]:
+    return at_ms + later_ms[0], at_ms + later_ms[1]
 
 
 def version_with(snapshot: bytes, event_id: str, place: Position) -> int | None:

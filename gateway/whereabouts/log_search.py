@@ -10,7 +10,7 @@ from aiokafka.partitioner import murmur2
 
 from clients.kafka.connect import answering
 from clients.kafka.messages import record_of
-from clients.kafka.records import LogRange, Partition, Record, or_end
+from clients.kafka.records import LogRange, Partition, Record
 from gateway.whereabouts.log_clients import LogClients
 from shared.errors import LogCutError, StalledError
 from shared.events import envelope
@@ -91,27 +91,31 @@ class LogSearch:
         begin_ms: int,
         end_ms: int,
         key: bytes | None = None,
-        *,
-        of_key_alone: bool = False,
     ) -> Iterator[Record]:
         """TooMuch where more lies there. `key`: that of whoever's records are looked for, in whose
-        partitions they are; `of_key_alone`: none of others there."""
+        partitions they are."""
+        yield from self.read(self.ranges(dict.fromkeys(topics, (begin_ms, end_ms)), key))
+
+    def ranges(
+        self, windows_ms: Mapping[str, tuple[int, int]], key: bytes | None = None
+    ) -> list[LogRange]:
+        """By topic, what lies between two times there. TooMuch where no time is left."""
         if not self.has_time():
             raise TooMuch
         with answering(self._clients.kafka):
-            places = self._partitions(topics, None if key is None else [key])
-            since = self._log.since(dict.fromkeys(places, begin_ms))
+            places = self._partitions(windows_ms, None if key is None else [key])
+            since = self._log.since({at: windows_ms[at[0]][0] for at in places})
             begins = {at: begin for at, begin in since.items() if begin is not None}
-            ends = self._log.ends(begins)
-            after = self._log.since(dict.fromkeys(begins, end_ms + 1))
-        ranges = [LogRange(*at, begins[at], or_end(after, at, end)) for at, end in ends.items()]
-        yield from self._read(ranges, key if of_key_alone else None)
+            after = self._log.since({at: windows_ms[at[0]][1] + 1 for at in begins})
+            ends = {at: end for at, end in after.items() if end is not None}
+            ends |= self._log.ends(begins.keys() - ends.keys())
+        return [LogRange(*at, begin, ends[at]) for at, begin in begins.items()]
 
     def latest(self, topic: str, keys: Sequence[bytes]) -> Iterator[Record]:
         """All that a compacted topic has in the partitions of these keys."""
         with answering(self._clients.kafka):
             ranges = self._log.ranges(self._partitions([topic], keys))
-        yield from self._read([LogRange(*at, *its) for at, its in ranges.items()])
+        yield from self.read([LogRange(*at, *its) for at, its in ranges.items()])
 
     def enrich_goes_on_at(self, place: Position) -> int | None:
         """None where it has not begun there."""
@@ -123,7 +127,8 @@ class LogSearch:
         counts = self._clients.partition_counts()
         return partitions_in({topic: counts[topic] for topic in topics if topic in counts}, keys)
 
-    def _read(self, ranges: Iterable[LogRange], key: bytes | None = None) -> Iterator[Record]:
+    def read(self, ranges: Iterable[LogRange], key: bytes | None = None) -> Iterator[Record]:
+        """Of that key, or of all. TooMuch."""
         ranges = [one for one in ranges if one.records > 0]
         if sum(one.records for one in ranges) > RECORDS_MAX:
             raise TooMuch

@@ -1,10 +1,7 @@
-from types import SimpleNamespace
-
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clients.kafka import read_at
 from clients.kafka.read_at import RecordsAt
 from local_stack.run.stack import Stack
 from shared.events.envelope import Position
@@ -13,7 +10,9 @@ from shared.kafka_access import KafkaAccess
 TOPIC = "ingest.origins.v1"
 
 
-@pytest.mark.stack
+pytestmark = pytest.mark.stack
+
+
 def test_single_records_are_read_where_they_came_and_those_that_are_gone_are_not(
     parts: Stack,
 ) -> None:
@@ -42,32 +41,3 @@ def test_single_records_are_read_where_they_came_and_those_that_are_gone_are_not
                 assert record.time_ms > 0
     finally:
         origins.close()
-
-
-class _ElectsALeader:
-    """An empty partition, of which nobody is the leader when it is first asked for."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def list_topics(self, topic: str, _timeout_s: float) -> SimpleNamespace:
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None})})
-
-    def get_watermark_offsets(self, *_: object, cached: bool) -> tuple[int, int]:
-        assert not cached
-        self.asked += 1
-        if self.asked == 1:
-            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-        return 0, 0
-
-    def unassign(self) -> None: ...
-
-
-def test_a_partition_that_has_no_leader_for_a_moment_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    partition = _ElectsALeader()
-    monkeypatch.setattr(read_at, "reader", lambda *_: partition)
-    origins = RecordsAt(KafkaAccess(bootstrap="nobody:1"), "headrace-tail")
-    assert origins.read([Position(TOPIC, 0, 0)]) == {}
-    assert partition.asked == 2
