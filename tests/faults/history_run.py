@@ -4,6 +4,7 @@ versions of a domain, deletions, and letters that are mended and fold the past a
 python -m tests.faults.history_run --entities 1000
 """
 
+import json
 import random
 import sys
 import time
@@ -25,6 +26,7 @@ from tests.seen_states import Watcher, assert_history, assert_told_as_seen, is_a
 _FLOW = "tests.faults.history_flow:"
 _FRAMES = {"content-type": "application/vnd.headrace.frames"}
 _IN_A_POST = 1_000
+_BETWEEN_S = 2.0  # so that most are folded by themselves
 _AT_ONCE = 8  # questions: the gateway refuses more than sixteen
 
 
@@ -65,12 +67,13 @@ class Run:
         for (meter, _, litres, in_litres), receipt in zip(sent, receipts, strict=True):
             posted = Posted(receipt["offset"], receipt["id"], litres, in_litres)
             self.posted[meter].append(posted)
-        time.sleep(0.5)
+        time.sleep(_BETWEEN_S)
 
     def remove(self, meters: Sequence[str]) -> None:
         receipts = self.post("removal", [(meter, b"{}") for meter in meters])
         for meter, receipt in zip(meters, receipts, strict=True):
             self.posted[meter].append(Posted(receipt["offset"], receipt["id"], None, False))
+        time.sleep(_BETWEEN_S)
 
     def until_stored(self, watcher: Watcher, with_litres: bool) -> None:
         def is_through(meter: str) -> bool:
@@ -118,8 +121,9 @@ def run(folder: Path, seed: int, entities: int) -> int:
         say(f"ready in {it.launcher.start():.0f} s, of the first version")
         watcher = Watcher(it.launcher.status()["kafka_bootstrap"], "state.meter.v1")
         with watcher.at_work():
-            for _ in range(3):
+            for _ in range(4):
                 it.levels(part_in_litres=0.05)
+                eventually(lambda: len(watcher.seen) == entities, 120)  # Spark has begun
             it.remove(it.meters[::10])
             it.levels(part_in_litres=0)  # whose state began anew has one, whatever comes
             it.levels(part_in_litres=0.05)
@@ -131,7 +135,8 @@ def run(folder: Path, seed: int, entities: int) -> int:
         say(f"ready in {it.launcher.start():.0f} s, of the second one")
         second = Watcher(it.launcher.status()["kafka_bootstrap"], "state.meter.v1")
         with second.at_work():
-            it.levels(part_in_litres=0.5)
+            for _ in range(2):
+                it.levels(part_in_litres=0.5)
             letters = redrive(it.launcher.state_dir)
             it.levels(part_in_litres=0.5)
             it.until_stored(second, with_litres=True)
@@ -147,7 +152,7 @@ def redrive(state_dir: Path) -> int:
     arguments = ["letters", "redrive", "--all", "--state-dir", str(state_dir), "-o", "json"]
     done = CliRunner().invoke(cli.app, arguments)
     assert done.exit_code == 0, (done.output, done.exception)
-    return done.stdout.count('"id"')
+    return int(json.loads(done.stdout)["sent"])
 
 
 def judge(it: Run, watcher: Watcher) -> int:
