@@ -84,7 +84,7 @@ class Run:
             return bool(seen[-1].state["count"] == len(life))
 
         for meter in self.meters:
-            eventually(lambda: is_through(meter), 300)  # noqa: B023
+            eventually(lambda: is_through(meter), 600)  # noqa: B023
 
     def life(self, meter: str, with_litres: bool) -> list[Posted]:
         """What makes its state: all since it was removed last, in the order of the log."""
@@ -123,7 +123,7 @@ def run(folder: Path, seed: int, entities: int) -> int:
         with watcher.at_work():
             for _ in range(4):
                 it.levels(part_in_litres=0.05)
-                eventually(lambda: len(watcher.seen) == entities, 120)  # Spark has begun
+                eventually(lambda: len(watcher.seen) == entities, 600)  # Spark has begun
             it.remove(it.meters[::10])
             it.levels(part_in_litres=0)  # whose state began anew has one, whatever comes
             it.levels(part_in_litres=0.05)
