@@ -121,9 +121,10 @@ def run(folder: Path, seed: int, entities: int) -> int:
         say(f"ready in {it.launcher.start():.0f} s, of the first version")
         watcher = Watcher(it.launcher.status()["kafka_bootstrap"], "state.meter.v1")
         with watcher.at_work():
-            for _ in range(4):
+            it.levels(part_in_litres=0)
+            eventually(lambda: len(watcher.seen) == entities, 600)  # Spark has begun
+            for _ in range(3):
                 it.levels(part_in_litres=0.05)
-                eventually(lambda: len(watcher.seen) == entities, 600)  # Spark has begun
             it.remove(it.meters[::10])
             it.levels(part_in_litres=0)  # whose state began anew has one, whatever comes
             it.levels(part_in_litres=0.05)
