@@ -91,7 +91,7 @@ def test_a_rebuild_that_is_followed_by_a_pause_is_done_when_the_job_goes_on(room
     [
         (("GET", "/api/jobs/nobody", None), 404, "this flow has no job nobody: enrich"),
         (("POST", "/api/jobs/nobody/pause", None), 404, "this flow has no job nobody"),
-        (("POST", "/api/jobs/relay/resume", None), 404, "this flow has no job relay"),
+        (("POST", "/api/jobs/relay/resume", None), 422, "relay takes no orders: enrich"),
         (("POST", "/api/jobs/enrich/rebuild", None), 422, "enrich keeps no state"),
         (("POST", "/api/jobs/fold/pause", {"why": "a" * 501}), 422, "why"),
         (("POST", "/api/jobs/fold/pause", {"because": "a"}), 422, "because"),
