@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -32,14 +32,17 @@ class RecordsAt:
     def __init__(self, kafka: KafkaAccess, group: str, answer_s: float = _TIMEOUT_S) -> None:
         self._answer_s = answer_s
         self._consumer = reader(kafka, group, _OPTIONS)
-        self._known: dict[str, tuple[float, Collection[int]]] = {}
+        self._known: dict[str, tuple[float, set[int]]] = {}
 
     def read(self, places: Iterable[Position]) -> dict[Position, Record]:
         """Those that are not found are not there any more."""
         wanted: dict[Partition, set[int]] = defaultdict(set)
         for topic, partition, offset in places:
             wanted[topic, partition].add(offset)
-        known = {topic: self._partitions(topic) for topic in {at[0] for at in wanted}}
+        partitions: dict[str, set[int]] = defaultdict(set)
+        for topic, partition in wanted:
+            partitions[topic].add(partition)
+        known = {topic: self._partitions(topic, its) for topic, its in partitions.items()}
         return {
             record.position: record
             for (topic, partition), its in wanted.items()
@@ -47,10 +50,11 @@ class RecordsAt:
             for record in self._read((topic, partition), sorted(its))
         }
 
-    def _partitions(self, topic: str) -> Collection[int]:
-        """Asked by the client that reads, which then knows whom to read from."""
-        until_s, known = self._known.get(topic, (0.0, ()))
-        if time.monotonic() >= until_s:
+    def _partitions(self, topic: str, wanted: set[int]) -> set[int]:
+        """Asked by the client that reads, which then knows whom to read from; asked anew where one
+        is wanted that may have come since."""
+        until_s, known = self._known.get(topic, (0.0, set[int]()))
+        if time.monotonic() >= until_s or not wanted <= known:
             found = self._consumer.list_topics(topic, self._answer_s).topics[topic]
             if found.error is not None and found.error.code() not in ANOTHER_LOG:
                 raise KafkaException(found.error)
@@ -60,11 +64,13 @@ class RecordsAt:
 
     def _read(self, partition: Partition, offsets: list[int]) -> Iterator[Record]:
         nowhere = at = -_READ_ON_MAX - 1
+        message: Message | None = None
         for offset in offsets:
-            if offset - at > _READ_ON_MAX:
-                self._consumer.assign([TopicPartition(*partition, offset)])
-            message = self._next(offset)
-            at = nowhere if message is None else int(message.offset() or 0)
+            if at < offset:  # else what it came to, where there was none, may be this one
+                if offset - at > _READ_ON_MAX:
+                    self._consumer.assign([TopicPartition(*partition, offset)])
+                message = self._next(offset)
+                at = nowhere if message is None else int(message.offset() or 0)
             if message is not None and at == offset:
                 yield record_of(message)
         self._consumer.unassign()

@@ -93,7 +93,10 @@ def look_at_postgres(url: str) -> Seen:
 
 
 def _addresses_in(url: str) -> list[str]:
-    told = conninfo_to_dict(url)
+    try:
+        told = conninfo_to_dict(url)
+    except psycopg.Error:  # it is none
+        return []
     hosts = str(told.get("host") or "").split(",")
     ports = str(told.get("port") or "5432").split(",")
     return [f"{host}:{ports[min(n, len(ports) - 1)]}" for n, host in enumerate(hosts)]
@@ -109,6 +112,8 @@ def _why_silent(server: str, addresses: Sequence[str]) -> str:
 
 def _is_refused(address: str) -> bool:
     host, _, port = address.rpartition(":")
+    if not host:  # a socket of this machine's, which has no port
+        return False
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S, all_errors=True).close()
     except ExceptionGroup as errors:  # of each address that the name stands for

@@ -3,10 +3,13 @@ for each costs milliseconds where others want the interpreter, too."""
 
 import heapq
 import itertools
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 _LOST_MAX = 1_000  # that were taken back, and are still in the order
 
@@ -49,7 +52,11 @@ class Timers:
 
     def _run(self) -> None:
         while True:
-            self._next()()
+            call = self._next()
+            try:
+                call()
+            except Exception:  # the others are to come all the same
+                log.exception("a fault in a call that was due")
 
     def _next(self) -> Callable[[], None]:
         with self._changed:

@@ -1,5 +1,7 @@
 """Meters, before and after their events change their form: of gallons, they tell litres."""
 
+from dataclasses import replace
+
 from typing_extensions import TypedDict
 
 from shared.flow_table import Flow
@@ -89,18 +91,13 @@ BEFORE = Flow(
     ),
 )
 
-AFTER = Flow(
-    endpoints=(Endpoint("level", enrich=_to_litres, emits=("level",), stream="meter"), _REMOVED),
+_METER = BEFORE.entities[0]
+AFTER = replace(
+    BEFORE,
+    endpoints=(replace(BEFORE.endpoints[0], enrich=_to_litres), _REMOVED),
     event_types=(
-        EventType("level", data=Litres, stream="meter", upcasters=(_in_litres,)),
-        EventType("removed", data=Removed, stream="meter"),
+        replace(BEFORE.event_types[0], data=Litres, upcasters=(_in_litres,)),
+        BEFORE.event_types[1],
     ),
-    entities=(
-        Entity(
-            *("meter", ("level",), initial, _of_litres),
-            state=Meter,
-            deleted_by=("removed",),
-            history=True,
-        ),
-    ),
+    entities=(replace(_METER, fold=_of_litres),),
 )

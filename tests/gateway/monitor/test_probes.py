@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,8 @@ def test_kafka(hangs: str, not_up: str) -> None:
 def test_postgres(hangs: str, not_up: str) -> None:
     assert _postgres_at(not_up).startswith("PostgreSQL is not up: ")
     assert _postgres_at(hangs) == _postgres_at(f"{not_up},{hangs}") == "PostgreSQL does not answer"
+
+
+def test_nothing_is_claimed_of_an_address_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    for url in (f"postgresql://somebody@/headrace?host={tmp_path}", "postgresql://[no-address/x"):
+        assert look_at_postgres(url).output == "PostgreSQL does not answer"
