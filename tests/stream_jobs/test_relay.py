@@ -86,13 +86,18 @@ def _read(settings: JobSettings, topic: str) -> list[tuple[str, int]]:
     return [(i, value) for _, i, value in sorted(found, key=lambda record: record[0])]
 
 
-def _said(settings: JobSettings) -> list[dict[str, Any]]:
-    """What the relay has published of itself."""
+def _status_end(settings: JobSettings) -> int:
     consumer = Consumer({"bootstrap.servers": settings.kafka_bootstrap, "group.id": "test"})
-    place = TopicPartition(JOB_STATUS_TOPIC, 0, 0)
-    count = consumer.get_watermark_offsets(place, timeout=10)[1]
-    consumer.assign([place])
-    messages = consumer.consume(count, timeout=60)
+    end = consumer.get_watermark_offsets(TopicPartition(JOB_STATUS_TOPIC, 0), timeout=10)[1]
+    consumer.close()
+    return end
+
+
+def _said(settings: JobSettings, start: int) -> list[dict[str, Any]]:
+    """What the relay has published of itself from there on: other tests share the broker."""
+    consumer = Consumer({"bootstrap.servers": settings.kafka_bootstrap, "group.id": "test"})
+    consumer.assign([TopicPartition(JOB_STATUS_TOPIC, 0, start)])
+    messages = consumer.consume(_status_end(settings) - start, timeout=60)
     consumer.close()
     return [json.loads(m.value() or b"") for m in messages if m.key() == b"relay"]
 
@@ -118,6 +123,7 @@ def test_two_relays_send_each_row_once_and_in_order(
     job_settings: JobSettings, connection: store.Connection, topic: str
 ) -> None:
     outbox = Outbox(connection)
+    start = _status_end(job_settings)
     with _running(job_settings), _running(job_settings):
         _put(connection, topic, 12_000)
         _wait(lambda: outbox.depth().records == 0)
@@ -130,7 +136,7 @@ def test_two_relays_send_each_row_once_and_in_order(
         by_key.setdefault(value % 10, []).append(value)
     by_key[1] = [value for value in by_key[1] if value != 1]
     assert all(values == sorted(values) for values in by_key.values())
-    said = _said(job_settings)
+    said = _said(job_settings, start)
     assert said[-1]["state"] == "stopped"
     assert any(r["state"] == "running" and r["lag_records"] is not None for r in said)
 
