@@ -22,6 +22,7 @@ def main() -> int:
         settings = GatewaySettings()
         load_flow(settings.flow)
         settings.make_folders()
+        settings.check_peers(is_gateway=False)
         sockets = listen(settings.desk_host, settings.desk_port, "HEADRACE_DESK_PORT")
         app = create_app(settings)
     except WRONG_SETTINGS as error:
@@ -33,6 +34,7 @@ def main() -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every request
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # which the server hands on when it has ended
         signal.signal(number, lambda *_: stop.set())

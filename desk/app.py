@@ -54,7 +54,7 @@ from gateway.auth.setup import known_callers
 from gateway.http.problems import HANDLERS, Problem, retry_after
 from gateway.server.app import application
 from gateway.whereabouts.finder import BadPlaceError
-from shared.errors import RowRefusedError, StoreAwayError
+from shared.errors import RowRefusedError, StaleMasterDataError, StoreAwayError
 from shared.kafka_access import KafkaAwayError
 from shared.master_data.rows import BadRowError
 from shared.settings import GatewaySettings
@@ -139,7 +139,7 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     NoJobError: (404, "no_job"),
     BadOrderError: (422, "bad_order"),
 }
-_TROUBLE = (*_REFUSALS, StoreAwayError, KafkaAwayError, RowRefusedError)
+_TROUBLE = *_REFUSALS, StoreAwayError, KafkaAwayError, StaleMasterDataError, RowRefusedError
 
 
 async def _on_trouble(request: Request, error: Exception) -> Response:

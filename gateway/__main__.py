@@ -14,6 +14,7 @@ def main() -> int:
         settings = GatewaySettings()
         load_flow(settings.flow)
         settings.make_folders()
+        settings.check_peers(is_gateway=True)
     except WRONG_SETTINGS as error:
         print(explain(error), file=sys.stderr)
         return WRONG_SETTING

@@ -1,8 +1,10 @@
-"""The names of consumer groups. Kafka grants rights by them; none of them ever has a member."""
+"""The names of consumer groups. Kafka grants rights by them; all but one never have a member."""
 
 GATEWAY = "headrace-gateway"
 VIEW = "headrace-view"
 DESK = "headrace-desk"
+# gateways among which states are divided: by it they know of each other
+PEERS = "headrace-gateways"
 MASTER_VIEW = "headrace-master-view"
 GATES = "headrace-gates"
 HOOKS = "headrace-hooks"

@@ -439,7 +439,7 @@ USES = (
     ),
     Use(
         "aiokafka's hash of a key",
-        ("gateway.kafka_writer.kafka_log", "gateway.whereabouts.log_search"),
+        ("gateway.kafka_writer.kafka_log", "gateway.kafka_writer.partition_of_key"),
         "putting a record into the partition where Kafka's own clients put it",
         "write murmur2 down here, and hold it by the same vectors",
         (Part("aiokafka.partitioner", "murmur2", ("data",)),),

@@ -6,9 +6,10 @@ from typing import Any
 
 from desk.credentials.service import CredentialDesk
 from desk.letters.selection import Selection
-from desk.letters.service import Desk, snapshots_of
+from desk.letters.service import Desk
 from desk.waiting.service import Waiting
-from gateway.view.reader import StateView
+from gateway.peers.lookup import Lookup
+from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
 from shared.folding import snapshot
 from shared.ids import tenant_of
@@ -65,15 +66,18 @@ class Entities:
         return {"id": entity_id, **found, "unknown": unknown}
 
     def _states(self, entity_id: str) -> Rows:
-        """As the gateway's view has them; where there is none beside this desk, as they are
-        stored."""
-        rows, view = self._flow.with_state, StateView(self._desk.settings.state_dir)
+        """As gateways have them; where this desk is beside none, or those that hold them do not
+        answer, as they are stored."""
+        rows, states = self._flow.with_state, Lookup(self._desk.settings)
+        found = dict.fromkeys((row.name for row in rows), b"")
         try:
-            snapshots = snapshots_of(view)
-            found = {row.name: snapshots(row.topic, entity_id.encode()) for row in rows}
+            for row in rows:
+                found[row.name] = states.find(row.topic, entity_id.encode()) or b""
+        except StaleMasterDataError:
+            pass
         finally:
-            view.close()
-        told = {name: _told(name, value) for name, value in found.items() if value is not None}
+            states.close()
+        told = {name: _told(name, value) for name, value in found.items() if value}
         viewed = [one for one in told.values() if one is not None]
         others = [name for name in found if told.get(name) is None]
         return [*viewed, *self._book.rows(_STATES, others, entity_id)]

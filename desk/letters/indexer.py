@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 from clients.postgres import store
 from desk.letters.index_store import LetterIndex
-from desk.letters.service import snapshots_of
 from desk.letters.topics import LetterLog, letter_of
 from desk.prediction.fate import SnapshotLookup
-from gateway.view.reader import StateView
-from shared.errors import StoreAwayError
+from gateway.peers.lookup import Lookup
+from shared.errors import StaleMasterDataError, StoreAwayError
 from shared.events.envelope import Position
 from shared.flow import load_flow
 from shared.flow_table import Flow
@@ -33,7 +32,7 @@ _LOOKED_AT_MAX = 200
 def run(settings: Settings, stop: threading.Event) -> None:
     """Until `stop` is set, whatever happens to PostgreSQL and Kafka meanwhile."""
     flow = load_flow(settings.flow)
-    view = StateView(settings.state_dir)
+    states = Lookup(settings)
     status = StatusReporter(settings, "desk")
     while not stop.is_set():
         try:
@@ -42,13 +41,13 @@ def run(settings: Settings, stop: threading.Event) -> None:
                 LetterLog(settings) as log,
             ):
                 book = LetterIndex(connection)
-                follow(flow, log, book, snapshots_of(view), status, stop.is_set)
+                follow(flow, log, book, states.find, status, stop.is_set)
         except (StoreAwayError, KafkaAwayError) as away:
             _log.warning("letters are not indexed now: %s", away)
         except Exception:
             _log.exception("letters could not be indexed, trying again")
         stop.wait(_AGAIN_AFTER_S)
-    view.close()
+    states.close()
 
 
 def follow(
@@ -96,7 +95,10 @@ def note_folded(flow: Flow, book: LetterIndex, snapshots: SnapshotLookup) -> Non
     for row in book.under_way_to("fold", _LOOKED_AT_MAX):
         digest = snapshot.id_digest(row["event_id"] or "")
         for topic in readers.get(Position.parse(row["origin"]).topic, ()):
-            known = row["entity_id"] and snapshots(topic, row["entity_id"].encode())
+            try:
+                known = row["entity_id"] and snapshots(topic, row["entity_id"].encode())
+            except StaleMasterDataError:  # known by other gateways, which do not answer
+                continue
             now = snapshot.decode(known) if known else None
             if now and now.knows(digest) and row["event_id"] not in now.parked:
                 done.append(row["id"])

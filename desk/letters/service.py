@@ -13,8 +13,7 @@ from desk.letters.redrive_target import Rewrite
 from desk.letters.selection import Selection
 from desk.letters.store import IndexedLetter, LetterBook, open_book, place_of
 from desk.letters.topics import LetterLog, letter_of
-from desk.prediction.fate import SnapshotLookup
-from gateway.view.reader import StateView
+from gateway.peers.lookup import Lookup
 from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
 from shared.model import Fields
@@ -25,16 +24,6 @@ from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.persist.writer import EventStore
 
 _MASTER_AGE_MAX_S = 86_400.0
-
-
-def snapshots_of(view: StateView) -> SnapshotLookup:
-    """As the gateway's view has them, which is a file of its machine."""
-
-    def find(topic: str, key: bytes) -> bytes | None:
-        found = view.find(topic, key)[1]
-        return None if found is None else found.value
-
-    return find
 
 
 class NoLetterError(Exception):
@@ -66,15 +55,15 @@ class Desk:
     def try_again(self, letter_id: str, change: Rewrite | None = None) -> Trial:
         known = self._known(letter_id)
         letter, attempt = self._letter(known), known.row["attempt"] + 1
-        view = StateView(self.settings.state_dir)
+        states = Lookup(self.settings)
         answers = Answers(self._flow, self.settings.registry)
         try:
-            master, snapshots = KnownMaster(self.settings), snapshots_of(view)
-            return try_again(self._flow, letter, attempt, change, master, snapshots, answers.find)
+            master = KnownMaster(self.settings)
+            return try_again(self._flow, letter, attempt, change, master, states.find, answers.find)
         except StaleMasterDataError as stale:
             return Trial("waits", "stale_master_data", str(stale))
         finally:
-            view.close()
+            states.close()
             answers.close()
 
     def redrive(self, ids: Sequence[str], by: str, change: Rewrite | None = None) -> Sent:

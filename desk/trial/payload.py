@@ -1,13 +1,13 @@
 """What would become of a payload, if a device sent it now. Nothing is written, but the domain's own
 code is called: what it asks outside is really asked, and so are its look-ups."""
 
-from desk.letters.service import Desk, KnownMaster, snapshots_of
+from desk.letters.service import Desk, KnownMaster
 from desk.trial.answer import answer, payload_of
 from desk.waiting.service import Waiting
 from gateway.http.message import ByName
 from gateway.http.problems import Problem, retry_after
 from gateway.ingest.record import read_head
-from gateway.view.reader import StateView
+from gateway.peers.lookup import Lookup
 from shared.errors import StaleMasterDataError
 from shared.flow import load_flow
 from shared.flow_table import Flow
@@ -23,16 +23,16 @@ def try_payload(
     flow = load_flow(desk.settings.flow)
     endpoint = _endpoint(flow, endpoint_name)
     payload = payload_of(endpoint, entity_id, read_head(headers), body)
-    master, view = KnownMaster(desk.settings), StateView(desk.settings.state_dir)
+    master, states = KnownMaster(desk.settings), Lookup(desk.settings)
     answers = Answers(flow, desk.settings.registry)
     try:
-        states_at = _states_at(flow, view)
-        snapshots = snapshots_of(view) if states_at else None
+        states_at = _states_at(flow, states)
+        snapshots = states.find if states_at else None
         found = answer(flow, endpoint, payload, master, snapshots, answers.find)
     except StaleMasterDataError as stale:
         raise Problem(503, "stale_master_data", str(stale), headers=retry_after(10)) from stale
     finally:
-        view.close()
+        states.close()
         answers.close()
     known = {table: to_rfc3339(at_ms) for table, at_ms in master.as_of_ms().items() if at_ms}
     return {
@@ -52,9 +52,8 @@ def _endpoint(flow: Flow, name: str) -> Endpoint:
     return endpoint
 
 
-def _states_at(flow: Flow, view: StateView) -> str | None:
-    """Up to when the gateway's view knows the states; None where it does not know them all."""
-    known = view.progress()
-    found = [known.get(entity.topic) for entity in flow.entities]
-    times = [one.caught_up_ms for one in found if one and one.warm and one.caught_up_ms is not None]
-    return to_rfc3339(min(times)) if times and len(times) == len(found) else None
+def _states_at(flow: Flow, states: Lookup) -> str | None:
+    """Up to when the gateway beside knows its states; None where it does not know them all."""
+    times = [states.caught_up_ms(entity.topic) for entity in flow.entities]
+    known = [at_ms for at_ms in times if at_ms is not None]
+    return to_rfc3339(min(known)) if known and len(known) == len(times) else None

@@ -2,8 +2,8 @@
 
 from contextlib import closing
 
-from desk.letters.service import Desk, snapshots_of
-from gateway.view.reader import StateView
+from desk.letters.service import Desk
+from gateway.peers.lookup import Lookup
 from gateway.whereabouts.finder import Finder
 from gateway.whereabouts.log_clients import LogClients
 from gateway.whereabouts.stages import told
@@ -13,7 +13,8 @@ from shared.model import Fields
 
 
 class Whereabouts:
-    """KafkaAwayError or StoreAwayError where a server that the answer needs is not there."""
+    """KafkaAwayError, StoreAwayError or StaleMasterDataError where one that the answer needs is not
+    there."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -23,8 +24,8 @@ class Whereabouts:
         """`place`: topic/partition/offset, as the receipt says. BadPlaceError."""
         settings = self._desk.settings
         with (
-            closing(StateView(settings.state_dir)) as view,
+            closing(Lookup(settings)) as states,
             closing(LogClients(settings.kafka, DESK)) as log,
         ):
-            finder = Finder(self._flow, log, snapshots_of(view))
+            finder = Finder(self._flow, log, states.find)
             return told(finder.find(self._desk.book.connection, event_id, place))

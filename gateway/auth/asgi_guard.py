@@ -8,9 +8,11 @@ from gateway.auth.caller import operators_only
 from gateway.auth.mtls import certified_in
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
+from gateway.view.peer_protocol import HELD_PATH, STATES_PATH
 
 CALLER = "headrace.caller"
-_OPEN = ("/livez", "/readyz")  # for whoever starts and stops gateways
+# for whoever starts and stops gateways; and for other gateways, which have a token of their own
+_OPEN = "/livez", "/readyz", HELD_PATH, STATES_PATH
 _SCOPED = "/state/", "/views", "/events/"  # show each caller its own
 
 

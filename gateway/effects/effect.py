@@ -108,7 +108,9 @@ class Effect:
         """Whether this state has all events of the payload that it is to have: by its own note of
         how far its logs are in it. While it is folded anew, that note is ahead of what is in it."""
         key = entity.name, entity_id
-        need = self._unfolded[key]
+        need = self._unfolded.get(key)
+        if need is None:  # seen meanwhile
+            return True
         meta: dict[str, Any] = orjson.loads(snapshot)[META]
         positions = meta["positions"]
         if meta.get("asked") or any(positions.get(log, -1) < o for log, o in need.places.items()):

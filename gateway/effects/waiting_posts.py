@@ -1,7 +1,7 @@
 """All POSTs of this process that wait, and who tells them what has become of their payloads.
 
 Events, lanes and dead letters come from the reader. Whether a state has an event, the view says,
-from which this node answers `/state`: so whoever was told of a version finds it there.
+from which `/state` is answered: so whoever was told of a version finds it there.
 """
 
 import asyncio
@@ -21,9 +21,11 @@ from gateway.effects.places import Places
 from gateway.effects.stored_rows import StoredRows
 from gateway.effects.told import Listener, Made, Told
 from gateway.effects.wait import Wait
+from gateway.peers import states
+from gateway.peers.states import States
 from gateway.streams.loop_share import LoopShare
-from gateway.view.reader import StateView
 from shared.flow_table import Flow
+from shared.model import Entity
 from shared.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
@@ -37,16 +39,15 @@ _ENDS = "this gateway is about to end"
 
 
 class WaitingPosts:
-    def __init__(
-        self, settings: GatewaySettings, flow: Flow, view: StateView, places: Places
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, flow: Flow, held: States, places: Places) -> None:
         self.flow = flow
         self._settings = settings
-        self._view = view
+        self._states = held
         self._places = places
         self._rows = StoredRows(settings.postgres_url.get_secret_value())
         self._waits: dict[str, set[Wait]] = {}  # by the payload's id
         self._count = 0
+        self._elsewhere: dict[Wait, list[tuple[Entity, str]]] = {}  # states that are not held here
         self._listener = Listener(flow)
         self._reader: EffectReader | None = None
         self._is_begun = self._is_ending = False
@@ -166,20 +167,46 @@ class WaitingPosts:
                 now_s = time.monotonic()
                 if wait.effect.is_enriched and wait.look_at_s <= now_s:
                     wait.looks_again(now_s, self._places.pause_s)
-                    await self._look(wait, share)
+                    if elsewhere := await self._look(wait, share):
+                        self._elsewhere[wait] = elsewhere
+                        self._work("elsewhere", self._look_elsewhere)
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _look(self, wait: Wait, share: LoopShare) -> None:
+    async def _look(self, wait: Wait, share: LoopShare) -> list[tuple[Entity, str]]:
+        """Those of its states that are not held here."""
+        elsewhere = []
         for entity, entity_id in wait.effect.unfolded():
-            progress, found = self._view.find(entity.topic, entity_id.encode())
-            if progress.warm and progress.caught_up_ms is not None and found is not None:
-                try:
-                    wait.effect.look(entity, entity_id, found.value)
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    wait.give_up(f"the state of this {entity.name} cannot be read")
+            told = self._states.here(entity, entity_id)
+            if told is None:
+                elsewhere.append((entity, entity_id))
+            else:
+                self._show(wait, entity, entity_id, told)
             if share.is_used_up():
                 await share.give_back()
         wait.is_told()
+        return elsewhere
+
+    async def _look_elsewhere(self) -> None:
+        """Others are asked for all of them at once: one that hangs holds up no state of here."""
+        share = LoopShare()
+        while self._elsewhere:
+            waits, self._elsewhere = self._elsewhere, {}
+            found = await self._states.find_all({one for its in waits.values() for one in its})
+            for wait, its in waits.items():
+                for entity, entity_id in its:
+                    if told := found.get((entity.name, entity_id)):
+                        self._show(wait, entity, entity_id, told)
+                wait.is_told()
+                if share.is_used_up():
+                    await share.give_back()
+
+    def _show(self, wait: Wait, entity: Entity, entity_id: str, told: states.Told) -> None:
+        progress, found = told
+        if progress.warm and progress.caught_up_ms is not None and found is not None:
+            try:
+                wait.effect.look(entity, entity_id, found.value)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                wait.give_up(f"the state of this {entity.name} cannot be read")
 
     # rows
 

@@ -19,8 +19,8 @@ from gateway.history.openapi import content
 from gateway.history.store import HistoryStore
 from gateway.history.versions import PLACE, Known
 from gateway.http.problems import Problem
+from gateway.peers.states import States
 from gateway.state.warming import refuse_while_warming
-from gateway.view.reader import StateView
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader
 from shared.flow_table import Flow
@@ -64,7 +64,7 @@ _Place = Annotated[str | None, WithJsonSchema({"type": "string", "pattern": f"^{
 
 class History:
     def __init__(
-        self, flow: Flow, view: StateView, store: HistoryStore, why_events_max: int
+        self, flow: Flow, states: States, store: HistoryStore, why_events_max: int
     ) -> None:
         types = {row.name: row for row in flow.event_types}
         self._appliers = {
@@ -74,7 +74,7 @@ class History:
         }
         self._events = EventReader.of(flow)
         self._ingest_topics = flow.ingest_topics
-        self._view = view
+        self._states = states
         self._store = store
         self._why_events_max = why_events_max
 
@@ -86,7 +86,7 @@ class History:
             raise Problem(400, "bad_parameter", "ask for a version or for a time, not for both")
         at_ms = None if at is None else _time(at)
         full_id = _kept_key(of, key)
-        known = self._known(of, full_id)
+        known = await self._known(of, full_id)
         if at_ms is None:
             wanted = version or 0
             around = await self._store.ask(
@@ -121,7 +121,7 @@ class History:
                 "no_events",
                 f"{of.name} is added up from the states of {of.members}: ask for the /why of one",
             )
-        progress, shown = self._view.find(of.topic, (key or "").encode())
+        progress, shown = await self._states.find(of, key or "")
         refuse_while_warming(of, progress)
         if key is None or shown is None:
             raise _unknown(of)
@@ -151,8 +151,8 @@ class History:
         folded = causes.fold(self._appliers[of.name], full_id, in_it)
         return causes.told_causes(now.state, folded, self._ingest_topics)
 
-    def _known(self, of: Entity | Aggregate, full_id: str) -> Known:
-        progress, found = self._view.find(of.topic, full_id.encode())
+    async def _known(self, of: Entity | Aggregate, full_id: str) -> Known:
+        progress, found = await self._states.find(of, full_id)
         caught_up_ms = refuse_while_warming(of, progress)
         if found is None:
             return Known(None, caught_up_ms)

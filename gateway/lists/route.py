@@ -18,6 +18,7 @@ from gateway.lists import openapi
 from gateway.lists.asked import asked_of
 from gateway.lists.reader import ListReader, Page
 from gateway.pages.csv_page import CSV, csv_answer, wants_csv
+from gateway.peers.states import States
 from gateway.state import told
 from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.state.warming import refuse_while_warming
@@ -35,6 +36,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     400: {"description": "An unknown parameter, a condition that is none, or no indexed field."},
     401: {"description": "The gateway wants to know who is asking, and this is nobody it knows."},
     404: {"description": "There is none of it that this caller may read."},
+    501: {"description": "States are divided among gateways, so that none can list them."},
     503: {
         "description": "The view has not caught up yet since its first start, the states are being "
         "indexed, or too many ask at once."
@@ -44,9 +46,9 @@ _OF_VERSION = "id", "version", "event_time", "updated_at"
 
 
 def list_routes(
-    flow: Flow, reader: ListReader, pipeline: Pipeline, stale_after_s: float
+    flow: Flow, reader: ListReader, states: States, pipeline: Pipeline, stale_after_s: float
 ) -> list[BaseRoute]:
-    def route(of: Entity | Aggregate, states: IndexedStates) -> BaseRoute:
+    def route(of: Entity | Aggregate, indexed: IndexedStates) -> BaseRoute:
         columns = _columns(of)
 
         async def answer(request: Request) -> Response:
@@ -55,8 +57,10 @@ def list_routes(
             if tenant is None:
                 detail = f"there is no {of.name} that this caller may read"
                 raise Problem(404, "nothing_to_read", detail)
+            if states.is_divided(of):
+                raise _divided(of)
             given = request.query_params.multi_items()
-            page = await reader.page(asked_of(states, tenant, caller.device, given))
+            page = await reader.page(asked_of(indexed, tenant, caller.device, given))
             refuse_while_warming(of, page.progress)
             if not page.is_indexed:
                 raise _indexing(of)
@@ -68,10 +72,10 @@ def list_routes(
 
         answer.__name__ = f"states_of_{of.name}"
         answer.__doc__ = f"{of.name}: states by their indexed fields, page by page."
-        return _route(f"/state/{of.name}", answer, states)
+        return _route(f"/state/{of.name}", answer, indexed)
 
     rows = {row.name: row for row in flow.with_state}
-    return [route(rows[states.entity], states) for states in indexed_states(flow.with_state)]
+    return [route(rows[one.entity], one) for one in indexed_states(flow.with_state)]
 
 
 def _route(
@@ -118,6 +122,15 @@ def _flat(one: dict[str, Any], columns: dict[str, str | None]) -> dict[str, Any]
         column: one[column] if field is None else one["state"].get(field)
         for column, field in columns.items()
     }
+
+
+def _divided(of: Entity | Aggregate) -> Problem:
+    return Problem(
+        501,
+        "states_divided",
+        f"no gateway holds all states of {of.name} (HEADRACE_STATE_COPIES), so none can list them: "
+        "ask PostgreSQL, where headrace.entity_state has them",
+    )
 
 
 def _indexing(of: Entity | Aggregate) -> Problem:

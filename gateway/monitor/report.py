@@ -49,6 +49,7 @@ class Observation(NamedTuple):
     workers: int = 1
     workers_ready: int = 1
     refused: Refused = Refused()
+    trouble_of_division: str = ""  # where states are divided among them
 
 
 def report(
@@ -223,9 +224,9 @@ def _view(seen: Observation) -> Check:
     lag_ms = max(0, seen.at_ms - min(p.caught_up_ms or 0 for p in states))
     skipped = sum(p.skipped for p in states)
     behind = "this gateway's view of states and of what jobs say stands still: look at its writer"
-    output = behind if lag_ms > _VIEW_LAG_MAX_MS else ""
-    if skipped:
-        output = "; ".join(filter(None, (output, f"{skipped} unreadable state records skipped")))
+    behind = behind if lag_ms > _VIEW_LAG_MAX_MS else ""
+    unread = f"{skipped} unreadable state records skipped" if skipped else ""
+    output = "; ".join(filter(None, (behind, unread, seen.trouble_of_division)))
     check = _check("warn" if output else "pass", lag_ms, "ms", output)
     return {**check, BECAUSE: () if skipped else (KAFKA,)}
 

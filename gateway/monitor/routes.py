@@ -104,6 +104,9 @@ class Health:
             if not topic.startswith(VIEW_TOPICS) or topic in self._topics
         }
 
+    def _trouble_of_division(self) -> str:
+        return self.view.trouble_of_division() if self._settings.state_copies else ""
+
     def report(self) -> dict[str, Any]:
         now_s = time.monotonic()
         at_ms = time.time_ns() // 1_000_000
@@ -122,6 +125,7 @@ class Health:
                 refused=self._refusals.recent(self._node.numbers.sums()),
                 spool=None if self.spool is None else self.spool.state(),
                 view=self._read_on(),
+                trouble_of_division=self._trouble_of_division(),
                 job_statuses=self.news.words(),
                 silent_ms=self.news.silent_ms(),
                 lag_warn_s=self._settings.lag_warn_s,

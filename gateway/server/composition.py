@@ -38,6 +38,8 @@ from gateway.monitor.routes import Health, health_routes, probe_routes
 from gateway.monitor.view_metrics import view_metrics
 from gateway.node.node import WORKERS_READY, Node
 from gateway.node.rate_limits import rate_limits
+from gateway.peers.route import peer_routes
+from gateway.peers.states import States
 from gateway.server.admin_port import AdminPort
 from gateway.server.app import Background, application
 from gateway.server.openapi import describe
@@ -124,6 +126,14 @@ def parts_of(settings: GatewaySettings, node: Node, admin_sockets: Sequence[sock
     )
 
 
+def _states(view: StateView, settings: GatewaySettings) -> States:
+    if not settings.state_copies:
+        return States(view)
+    from gateway.peers.divided import DividedStates  # with a client of HTTP
+
+    return DividedStates(view, settings)
+
+
 def put_together(parts: Parts) -> Gateway:
     settings, flow, node, log, view, health, background, who, metrics, tracing, sockets = parts
     admission = Admission(
@@ -135,7 +145,8 @@ def put_together(parts: Parts) -> Gateway:
     limits = rate_limits(settings, node.buckets)
     who_asks, traced = who or NoAuthentication(), tracing or Tracing()
     places = Places(settings.waiting_posts_max)
-    waiting = WaitingPosts(settings, flow, view, places)
+    states = _states(view, settings)
+    waiting = WaitingPosts(settings, flow, states, places)
     ingest = Ingest(
         *(flow, log, admission, settings, who_asks),
         *(node.counts, limits, traced, waiting),
@@ -147,17 +158,18 @@ def put_together(parts: Parts) -> Gateway:
     fresh = FreshStates(flow, tail, settings.id_ring_size, settings.fresh_events_max)
     pipeline = Pipeline(flow, health.news, health.spooled_s)
     lists = ListReader(settings.state_dir)
-    read_after = ReadAfter(view, settings.wait_max_s, places)
+    read_after = ReadAfter(states, settings.wait_max_s, places)
     rows = HistoryStore(settings.postgres_url.get_secret_value())
-    history = History(flow, view, rows, settings.why_events_max)
-    events = Events(settings, flow, health.spool)
+    history = History(flow, states, rows, settings.why_events_max)
+    events = Events(settings, flow, health.spool, states)
     for_devices: list[BaseRoute] = [
         *event_routes(events),
         *history_routes(flow, history),
-        *list_routes(flow, lists, pipeline, settings.stale_after_s),
-        *state_routes(flow, view, fresh, history, pipeline, settings.stale_after_s, read_after),
+        *list_routes(flow, lists, states, pipeline, settings.stale_after_s),
+        *state_routes(flow, states, fresh, history, pipeline, settings.stale_after_s, read_after),
         *view_routes(flow, view, health.news, pipeline, settings.stale_after_s),
         *probe_routes(log, node),
+        *(peer_routes(settings, view) if settings.state_copies else []),
     ]
     for_operators = health_routes(health)
     if metrics is not None:
@@ -168,7 +180,7 @@ def put_together(parts: Parts) -> Gateway:
         metrics.add_gauge(WAITING_REQUESTS, lambda: places.taken)
         for_operators += metrics_routes(metrics)
     every_route = [*for_devices, *for_operators]
-    background = [*background, tail, event_streams, changes, waiting, lists, events]
+    background = [*background, states, tail, event_streams, changes, waiting, lists, events]
     if sockets:
         described = application([*for_operators, *probe_routes(log, node)], who, docs=settings.docs)
         background.append(AdminPort(described, settings, sockets, node))

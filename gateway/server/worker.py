@@ -25,6 +25,7 @@ def serve(settings: GatewaySettings, node: Node) -> int:
         )
         # during an outage it writes several lines a second; what matters is said by raw_log
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every request
         app, ingest, streams = put_together(parts_of(settings, node, admin_sockets))
         config = server_config(app, settings, node, ingest, streams)
         GatewayServer(config, node, settings.shutdown_drain_s).run(sockets)

@@ -16,6 +16,7 @@ from clients.kafka.connect import reader
 from clients.kafka.messages import is_end, position_of
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
 from clients.kafka.records import Partition
+from gateway.kafka_writer.partition_of_key import partition_of
 from gateway.state.event_tail import Tail, TailRecord
 from gateway.view.reader import StateView
 from shared.consumer_groups import VIEW, of_job
@@ -52,6 +53,9 @@ class TailFollower:
         self._state_dir = settings.state_dir
         self._event_topics = flow.folded_topics
         self._state_topics = [entity.topic for entity in flow.entities]
+        self._is_divided = settings.state_copies > 0
+        self._partitions: dict[str, int] = {}
+        self._covered: frozenset[Partition] = frozenset()
         self._bytes_max = settings.fresh_tail_bytes_max
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
@@ -74,6 +78,13 @@ class TailFollower:
         if not self._why_not and self._asked_at_s - self._heard_at_s > _SILENT_MAX_S:
             return "Kafka does not answer"
         return self._why_not or None
+
+    def covers(self, topic: str, key: bytes) -> bool:
+        """Whether the tail goes on where this gateway's own snapshot of that key ends."""
+        if not self._is_divided:
+            return True
+        partitions = self._partitions.get(topic, 0)
+        return partitions > 0 and (topic, partition_of(key, partitions)) in self._covered
 
     def _run(self) -> None:
         while self._is_wanted():
@@ -102,6 +113,8 @@ class TailFollower:
         try:
             events, states = log.partitions(), log.partitions(self._state_topics)
             look = self._look(log, events, states)
+            if self._is_divided:
+                self._partitions, self._covered = view.divided(), frozenset(self._known(view))
             begins = _begins(look.folded, log.begins(events))
             reading.assign([TopicPartition(*at, offset) for at, offset in begins.items()])
             missing = set(events)
@@ -133,12 +146,18 @@ class TailFollower:
     def _has_come_to(self, view: StateView, look: _Look) -> bool:
         if not self._is_wanted():
             raise NotFresh("nobody asks")
-        known: dict[Partition, int] = {}
-        for topic in self._state_topics:
-            for _, warm, partition, offset in view.mark(topic):
-                if warm and partition is not None:
-                    known[topic, partition] = offset
-        return all(known.get(at, 0) >= end for at, end in look.ends.items())
+        known = self._known(view)
+        if self._is_divided and known.keys() != self._covered:
+            raise NotFresh("its states are being divided anew among gateways")
+        its = self._covered if self._is_divided else look.ends.keys()
+        return all(known.get(at, 0) >= look.ends.get(at, 0) for at in its)
+
+    def _known(self, view: StateView) -> dict[Partition, int]:
+        return {
+            (topic, partition): offset
+            for topic in self._state_topics
+            for partition, offset in view.read_to(topic).items()
+        }
 
     def _read(self, reading: Consumer) -> set[Partition]:
         """Those that were read to their ends."""

@@ -72,6 +72,8 @@ class FreshStates:
             if time.monotonic() >= give_up_s:
                 raise NotFresh(why_not)
             await asyncio.sleep(_LOOK_EVERY_S)
+        if not self._follower.covers(entity.topic, key.encode()):
+            raise NotFresh("another gateway holds this state")
         records = self._follower.tail.of(key.encode())
         if why_not := self._follower.ask():  # it may have been given up meanwhile
             raise NotFresh(why_not)

@@ -1,6 +1,6 @@
 """GET /state of a caller who knows what is to be in the state: a version, or an event.
 
-It is asked of this node's view until it is so, whichever gateway took the payload.
+It is looked at until it is so, whichever gateway took the payload.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ from pydantic import WithJsonSchema
 from gateway.effects.asked import RULE, TIMEOUT_S, seconds_of
 from gateway.effects.places import Places
 from gateway.http.problems import Problem, retry_after
-from gateway.view.reader import Found, StateView
+from gateway.peers.states import WITHIN_S, States, Told
+from gateway.state.warming import refuse_while_warming
+from gateway.view.reader import Found
 from shared.folding.bursts import Bursts, holds
 from shared.folding.snapshot import META, id_digest
 from shared.model import Aggregate, Entity
@@ -84,14 +86,14 @@ def _knows(meta: dict[str, Any], event_id: str) -> bool:
 
 
 class ReadAfter:
-    def __init__(self, view: StateView, longest_s: float, places: Places) -> None:
-        self._view = view
+    def __init__(self, states: States, longest_s: float, places: Places) -> None:
+        self._states = states
         self._longest_s = longest_s
         self._places = places
 
     async def until(
         self, entity: Entity | Aggregate, key: str, wanted: Wanted, request: Request
-    ) -> None:
+    ) -> Told:
         """Problem where it is not so in time."""
         timeout_s = self._timeout_s(wanted.timeout)
         if wanted.after is not None and isinstance(entity, Aggregate):
@@ -101,11 +103,15 @@ class ReadAfter:
                 f"{entity.name} is added up from states and knows no events: leave out `after`, "
                 "and say If-Version-At-Least where you know its version",
             )
-        found = self._find(entity, key)
-        if timeout_s and not self._is_so(found, wanted):
-            found = await self._later(entity, key, wanted, request, timeout_s)
-        if not self._is_so(found, wanted):
-            raise _not_so(entity, wanted, found)
+        until_s = time.monotonic() + timeout_s
+        told = await self._states.find(entity, key, timeout_s or WITHIN_S)
+        if timeout_s and not self._is_so(told, wanted):
+            told = await self._later(entity, key, wanted, request, until_s, told)
+        if not self._is_so(told, wanted):
+            if self._states.is_divided(entity):  # nobody may have answered
+                refuse_while_warming(entity, told.progress)
+            raise _not_so(entity, wanted, told.found)
+        return told
 
     async def _later(
         self,
@@ -113,8 +119,9 @@ class ReadAfter:
         key: str,
         wanted: Wanted,
         request: Request,
-        within_s: float,
-    ) -> Found | None:
+        until_s: float,
+        told: Told,
+    ) -> Told:
         """As it is when it is so, or when the time is over."""
         if not self._places.take():
             raise Problem(
@@ -124,23 +131,23 @@ class ReadAfter:
                 "or another gateway",
                 headers=retry_after(1),
             )
-        until_s, pause_s = time.monotonic() + within_s, _PAUSE_S
-        found: Found | None = None
+        pause_s = _PAUSE_S
         try:
             while (
                 left_s := until_s - time.monotonic()
             ) > 0 and not await request.is_disconnected():
                 await asyncio.sleep(min(max(pause_s, self._places.pause_s), left_s))
                 pause_s = min(pause_s * _PAUSE_GROWS, _PAUSE_MAX_S)
-                before, found = found, self._find(entity, key)
-                if found != before and self._is_so(found, wanted):
+                before, now = told, await self._find(entity, key, until_s)
+                told = now if now.progress.warm or not self._states.is_divided(entity) else before
+                if told.found != before.found and self._is_so(told, wanted):
                     break
         finally:
             self._places.give_back()
-        return found
+        return told
 
-    def _find(self, entity: Entity | Aggregate, key: str) -> Found | None:
-        return self._view.find(entity.topic, key.encode())[1]
+    async def _find(self, entity: Entity | Aggregate, key: str, until_s: float) -> Told:
+        return await self._states.find(entity, key, max(0.0, until_s - time.monotonic()))
 
     def _timeout_s(self, text: str | None) -> float:
         if text is None:
@@ -151,10 +158,10 @@ class ReadAfter:
         return min(timeout_s, self._longest_s)
 
     @staticmethod
-    def _is_so(found: Found | None, wanted: Wanted) -> bool:
-        if found is None:
+    def _is_so(told: Told, wanted: Wanted) -> bool:
+        if told.found is None:
             return wanted.after is None and not wanted.version
-        return has(orjson.loads(found.value)[META], wanted)
+        return has(orjson.loads(told.found.value)[META], wanted)
 
 
 def _not_so(entity: Entity | Aggregate, wanted: Wanted, found: Found | None) -> Problem:

@@ -18,13 +18,14 @@ from gateway.auth.caller import ANYONE, Caller
 from gateway.history.openapi import content
 from gateway.history.route import History
 from gateway.http.problems import Problem
+from gateway.peers.states import States, Told
 from gateway.state import told
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
 from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.state.read_after import ReadAfter, Wanted, wanted_of
 from gateway.state.warming import refuse_while_warming
-from gateway.view.reader import Found, Progress, StateView
+from gateway.view.reader import Found, Progress
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.ids import ENTITY_ID, TENANT
@@ -61,7 +62,7 @@ _Tenant = Annotated[str | None, Query(json_schema_extra={"pattern": f"^({TENANT.
 
 def state_routes(
     flow: Flow,
-    view: StateView,
+    states: States,
     fresh_states: FreshStates,
     history: History,
     pipeline: Pipeline,
@@ -135,20 +136,27 @@ def state_routes(
     ) -> Response:
         caller: Caller = request.scope.get(CALLER, ANYONE)
         key = caller.full_id_to_read(entity, entity_id, tenant)
+        told_as_wanted: Told | None = None
         if wanted is not None and key is not None:
-            await read_after.until(entity, key, wanted, request)
+            told_as_wanted = await read_after.until(entity, key, wanted, request)
         if not is_fresh or key is None:
-            progress, found = view.find(entity.topic, (key or "").encode())
+            # another copy may be behind the one that has what is wanted
+            progress, found = told_as_wanted or await states.find(entity, key or "")
             shown = Shown(found)
         else:
             try:
                 tail = await fresh_states.tail_of(entity, key)
             except NotFresh as not_fresh:
-                progress, found = view.find(entity.topic, key.encode())
+                progress, found = told_as_wanted or await states.find(entity, key)
                 shown = Shown(found, why_not=str(not_fresh))
             else:
-                progress, found = view.find(entity.topic, key.encode())
-                shown = await fresh_states.state(entity, key, found, tail)
+                told_here = states.here(entity, key)
+                if told_here is not None:
+                    progress, found = told_here
+                    shown = await fresh_states.state(entity, key, found, tail)
+                else:
+                    progress, found = told_as_wanted or await states.find(entity, key)
+                    shown = Shown(found, why_not="this gateway is behind with this state")
         now_ms = time.time_ns() // 1_000_000
         refuse_while_warming(entity, progress)
         is_ahead = shown.events is not None  # of fold and of the view

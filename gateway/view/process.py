@@ -24,6 +24,7 @@ class ViewProcess:
             "HEADRACE_KAFKA_BOOTSTRAP": settings.kafka_bootstrap,
             "HEADRACE_STATE_DIR": str(settings.state_dir),
             "HEADRACE_FLOW": settings.flow,
+            **_of_peers(settings),
         }
         self.pid: int | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -67,3 +68,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             process.kill()
             async with asyncio.timeout(_STOP_DEADLINE_S):
                 await process.wait()
+
+
+def _of_peers(settings: GatewaySettings) -> dict[str, str]:
+    if not settings.state_copies:
+        return {"HEADRACE_STATE_COPIES": "0"}
+    told = {
+        "HEADRACE_STATE_COPIES": str(settings.state_copies),
+        "HEADRACE_PEER_URL": settings.own_peer_url,
+        "HEADRACE_PEER_TOKEN": settings.peer_secret,
+    }
+    return told | ({"HEADRACE_PEER_CA_FILE": str(file)} if (file := settings.peer_ca_file) else {})

@@ -14,6 +14,10 @@ _MARK = """
 SELECT t.topic_id, t.warm, p.partition, p.next_offset
 FROM topic t LEFT JOIN position p ON p.topic = t.name WHERE t.name = ? ORDER BY p.partition
 """
+_READ_TO = """
+SELECT p.partition, p.next_offset FROM topic t JOIN position p ON p.topic = t.name
+WHERE t.warm AND (t.name = ? OR t.name GLOB ?)
+"""
 _ALL = """
 SELECT key, value, version, timestamp_ms, partition, offset, checksum FROM record WHERE topic = ?
 """
@@ -133,6 +137,24 @@ class StateView:
         """Out of an index alone, so that many take little time."""
         rows = self._file.query(_COUNT, (topic,))
         return int(rows[0][0]) if rows else 0
+
+    def gateways(self) -> list[str]:
+        """Among which states are divided."""
+        return [url for (url,) in self._file.query("SELECT url FROM gateway ORDER BY url", ())]
+
+    def divided(self) -> dict[str, int]:
+        """Topics whose partitions are, and how many these are."""
+        return dict(self._file.query("SELECT topic, partitions FROM divided", ()))
+
+    def trouble_of_division(self) -> str:
+        """Why states may be held less often than they are to be; empty: nothing is wrong."""
+        rows = self._file.query("SELECT words FROM trouble", ())
+        return str(rows[0][0]) if rows else "how states are divided is not known yet"
+
+    def read_to(self, topic: str) -> dict[int, int]:
+        """Up to where its partitions are read, of those that are held and were once read to their
+        ends."""
+        return dict(self._file.query(_READ_TO, (topic, f"{topic}/*")))
 
     def close(self) -> None:
         self._file.close()

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gateway.view import state_index
+from gateway.view.division import DividedTopic, Division
+from gateway.view.parts import SIGN, part_of
 from gateway.view.records import Changes, DamagedError, Row, checksum
 from gateway.view.state_index import StateIndex
 from shared.tables.indexed_fields import IndexedStates
@@ -27,6 +29,13 @@ CREATE TABLE position (
   checksum INTEGER NOT NULL, PRIMARY KEY (topic, partition));
 {state_index.SCHEMA}
 """
+_SCHEMA_OF_DIVIDED = """
+CREATE TABLE IF NOT EXISTS gateway (url TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS divided (
+  topic TEXT PRIMARY KEY, topic_id TEXT NOT NULL, partitions INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS trouble (words TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS leaving (topic TEXT PRIMARY KEY);
+"""
 _UPSERT = """
 INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, key) DO UPDATE SET
   value = excluded.value, version = excluded.version, timestamp_ms = excluded.timestamp_ms,
@@ -34,7 +43,12 @@ INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, key) DO U
 WHERE excluded.version IS NULL OR record.version IS NULL OR excluded.version >= record.version
 """
 
+_DIVIDED = "SELECT topic, topic_id, partitions FROM divided"
 
+_SWEPT_AT_ONCE = 2_000
+_SWEEP = """
+DELETE FROM record WHERE rowid IN (SELECT rowid FROM record WHERE topic = ? LIMIT ?)
+"""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -63,6 +77,7 @@ class ViewStore:
             self._db = _opened(path)
         if self._format() != _FORMAT:
             self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
+        self._db.executescript(_SCHEMA_OF_DIVIDED)
         self._inode = path.stat().st_ino
         self._index = StateIndex(self._db, indexed)
         if indexed:
@@ -101,12 +116,74 @@ class ViewStore:
     def begin_topic(self, topic: str, topic_id: str) -> None:
         """Forgets what is known of the topic: it will be read again from its start."""
         with self._transaction() as db:
-            for table in ("record", "position"):
+            for table in ("record", "position", "leaving"):
                 db.execute(f"DELETE FROM {table} WHERE topic = ?", (topic,))
             self._index.forget(topic)
             db.execute(
                 "INSERT OR REPLACE INTO topic (name, topic_id) VALUES (?, ?)", (topic, topic_id)
             )
+
+    def leave_topic(self, topic: str) -> None:
+        """At once nobody finds anything of it; its records go little by little."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM topic WHERE name = ?", (topic,))
+            db.execute("DELETE FROM position WHERE topic = ?", (topic,))
+            db.execute("INSERT OR IGNORE INTO leaving VALUES (?)", (topic,))
+            self._index.forget(topic)
+
+    def sweep(self) -> bool:
+        """Removes some records of what was left; whether there are more."""
+        left = self._db.execute("SELECT topic FROM leaving LIMIT 1").fetchone()
+        if left is None:
+            return False
+        with self._transaction() as db:
+            if db.execute(_SWEEP, (*left, _SWEPT_AT_ONCE)).rowcount < _SWEPT_AT_ONCE:
+                db.execute("DELETE FROM leaving WHERE topic = ?", left)
+        return True
+
+    def divide(self, topic: str) -> None:
+        """Each of its partitions becomes a part of its own, as far as it was read."""
+        positions, parts = self.positions(topic), f"{topic}{SIGN}*"
+        with self._transaction() as db:
+            # what is left of an earlier time
+            db.execute("DELETE FROM topic WHERE name GLOB ?", (parts,))
+            for table in ("record", "position", "leaving"):
+                db.execute(f"DELETE FROM {table} WHERE topic GLOB ?", (parts,))
+            for partition, offset in positions.items():
+                part = part_of(topic, partition)
+                db.execute(
+                    "INSERT OR REPLACE INTO topic SELECT ?, topic_id, warm, caught_up_ms, 0 "
+                    "FROM topic WHERE name = ?",
+                    (part, topic),
+                )
+                known = checksum(part.encode(), b"", partition, offset)
+                db.execute(
+                    "INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?)",
+                    (part, partition, offset, known),
+                )
+            db.execute(
+                f"UPDATE OR REPLACE record SET topic = topic || '{SIGN}' || partition "
+                "WHERE topic = ?",
+                (topic,),
+            )
+            db.execute("DELETE FROM topic WHERE name = ?", (topic,))
+            db.execute("DELETE FROM position WHERE topic = ?", (topic,))
+            self._index.forget(topic)
+
+    def division(self) -> Division:
+        gateways = tuple(url for (url,) in self._db.execute("SELECT url FROM gateway"))
+        topics = {name: DividedTopic(*its) for name, *its in self._db.execute(_DIVIDED)}
+        trouble = self._db.execute("SELECT words FROM trouble").fetchone()
+        return Division(gateways, topics, trouble[0] if trouble else "")
+
+    def note_division(self, division: Division) -> None:
+        topics = ((name, *its) for name, its in division.topics.items())
+        with self._transaction() as db:
+            for table in ("gateway", "divided", "trouble"):
+                db.execute(f"DELETE FROM {table}")
+            db.executemany("INSERT INTO gateway VALUES (?)", ((url,) for url in division.gateways))
+            db.executemany("INSERT INTO divided VALUES (?, ?, ?)", topics)
+            db.execute("INSERT INTO trouble VALUES (?)", (division.trouble,))
 
     def apply(self, changes: Changes) -> None:
         with self._transaction() as db:

@@ -29,6 +29,10 @@ class TopicFacts(NamedTuple):
     starts: dict[int, int]
     ends: dict[int, int]
 
+    def of(self, partitions: Collection[int]) -> "TopicFacts":
+        starts, ends = ({p: its[p] for p in partitions if p in its} for its in self[1:])
+        return TopicFacts(self.topic_id, starts, ends)
+
 
 class ViewSource:
     def __init__(self, kafka: KafkaAccess, on_damage: Callable[[], None]) -> None:

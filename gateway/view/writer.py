@@ -10,7 +10,8 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 import orjson
 from confluent_kafka import Message
@@ -18,7 +19,10 @@ from confluent_kafka import Message
 from clients.kafka.messages import position_of
 from clients.kafka.records import Partition
 from gateway.node.parent_process import leave_with_parent, only_writer
+from gateway.view.division import DividedTopic, Division
+from gateway.view.parts import part_of, topic_of
 from gateway.view.records import Changes, DamagedError, Row
+from gateway.view.share import Share, WholeCopy
 from gateway.view.store import ViewStore, is_damaged, remove, view_path
 from gateway.view.topics import TopicFacts, ViewSource, reached_end
 from shared.flow import load_flow
@@ -41,14 +45,31 @@ _VERSION_END = 1 << 63
 _NO_SNAPSHOTS = (JOB_STATUS_TOPIC, CREDENTIAL_TOPIC)  # the last record of a key counts
 
 
+class _Goal(NamedTuple):
+    """Where a partition ended at some moment."""
+
+    end: int
+    at_ms: int
+
+
 class ViewWriter:
-    def __init__(self, store: ViewStore, source: ViewSource, topics: Collection[str]) -> None:
+    def __init__(
+        self,
+        store: ViewStore,
+        source: ViewSource,
+        topics: Collection[str],
+        share: Share | None = None,
+    ) -> None:
         self._store = store
         self._source = source
         self._topics = topics
+        self._share = share or WholeCopy()
+        # of parts of the view, by partition
         self._positions: dict[Partition, int] = {}
-        self._goals: dict[Partition, int] = {}
-        self._goal_ms = 0
+        self._goals: dict[Partition, _Goal] = {}
+        self._reached_ms: dict[Partition, int] = {}
+        self._of_part: dict[str, list[Partition]] = {}
+        self._noted: Division | None = None
         self._topics_due_s = 0.0
         self._ends_due_s = 0.0
         self._away = False
@@ -62,10 +83,10 @@ class ViewWriter:
             self.look_again()
             # not less often than Kafka is looked at anyway: the consumer reconnects by itself
             self._ends_due_s = time.monotonic() + _LOOK_AT_ENDS_EVERY_S
-        is_indexing = self._store.index_more()
-        messages = self._source.take(0 if is_indexing else _WAIT_S)
+        has_more_to_do = self._store.index_more() or self._store.sweep()
+        messages = self._source.take(0 if has_more_to_do else _WAIT_S)
         if messages:
-            changes = to_changes(messages)
+            changes = to_changes(messages, self._share.divides)
             self._store.apply(changes)
             self._positions |= changes.positions
         self._notice_caught_up()
@@ -74,7 +95,7 @@ class ViewWriter:
         if time.monotonic() >= self._topics_due_s:
             self._topics_due_s = time.monotonic() + _LOOK_AT_TOPICS_EVERY_S
             self._look_at_topics()
-        if not self._goals and time.monotonic() >= self._ends_due_s:
+        if time.monotonic() >= self._ends_due_s:
             self._set_goals()
             self._say_away(None)
 
@@ -86,36 +107,87 @@ class ViewWriter:
             raise DamagedError("a reader has found a row that is not what was written")
         facts = self._source.facts(self._topics)
         positions: dict[Partition, int] = {}
+        self._divide(facts)
         known = self._store.topic_ids()
-        for topic, fact in facts.items():
-            stored = self._store.positions(topic)
-            why = _mismatch(known.get(topic), stored, fact, self._store.caught_up_ms(topic))
+        wanted = {
+            part: fact.of(partitions)
+            for topic, fact in facts.items()
+            for part, partitions in self._share.parts(topic, fact.starts.keys())
+            if self._share.takes(part, is_held=part in known)
+        }
+        self._leave(known.keys() - wanted.keys(), facts)
+        for part, fact in wanted.items():
+            stored = self._store.positions(part)
+            why = _mismatch(known.get(part), stored, fact, self._store.caught_up_ms(part))
             if why:
-                log.info("reading %s from its start: %s", topic, why)
-                self._store.begin_topic(topic, fact.topic_id)
+                log.info("reading %s from its start: %s", part, why)
+                self._store.begin_topic(part, fact.topic_id)
                 stored = {}
-                self._positions = {at: o for at, o in self._positions.items() if at[0] != topic}
+                self._positions = {at: o for at, o in self._positions.items() if at[0] != part}
+                self._reached_ms = {at: ms for at, ms in self._reached_ms.items() if at[0] != part}
             for p, start in fact.starts.items():
-                positions[topic, p] = stored.get(p, start)
+                positions[part, p] = stored.get(p, start)
         if positions.keys() != self._positions.keys():
-            self._source.follow(positions)
+            self._source.follow({(topic_of(part), p): o for (part, p), o in positions.items()})
             self._positions = positions
+            self._reached_ms = {at: ms for at, ms in self._reached_ms.items() if at in positions}
+            self._of_part = {}
+            for at in positions:
+                self._of_part.setdefault(at[0], []).append(at)
             self._goals = {}
             self._ends_due_s = 0.0
 
+    def _divide(self, facts: Mapping[str, TopicFacts]) -> None:
+        """Readers are told which topics are, and who else holds parts of them."""
+        known, divided = self._store.division(), dict[str, DividedTopic]()
+        for topic, its in facts.items():
+            if self._share.divides(topic):
+                before = known.topics.get(topic)
+                # keys stay where they are, also if somebody gives it more partitions
+                is_same = before is not None and before.topic_id == its.topic_id
+                now = DividedTopic(its.topic_id, len(its.starts))
+                divided[topic] = before if before is not None and is_same else now
+        for topic in divided.keys() & self._store.topic_ids().keys():  # held as a whole until now
+            log.info("%s is divided among gateways now", topic)
+            self._store.divide(topic)
+        # whom a reader may ask is not forgotten while this gateway does not know it yet
+        gateways = self._share.gateways if self._share.gateways or not divided else known.gateways
+        noted = Division(tuple(gateways), divided, self._share.trouble)
+        if noted != self._noted:
+            self._store.note_division(noted)
+            self._noted = noted
+
+    def _leave(self, parts: Collection[str], facts: Mapping[str, TopicFacts]) -> None:
+        """What other gateways hold now. Of a topic that is not there nobody knows."""
+        for part in parts:
+            if topic_of(part) in facts:
+                log.info("%s is held by other gateways now", part)
+                self._store.leave_topic(part)
+
     def _set_goals(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        self._goals = self._source.ends(self._positions)
-        self._goal_ms = now_ms
+        """Of those partitions that have reached the one before: one that is being read for the
+        first time must not hold up the others."""
+        at_ms = time.time_ns() // 1_000_000
+        free = self._positions.keys() - self._goals.keys()
+        of_place = {(topic_of(part), p): (part, p) for part, p in free}
+        if of_place:
+            for place, end in self._source.ends(of_place).items():
+                self._goals[of_place[place]] = _Goal(end, at_ms)
         self._ends_due_s = time.monotonic() + _LOOK_AT_ENDS_EVERY_S
 
     def _notice_caught_up(self) -> None:
         """Whoever has passed the ends as of a moment was caught up at that moment."""
-        behind = {t for (t, p), end in self._goals.items() if self._positions.get((t, p), 0) < end}
-        reached = {topic for topic, _ in self._goals} - behind
-        if reached:
-            self._store.caught_up(reached, self._goal_ms)
-            self._goals = {at: end for at, end in self._goals.items() if at[0] in behind}
+        reached = [at for at, goal in self._goals.items() if self._positions.get(at, 0) >= goal.end]
+        for at in reached:
+            self._reached_ms[at] = self._goals.pop(at).at_ms
+        caught_up: dict[int, list[str]] = {}
+        for part in {part for part, _ in reached}:
+            its = self._of_part.get(part, [])
+            if all(at in self._reached_ms for at in its):
+                at_ms = min(self._reached_ms[at] for at in its)
+                caught_up.setdefault(at_ms, []).append(part)
+        for at_ms, parts in caught_up.items():
+            self._store.caught_up(parts, at_ms)
 
     def _say_away(self, away: KafkaAwayError | None) -> None:
         if (away is not None) != self._away:
@@ -123,33 +195,36 @@ class ViewWriter:
             log.warning("Kafka is away: %s", away) if away else log.info("Kafka is back")
 
 
-def to_changes(messages: list[Message]) -> Changes:
+def to_changes(
+    messages: list[Message], divides: Callable[[str], bool] = lambda _: False
+) -> Changes:
+    """By the parts of the view; `divides` says of which topics each partition is one."""
     changes = Changes()
     for message in messages:
+        topic, partition, offset = position_of(message)
+        part = part_of(topic, partition) if divides(topic) else topic
         if reached_end(message):
-            topic, partition, offset = position_of(message)
-            changes.positions[topic, partition] = offset
+            changes.positions[part, partition] = offset
         elif message.error() is None:
-            topic, partition, offset = position_of(message)
-            changes.positions[topic, partition] = offset + 1
-            _take(changes, message, topic, partition, offset)
+            changes.positions[part, partition] = offset + 1
+            _take(changes, message, part, partition, offset)
     return changes
 
 
-def _take(changes: Changes, message: Message, topic: str, partition: int, offset: int) -> None:
+def _take(changes: Changes, message: Message, part: str, partition: int, offset: int) -> None:
     key, value = message.key(), message.value()
     if key is None:
-        changes.skip(topic)
+        changes.skip(part)
     elif value is None:
-        changes.delete(topic, key)
+        changes.delete(part, key)
     else:
         try:
-            version = None if topic in _NO_SNAPSHOTS else _version(value)
+            version = None if part in _NO_SNAPSHOTS else _version(value)
         except (ValueError, KeyError, TypeError, AttributeError):
-            changes.skip(topic)
+            changes.skip(part)
             return
         _, timestamp_ms = message.timestamp()
-        changes.put(Row(topic, key, value, version, timestamp_ms, partition, offset))
+        changes.put(Row(part, key, value, version, timestamp_ms, partition, offset))
 
 
 def _version(value: bytes) -> int:
@@ -186,6 +261,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every request
     settings = GatewaySettings()
     flow = load_flow(settings.flow)
     topics = [*(row.topic for row in (*flow.with_state, *flow.views)), *_NO_SNAPSHOTS]
@@ -193,7 +269,15 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt), only_writer(path, parent_pid):
         try:
             source = ViewSource(settings.kafka, lambda: writer.look_again())
-            writer = ViewWriter(ViewStore(path, indexed_states(flow.with_state)), source, topics)
+            share: Share = WholeCopy()
+            if settings.state_copies:
+                from gateway.view.divided_share import DividedShare  # with a client of HTTP
+
+                share = divided = DividedShare([row.topic for row in flow.entities], settings)
+                divided.watch()
+            indexed = [row for row in flow.with_state if not share.divides(row.topic)]
+            store = ViewStore(path, indexed_states(indexed))
+            writer = ViewWriter(store, source, topics, share)
             while True:
                 writer.step()
                 leave_with_parent(parent_pid)

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from aiokafka.partitioner import murmur2
-
 from clients.kafka.connect import answering
 from clients.kafka.messages import record_of
 from clients.kafka.records import LogRange, Partition, Record
+from gateway.kafka_writer.partition_of_key import partition_of
 from gateway.whereabouts.log_clients import LogClients
 from shared.errors import LogCutError, StalledError
 from shared.events import envelope
@@ -158,8 +157,3 @@ def partitions_in(counts: Mapping[str, int], keys: Sequence[bytes] | None) -> li
         for topic, count in counts.items()
         for p in sorted({partition_of(key, count) for key in keys})
     ]
-
-
-def partition_of(key: bytes, count: int) -> int:
-    """As all who write do it."""
-    return int(murmur2(key) & 0x7FFFFFFF) % count

@@ -21,6 +21,7 @@ from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
 from gateway.history.store import HistoryStore
 from gateway.http.problems import Problem, retry_after
+from gateway.peers.states import WITHIN_S, States
 from gateway.spool.spool import Spool
 from gateway.view.reader import StateView
 from gateway.whereabouts.facts import Facts, Spooled
@@ -69,10 +70,14 @@ class _Servers(NamedTuple):
 
 
 class Events:
-    def __init__(self, settings: GatewaySettings, flow: Flow, spool: Spool | None) -> None:
+    def __init__(
+        self, settings: GatewaySettings, flow: Flow, spool: Spool | None, states: States
+    ) -> None:
         self._url = settings.postgres_url.get_secret_value()
         self._questions = HistoryStore(self._url, "what became of payloads")
         self._settings, self._flow, self._spool = settings, flow, spool
+        self._states = states
+        self._rows = {row.topic: row for row in flow.with_state}
         self._asking: Counter[Caller] = Counter()
         self._servers = Kept(self._connected, _Servers.is_well)
 
@@ -83,9 +88,9 @@ class Events:
         await asyncio.to_thread(self._servers.close)
 
     async def tell(self, event_id: str, place: str | None, caller: Caller) -> dict[str, Any]:
-        asker = asker_of(caller)
+        asker, loop = asker_of(caller), asyncio.get_running_loop()
         with self._one_of(caller):
-            facts = await self._questions.work(lambda: self._find(event_id, place, asker))
+            facts = await self._questions.work(lambda: self._find(event_id, place, asker, loop))
         if not facts.is_known:
             raise Problem(404, "unknown_event", told(facts)["why"])
         return told(facts)
@@ -108,7 +113,9 @@ class Events:
             if not self._asking[caller]:
                 del self._asking[caller]
 
-    def _find(self, event_id: str, place: str | None, asker: Asker) -> Facts:
+    def _find(
+        self, event_id: str, place: str | None, asker: Asker, loop: asyncio.AbstractEventLoop
+    ) -> Facts:
         spooled = self._spooled(event_id, asker)
         if spooled is not None:
             return Facts(event_id, None, spooled=spooled)
@@ -116,7 +123,7 @@ class Events:
         view = StateView(self._settings.state_dir)
         try:
             with self._servers.one() as servers:
-                finder = Finder(self._flow, servers.log, _snapshots_of(view))
+                finder = Finder(self._flow, servers.log, self._snapshots(view, loop))
                 try:
                     return finder.find(servers.store, event_id, place, asker)
                 except BadPlaceError as error:  # of which the servers know nothing
@@ -130,6 +137,20 @@ class Events:
             raise _away("PostgreSQL, which has the rows,") from None
         finally:
             view.close()
+
+    def _snapshots(self, view: StateView, loop: asyncio.AbstractEventLoop) -> SnapshotOf:
+        def find(topic: str, key: bytes) -> bytes | None:
+            of = self._rows[topic]
+            if self._states.is_divided(of):
+                asked = asyncio.run_coroutine_threadsafe(self._states.find(of, key.decode()), loop)
+                progress, found = asked.result(2 * WITHIN_S)
+                if not progress.warm:
+                    raise _away(f"the gateway that holds this {of.name}")
+            else:
+                found = view.find(topic, key)[1]
+            return None if found is None else found.value
+
+        return find
 
     def _connected(self) -> _Servers:
         connection = store.connect(self._url, "events", _SLOW_AFTER_S)
@@ -164,14 +185,6 @@ def event_routes(events: Events) -> list[BaseRoute]:
 
     said: dict[str, Any] = {"methods": ["GET"], "responses": RESPONSES, "response_model": None}
     return [APIRoute("/events/{event_id:path}", event, **said)]
-
-
-def _snapshots_of(view: StateView) -> SnapshotOf:
-    def find(topic: str, key: bytes) -> bytes | None:
-        found = view.find(topic, key)[1]
-        return None if found is None else found.value
-
-    return find
 
 
 def _away(who: str) -> Problem:

@@ -10,7 +10,14 @@ from local_stack.machine.log_files import log_path
 from local_stack.machine.ports import accepts
 from local_stack.machine.processes import Service, python, run_to_the_end
 from local_stack.servers.addresses import OWN_SERVER, Addresses
-from local_stack.servers.gateways import BALANCER, FIRST, is_gateway, names_of, node_folder
+from local_stack.servers.gateways import (
+    BALANCER,
+    FIRST,
+    is_gateway,
+    names_of,
+    node_folder,
+    peers_environment,
+)
 
 _ROLES = {FIRST: GATEWAY, "spark": JOBS, "relay": JOBS, "desk": DESK, "migrate": OWNER}
 _COMMANDS = {
@@ -20,6 +27,7 @@ _COMMANDS = {
     "desk": python("-m", "desk"),
 }
 _LISTENING = {FIRST, "desk"}
+_ASK_GATEWAYS = {FIRST, "desk"}  # for states, where these are divided
 
 
 class Applications:
@@ -79,5 +87,9 @@ class Applications:
             if BALANCER in self._addresses.ports:  # which is where devices come
                 environment["HEADRACE_GATEWAY_HOST"] = "127.0.0.1"
             environment["HEADRACE_STATE_DIR"] = str(node_folder(self._state_dir, name))
+            if BALANCER in self._addresses.ports or "HEADRACE_PEER_URL" not in environment:
+                environment["HEADRACE_PEER_URL"] = self._addresses.gateway_urls[name]
+        if kind in _ASK_GATEWAYS and environment.get("HEADRACE_STATE_COPIES", "0") != "0":
+            environment |= peers_environment(self._state_dir, environment)
         url = self._addresses.postgres_url(_ROLES[kind]) if kind in _ROLES else None
         return {**environment, "HEADRACE_POSTGRES_URL": url} if url else environment

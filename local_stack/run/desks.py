@@ -11,7 +11,7 @@ from local_stack.remote.asking import FIXES, remote_desk
 from local_stack.run.options import folder_of
 from local_stack.run.server_addresses import kafka_bootstrap, postgres_url
 from local_stack.terminal.errors import LOOK, StackError
-from shared.errors import StoreAwayError
+from shared.errors import StaleMasterDataError, StoreAwayError
 from shared.kafka_access import KafkaAwayError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _letters_here(state_dir: Path | None) -> Iterator["Desk"]:
             yield found
     except StoreAwayError as error:
         raise StackError(f"PostgreSQL cannot do it now: {error}", LOOK) from error
-    except KafkaAwayError as error:
+    except (KafkaAwayError, StaleMasterDataError) as error:
         raise StackError(str(error), LOOK) from error
     except NoLetterError as error:
         raise StackError(str(error), FIXES["no_letter"]) from error

@@ -5,13 +5,15 @@ several and back nothing of it changes, its spool least of all.
 """
 
 import re
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from gateway.spool.positions import Positions
 
 FIRST, BALANCER = "gateway", "balancer"
+_PEER_TOKEN = "peers.token"  # as shared/settings/peers.py looks for it
 _FURTHER = re.compile(rf"{FIRST}-[1-9][0-9]*")
 
 
@@ -39,6 +41,19 @@ def node_folders(state_dir: Path) -> dict[str, Path]:
     """Of every gateway that was ever started on it."""
     further = sorted(path.name for path in state_dir.glob(f"{FIRST}-*") if is_gateway(path.name))
     return {name: node_folder(state_dir, name) for name in (FIRST, *further)}
+
+
+def peers_environment(state_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """By which they know each other where states are divided among them: a token that programs
+    beside the stack find, too."""
+    found = {}
+    if not {"HEADRACE_PEER_TOKEN", "HEADRACE_PEER_TOKEN_FILE"} & given.keys():
+        file = state_dir / _PEER_TOKEN
+        if not file.exists():
+            file.touch(mode=0o600)
+            file.write_text(secrets.token_urlsafe() + "\n")
+        found["HEADRACE_PEER_TOKEN_FILE"] = str(file)
+    return found
 
 
 def left_behind(state_dir: Path, started: int) -> Iterator[LeftBehind]:

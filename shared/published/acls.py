@@ -78,6 +78,7 @@ def _gateway(flow: Flow, every: list[str]) -> Iterable[Acl]:
     yield Acl("gateway", "DESCRIBE", "cluster", CLUSTER)  # the sizes of logs
     jobs = [groups.of_job(job.name) for job in flow.jobs()]
     yield from _asks("gateway", groups.GATEWAY, groups.VIEW, *jobs)
+    yield Acl("gateway", "READ", "group", groups.PEERS)
 
 
 def _of_one_payload(flow: Flow) -> list[str]:

@@ -4,6 +4,7 @@ import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic.config import JsonDict
@@ -37,6 +38,14 @@ def is_loopback(host: str) -> bool:
     """Nobody but this machine reaches it. Any other name than localhost may be another's."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from shared.settings.access import AccessSettings, is_loopback
+from shared.settings.access import AccessSettings, has_host, is_loopback
 from shared.settings.wrong_setting import WrongSetting, variable
 
 _May = Literal["look", "operate", "administer"]
@@ -17,17 +17,9 @@ _URL = re.compile(r"https?://[^/\s?#@]+(/[^\s?#]*)?")
 
 
 def _url(text: str | None) -> str | None:
-    if text is not None and not (_URL.fullmatch(text) and _has_host(text)):
+    if text is not None and not (_URL.fullmatch(text) and has_host(text)):
         raise ValueError("write a URL such as http://gateway:8080/health, without user or query")
     return text
-
-
-def _has_host(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def _roles(text: str) -> str:

@@ -1,6 +1,5 @@
 """The settings of the gateway, and of the desk beside it."""
 
-import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, ClassVar, Self
 
@@ -9,8 +8,10 @@ from pydantic import AfterValidator, Field, model_validator
 from shared.settings.access import is_loopback
 from shared.settings.desk import DeskSettings
 from shared.settings.intake import IntakeSettings
+from shared.settings.peers import ORIGIN, PeerSettings
 from shared.settings.wrong_setting import variable
 
+_NEAR_S = 5.0
 _NEAR = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -28,12 +29,9 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return () if text == "none" else tuple(ip_network(one) for one in text.split(","))
 
 
-_ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]*[a-z0-9\]]")
-
-
 def _origins(text: str) -> str:
     """As a browser writes them: it is compared byte by byte."""
-    if text != "none" and not all(map(_ORIGIN.fullmatch, text.split(","))):
+    if text != "none" and not all(map(ORIGIN.fullmatch, text.split(","))):
         raise ValueError(
             "write none, or origins such as https://app.example.org with commas: in lower case, "
             "the port if it is not the usual one, and no path"
@@ -41,7 +39,7 @@ def _origins(text: str) -> str:
     return text
 
 
-class GatewaySettings(DeskSettings, IntakeSettings):
+class GatewaySettings(PeerSettings, DeskSettings, IntakeSettings):
     READ_BY: ClassVar[str] = "gateway"
 
     # what an operator looks at
@@ -179,6 +177,11 @@ class GatewaySettings(DeskSettings, IntakeSettings):
         host = f"[{host}]" if ":" in host else host
         scheme = "https" if self.tls_cert_file else "http"
         return f"{scheme}://{host}:{self.admin_port or self.gateway_port}/health"
+
+    @property
+    def near_ms(self) -> float:
+        """A copy of a state that is older than this is asked for elsewhere."""
+        return 1000 * max(_NEAR_S, self.stale_after_s)
 
     @property
     def page_origins(self) -> frozenset[str]:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from gateway.view.peer_protocol import HELD_PATH, STATES_PATH
 from tests.gateway.auth.support import Given, device
 from tests.gateway.support import Gateway
 
@@ -60,6 +61,13 @@ def test_whoever_is_not_known_gets_the_same_answer_everywhere(
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
 def test_whoever_starts_and_stops_gateways_is_not_asked(asking: Gateway, path: str) -> None:
     assert asking.ask("GET", path).status_code == 200
+
+
+@pytest.mark.parametrize("path", [HELD_PATH, STATES_PATH])
+def test_other_gateways_show_a_token_of_their_own(asking: Gateway, path: str) -> None:
+    """Where states are not divided, there is nothing to ask for."""
+    assert asking.ask("GET", path).status_code == 404
+    assert asking.ask("GET", f"{path}/").status_code == 401
 
 
 def test_a_device_writes_its_own_id_and_reads_it_where_the_receipt_says(

@@ -64,6 +64,7 @@ def test_each_entity_of_its_events_is_looked_at_for_all_of_them() -> None:
     assert not effect.look(DEVICE, "d", _snapshot(3))
     assert effect.look(DEVICE, "d", _snapshot(4))
     assert effect.unfolded() == [(DEVICE, "e")]
+    assert effect.look(DEVICE, "d", _snapshot(3)), "it was seen, also where another look is late"
     assert effect.look(DEVICE, "e", _snapshot(5, deleted=True))
     assert effect.reached == "folded"
     assert effect.states["device", "e"].deleted

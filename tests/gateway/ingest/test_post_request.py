@@ -17,6 +17,7 @@ from gateway.ingest.post_request import Post
 from gateway.ingest.span import Tracing
 from gateway.kafka_writer.outcome import OnWritten, Receipt, Record
 from gateway.node.node import Node
+from gateway.peers.states import States
 from gateway.view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
@@ -80,7 +81,7 @@ class Parts:
             Node().counts,
             None,
             Tracing(),
-            WaitingPosts(settings, FLOW, StateView(settings.state_dir), Places(10)),
+            WaitingPosts(settings, FLOW, States(StateView(settings.state_dir)), Places(10)),
         )
 
     def post(self, *more: tuple[bytes, bytes], method: str = "POST", waits: bool = False) -> Post:

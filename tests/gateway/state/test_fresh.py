@@ -21,6 +21,7 @@ from tests.builders import event_record
 
 DEVICE, AREA = FLOW.entities[0], FLOW.aggregates[0]
 ID = "device-0001"
+HELD_ELSEWHERE = "device-0002"
 APPLIER = Applier(DEVICE, 64, {row.name: row for row in FLOW.event_types})
 
 
@@ -34,6 +35,9 @@ class Follower:
     def ask(self) -> str | None:
         self._questions -= 1
         return "not yet" if self._questions >= 0 else None
+
+    def covers(self, _topic: str, key: bytes) -> bool:
+        return key != HELD_ELSEWHERE.encode()
 
 
 def fresh(follower: Follower, events_max: int = 2000) -> FreshStates:
@@ -118,6 +122,8 @@ def test_the_first_who_asks_waits_for_the_tail(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(fresh_state, "_WAITS_S", 0.05)
     with pytest.raises(NotFresh, match="not yet"):
         asyncio.run(fresh(Follower(questions=1000)).tail_of(DEVICE, ID))
+    with pytest.raises(NotFresh, match="another gateway holds this state"):
+        asyncio.run(fresh(Follower()).tail_of(DEVICE, HELD_ELSEWHERE))
 
 
 def test_an_aggregate_has_no_tail() -> None:

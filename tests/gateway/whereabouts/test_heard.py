@@ -5,9 +5,10 @@ from typing import Any
 import orjson
 
 from clients.kafka.records import Record
+from gateway.kafka_writer.partition_of_key import partition_of
 from gateway.whereabouts.heard import Heard, line_in, lines_of
 from gateway.whereabouts.later import delivery_in, version_with
-from gateway.whereabouts.log_search import partition_of, partitions_in
+from gateway.whereabouts.log_search import partitions_in
 from shared.events.envelope import (
     DETAIL,
     ID,

@@ -10,7 +10,9 @@ from local_stack.servers.gateways import (
     names_of,
     node_folder,
     node_folders,
+    peers_environment,
 )
+from shared.settings import GatewaySettings
 
 TOPIC = "ingest.telemetry.v1"
 
@@ -50,3 +52,13 @@ def test_payloads_in_the_spool_of_a_gateway_that_is_not_started_are_told(tmp_pat
     assert list(left_behind(tmp_path, 3)) == []
     assert list(left_behind(tmp_path, 2)) == [("gateway-3", 3)]
     assert list(left_behind(tmp_path, 1)) == [("gateway-2", 2), ("gateway-3", 3)]
+
+
+def test_gateways_and_programs_beside_them_know_each_other_by_one_token(tmp_path: Path) -> None:
+    (name, file), *others = peers_environment(tmp_path, {}).items()
+    assert (name, others) == ("HEADRACE_PEER_TOKEN_FILE", [])
+    assert peers_environment(tmp_path, {}) == {name: file}
+    assert Path(file).stat().st_mode & 0o077 == 0
+    assert GatewaySettings(state_dir=tmp_path).peer_secret == Path(file).read_text().strip()
+    for given in ("HEADRACE_PEER_TOKEN", "HEADRACE_PEER_TOKEN_FILE"):
+        assert peers_environment(tmp_path, {given: "x"}) == {}
