@@ -26,7 +26,7 @@ class Signed(NamedTuple):
 
 class Caller(NamedTuple):
     """A device writes and reads its own id, a gateway those of its tenant; an operator reads, and
-    one of no tenant looks at the gateway itself. Anyone is who asks where nobody is asked."""
+    one of no tenant looks at the gateway itself. Without authentication all are `anyone`."""
 
     role: Role
     tenant: str = NO_TENANT

@@ -1,4 +1,4 @@
-"""Who has what there is only so much of for all: room for bodies, event streams."""
+"""Whose share of what is scarce, memory for bodies or event streams, a request counts against."""
 
 from collections.abc import Hashable
 

@@ -1,5 +1,5 @@
-"""Of what an entity asks for outside, until when it waits for the answer: records that fold writes
-with what it emits, and that come back as payloads (`shared/actions`). Pure.
+"""Until when an entity waits for the result of an action: fold writes that as a record beside the
+order, and the record comes back as a payload when the time is over (`shared/actions`). Pure.
 
 Ids follow from the igniting event's, so whoever folds it again writes the same ones.
 """

@@ -51,7 +51,7 @@ def made_of(checkpoint: CheckpointFolder) -> dict[str, str]:
 
 
 def begin(checkpoint: CheckpointFolder, wanted: Identity) -> None:
-    """Makes room for one that fits."""
+    """Removes the checkpoint and notes what the next one is made for."""
     remove(checkpoint)
     replace(_file(checkpoint), orjson.dumps(wanted))
 

@@ -1,8 +1,8 @@
-"""Spark counts rows, and what is done with records where they come leaves few of them, or none.
+"""Makes Spark count every record that a job reads.
 
-So that its own progress, its listeners and its page say how many records it reads, each record is a
-row of the scan: rows of nothing but nulls make up for those that the work does not yield. A filter
-on the first column, which real rows have, takes them away before the next step.
+Spark counts rows of the scan, and our workers use records up before they yield any. So that its
+progress, its listeners and its page are true, rows of nothing but nulls stand for those records. A
+filter on the first column, which real rows have, takes them away before the next step.
 """
 
 from collections.abc import Callable, Iterator

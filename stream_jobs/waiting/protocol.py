@@ -81,7 +81,8 @@ NOT_YET = "not_yet"
 
 
 class Waiting(NamedTuple):
-    """Of a tenant, to a sixteenth of each entity's payloads."""
+    """How much of a tenant waits. Of each entity, payloads are counted to a sixteenth: its gate is
+    not written anew for each of them."""
 
     unknown: int = 0  # entities that wait for a row of master data, which may never come
     payloads: int = 0
