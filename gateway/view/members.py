@@ -29,6 +29,7 @@ class Members:
         self.is_one = False  # this gateway
         self._own_url = own_url
         self._missed_since_s: dict[str, float | None] = {}
+        # that it may abort its process costs a restart of the view's writer, nothing else
         self._admin = admin(kafka)
         options = {
             "client.id": own_url,

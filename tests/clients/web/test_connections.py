@@ -30,7 +30,7 @@ def http2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Http2Serv
         yield server
 
 
-def posting(url: str, what: Callable[[Post], Awaitable[None]], timeout_s: float = 5) -> None:
+def posting(url: str, what: Callable[[Post], Awaitable[None]], timeout_s: float = 60) -> None:
     async def run() -> None:
         web = OpenInternet(HERE)
 
