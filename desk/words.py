@@ -11,7 +11,8 @@ from shared.timestamps import now_ms
 
 
 def statuses(kafka: KafkaAccess, jobs: Collection[str]) -> dict[str, JobStatus]:
-    """Of those that have said anything. KafkaAwayError where Kafka does not answer."""
+    """The statuses of those jobs that have said anything. KafkaAwayError where Kafka does not
+    answer."""
     said, at_ms = last_words(kafka, DESK, jobs), now_ms()
     found = {job: status_of(word, at_ms) for job, word in said.items()}
     return {job: status for job, status in found.items() if status is not None}

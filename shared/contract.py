@@ -30,8 +30,8 @@ class Breach(NamedTuple):
 
 
 class Contract:
-    """Of a TypedDict or a pydantic model with JSON's own types, and those that the format of a
-    payload has beside them. A number in quotes is no number: nothing is converted."""
+    """The contract of a TypedDict or a pydantic model with JSON's own types, and those that the
+    format of a payload has beside them. A number in quotes is no number: nothing is converted."""
 
     def __init__(self, shape: Any, foreign_kinds: frozenset[str] = frozenset()) -> None:
         self._adapter = TypeAdapter(shape)
@@ -49,7 +49,7 @@ class Contract:
         return None
 
     def of_texts(self, texts: Any) -> Any:
-        """Of a format that has nothing but texts: the values that they stand for, or a Breach."""
+        """The values that texts stand for, in a format that has nothing but texts, or a Breach."""
         try:
             values = self._adapter.validate_python(texts)
         except ValidationError as error:
@@ -119,7 +119,7 @@ def versions_of(endpoint: Endpoint) -> Versions | None:
 
 
 def payload_contract(endpoint: Endpoint, version: str | None = None) -> Contract | None:
-    """Of the newest, where its payloads have versions and none is named."""
+    """The contract of a payload: the newest one, where payloads have versions and none is named."""
     shape, versions = endpoint.payload, versions_of(endpoint)
     if versions:
         shape = versions.shapes[version or versions.newest]

@@ -63,8 +63,8 @@ def fresh_event_ids() -> Iterator[str]:
 
 
 def completion_id(event_id: str, revision: int = 0) -> str:
-    """Of the word that an event is a row: a correction has one of its own, or whoever dedupes by id
-    would never hear of it."""
+    """The id of the word that an event is a row: a correction has one of its own, or whoever
+    dedupes by id would never hear of it."""
     return derived_event_id("completion", event_id, *([str(revision)] if revision else []))
 
 
@@ -82,7 +82,8 @@ def derived_event_id(*parts: str) -> str:
 
 
 def part_id(payload_id: str, part: int) -> str:
-    """Of an event that is one of several of its payload. The first one has the payload's own."""
+    """The id of an event that is one of several of its payload. The first one has the payload's
+    own."""
     return f"{payload_id}#{part}" if part else payload_id
 
 

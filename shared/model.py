@@ -62,7 +62,7 @@ class MasterRows(Protocol):
     def find(self, table: str, key: str) -> Fields | None: ...
 
     def find_at(self, table: str, key: str, time_ms: int) -> Fields | None:
-        """Of a table with `valid_from`: the row that counted at that time."""
+        """The row that counted at that time, in a table with `valid_from`."""
         ...
 
 
@@ -76,16 +76,16 @@ class MasterData(MasterRows, Protocol):
         ...
 
     def version(self, name: str, key: str) -> int:
-        """Of that state; 0 where there is none."""
+        """The version of that state; 0 where there is none."""
         ...
 
     def answer(self, name: str, key: str) -> Any:
-        """Of that look-up: JSON as it came back, None where nothing is known of the key. NotYet
-        where there is no answer now; whoever has a better way than to wait may catch it."""
+        """What that look-up answers: JSON as it came back, None where nothing is known of the key.
+        NotYet where there is no answer now; whoever has a better way than to wait may catch it."""
         ...
 
     def answers(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
-        """By key; all of them are asked at once."""
+        """The answers by key; all of them are asked at once."""
         ...
 
 
@@ -220,7 +220,7 @@ class Endpoint:
 
     @cached_property
     def foreign_kinds(self) -> frozenset[str]:
-        """Of values that its formats have and JSON has not."""
+        """The kinds of values that its formats have and JSON has not."""
         return frozenset().union(*(form.foreign_kinds for form in self.formats))
 
 
@@ -244,7 +244,7 @@ class EventType:
 
     @property
     def shape(self) -> int:
-        """Of `data` today; the first one is 1."""
+        """The shape of `data` today; the first one is 1."""
         return len(self.upcasters) + 1
 
     @cached_property

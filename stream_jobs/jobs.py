@@ -59,7 +59,7 @@ JOBS = {
 
 
 def rows_of(flow: Flow) -> dict[str, JobRow]:
-    """Of all jobs that it has."""
+    """The rows of all jobs that the flow has."""
     its_views = {
         row.job: JobRow(partial(views.build, row), driver_task=partial(views.ViewCounts, row))
         for row in flow.views

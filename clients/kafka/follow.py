@@ -69,7 +69,8 @@ class LogFollower:
                 self._assign()
 
     def _begin_again_where_it_was_cut(self, ends: Mapping[Partition, int]) -> None:
-        """Of a topic that was made again, for example."""
+        """Reads partitions from their begins that have become shorter than what was read, as those
+        of a topic that was made anew."""
         if cut := [at for at, end in ends.items() if self.next.get(at, 0) > end]:
             self.next |= self._log.begins(cut)
             self._assign()

@@ -39,7 +39,7 @@ class UnreadRecords(NamedTuple):
 
 
 def unread(committed: Offsets, ranges: Mapping[Partition, Range]) -> dict[Partition, UnreadRecords]:
-    """Of the partitions where there is any. Pure."""
+    """How much is unread in each partition where there is any. Pure."""
     found = {}
     for (topic, partition), log in ranges.items():
         offset = max(committed.get(topic, {}).get(partition, log.start), log.start)

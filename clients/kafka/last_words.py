@@ -19,7 +19,8 @@ RECENT_MS = 15_000  # they speak every two seconds
 
 
 def last_words(kafka: KafkaAccess, group: str, jobs: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Of those that have spoken. KafkaAwayError where the broker has no answer."""
+    """What each job has said last; those that have said nothing are left out. KafkaAwayError where
+    the broker has no answer."""
     try:
         with answering(kafka):
             return _read(kafka, group, jobs)

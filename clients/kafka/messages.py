@@ -29,7 +29,8 @@ def position_of(message: Message) -> Position:
 
 
 def is_end(message: Message) -> bool:
-    """Of its partition, where its offset is the next one. KafkaException where it is an error."""
+    """Whether it says that its partition ends here; its offset is then the next one. KafkaException
+    where it is an error."""
     error = message.error()
     if error is None:
         return False

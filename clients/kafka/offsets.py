@@ -46,7 +46,7 @@ _Told = tuple[Partition, int, str | None]  # of a commit: a job's own may differ
 
 
 class Committed(NamedTuple):
-    """Of every partition of the group's topics: where it goes on, or where the log begins."""
+    """Where the group goes on in every partition of its topics, or where the log begins."""
 
     offsets: Offsets
     notes: set[str]
@@ -91,7 +91,7 @@ class LogOffsets:
         self._consumer.close()
 
     def metadata(self) -> Mapping[str, TopicMetadata]:
-        """Of all topics that this client may know."""
+        """What the broker says of all topics that this client may know."""
         with self._heard():
             topics: Mapping[str, TopicMetadata] = self._consumer.list_topics(
                 timeout=self._answer_s
@@ -99,7 +99,8 @@ class LogOffsets:
         return topics
 
     def partitions(self, topics: Iterable[str] | None = None) -> list[Partition]:
-        """Of those topics that exist; its own ones are looked up now and then."""
+        """The partitions of those topics that exist. The client's own topics are looked up now and
+        then."""
         if topics is not None:
             return self._partitions(topics)
         if time.monotonic() >= self._look_again_s or not self._known:
@@ -108,7 +109,7 @@ class LogOffsets:
         return self._known
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Of those that exist."""
+        """How many partitions each of these topics has; those that do not exist are left out."""
         known = self.metadata()
         return {topic: len(known[topic].partitions) for topic in topics if topic in known}
 
@@ -146,8 +147,8 @@ class LogOffsets:
         return found._replace(added=added)
 
     def known_positions(self, places: Collection[Partition] | None = None) -> dict[Partition, int]:
-        """Of those partitions where anything is committed. Kafka drops what is
-        `offsets.retention.minutes` old."""
+        """Where the group goes on, in those partitions where anything is committed. Kafka drops
+        what is `offsets.retention.minutes` old."""
         found = self._committed(self.partitions(self.topics) if places is None else places)
         return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
 

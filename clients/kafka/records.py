@@ -52,7 +52,7 @@ def outgoing_events(
 
 
 class Range(NamedTuple):
-    """Of a log, or what is read of it."""
+    """A range of a log, or of what is read of it."""
 
     start: int
     end: int

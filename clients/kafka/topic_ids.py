@@ -14,7 +14,7 @@ class TopicId(NamedTuple):
 
 
 def topic_ids(client: AdminClient, topics: Collection[str], answer_s: float) -> dict[str, TopicId]:
-    """Of those that exist. KafkaException where the broker does not answer."""
+    """The ids of those topics that exist. KafkaException where the broker does not answer."""
     asked = client.describe_topics(TopicCollection(list(topics)), request_timeout=answer_s)
     found = {}
     for topic, answer in asked.items():

@@ -54,7 +54,7 @@ class MasterRows:
         )
 
     def page(self, table: str, limit: int, after: str = "") -> list[MasterRow]:
-        """By their keys."""
+        """Rows in the order of their keys."""
         query = f"""SELECT {_COLUMNS} FROM headrace.master_row
                     WHERE table_name = %s AND key > %s ORDER BY key LIMIT %s"""
         with judged_errors():

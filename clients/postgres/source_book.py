@@ -38,7 +38,7 @@ class Refusal(NamedTuple):
 
 
 class Changes:
-    """Of some rows, by their keys: the last word on each counts."""
+    """What has become of some rows, by their keys: the last word on each counts."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Fields | None] = {}  # None: it is gone
@@ -165,7 +165,7 @@ def _shown(key: str) -> str:
 
 
 def refusals(connection: Connection, table: str, limit: int) -> list[Refusal]:
-    """By their keys."""
+    """Rows that were refused, in the order of their keys."""
     query = b"""SELECT key, reason, refused_at FROM headrace.master_refusal
                 WHERE table_name = %s ORDER BY key LIMIT %s"""
     with judged_errors():
@@ -173,7 +173,8 @@ def refusals(connection: Connection, table: str, limit: int) -> list[Refusal]:
 
 
 def told_of_sources(connection: Connection) -> dict[str, tuple[datetime, int]]:
-    """Of each table that was read: as of when its rows are known, and how many were refused."""
+    """As of when the rows of each table are known, and how many were refused, for each table that
+    was read."""
     query = b"""SELECT table_name, read_at,
                        (SELECT count(*) FROM headrace.master_refusal AS one
                         WHERE one.table_name = read.table_name)

@@ -71,6 +71,6 @@ def is_conflict(sqlstate: str) -> bool:
 
 
 def may_be_of_one_row(sqlstate: str) -> bool:
-    """Of those by which the store counts as away: one row alone can be the cause, which somebody
-    has locked, or for which a trigger takes too long."""
+    """Whether one row alone can be why the store counts as away: somebody has locked it, or a
+    trigger takes too long for it."""
     return sqlstate in _CONFLICTS or sqlstate in _LOCKED or sqlstate == _CANCELED

@@ -103,7 +103,7 @@ def judged_errors() -> Iterator[None]:
 
 
 def save(connection: Connection, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Of a statement that takes many rows at once, as columns."""
+    """Runs a statement that takes many rows at once, as columns."""
     if columns := [list(column) for column in zip(*rows, strict=True)]:
         connection.execute(statement.encode(), columns)
 

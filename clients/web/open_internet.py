@@ -54,7 +54,7 @@ class RefusedError(Exception):
 
 
 class OpenInternet:
-    """Of one event loop."""
+    """Sends requests in one event loop."""
 
     def __init__(self, hosts_allowed: Collection[str]) -> None:
         self._allowed = frozenset(hosts_allowed)

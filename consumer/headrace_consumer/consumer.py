@@ -243,8 +243,8 @@ class Consumer:
         return sent
 
     def _pause(self) -> None:
-        """Of what is not done yet no more is read, so that it stays little and in order. Nor is
-        anything that would be committed, and lost with a kill."""
+        """Reads no more of what is not done yet, so that it stays little and in order. Nor is
+        anything read that would be committed, and lost with a kill."""
         held = {partition for partition, _ in self._lines.unfinished()}
         if held and self._commits_first:
             held = {(one.topic, one.partition) for one in self._client.assignment()}

@@ -25,7 +25,7 @@ _PLAIN = {
 
 
 def schemas_in(folder: Path) -> dict[str, Schema]:
-    """By event type. A type may be on several topics, with the same schema."""
+    """The schemas by event type. A type may be on several topics, with the same schema."""
     found: dict[str, Schema] = {}
     for path in sorted(folder.glob("*.schema.json")):
         schema = json.loads(path.read_text())

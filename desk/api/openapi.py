@@ -33,7 +33,7 @@ _TOKEN = {
 
 
 def describe(app: FastAPI) -> None:
-    """Of the routes that it has by now, but for its pages."""
+    """Describes the routes that the application has by now, but for its pages."""
 
     @cache
     def openapi() -> dict[str, Any]:

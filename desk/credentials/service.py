@@ -25,7 +25,7 @@ _COLUMNS = ("key_id", "kind", "role", "may", "tenant", "device", "made", "not_af
 
 
 class NoCredentialError(Exception):
-    """Of this key id."""
+    """There is no credential with this key id."""
 
 
 class BadCredentialError(Exception):

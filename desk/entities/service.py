@@ -44,7 +44,7 @@ class Entities:
         self._flow = load_flow(desk.settings.flow)
 
     def find(self, entity_id: str) -> dict[str, Any]:
-        """By its id, with its tenant's before it."""
+        """What is known of the entity with this id, which has its tenant's before it."""
         unknown: dict[str, str] = {}
 
         def known(name: str, part: Callable[[], Rows]) -> Rows:

@@ -25,7 +25,7 @@ _OURS = (envelope.HOOK, envelope.ORIGIN, envelope.REPLAY)
 
 
 class Window(NamedTuple):
-    """Of what arrived from then on, and before that."""
+    """A time span: what arrived from its begin on, and before its end."""
 
     since_ms: int
     until_ms: int

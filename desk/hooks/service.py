@@ -40,7 +40,7 @@ _NOT_SIGNED = "a mail is not signed: it has no secret"
 
 
 class NoHookError(Exception):
-    """Of that name."""
+    """There is no webhook of that name."""
 
 
 class BadHookError(Exception):

@@ -23,7 +23,7 @@ _SAID = ("lag_records", "lag_s", "rows_per_s")
 
 
 class NoJobError(Exception):
-    """Of this name."""
+    """There is no job of this name."""
 
 
 class BadOrderError(Exception):

@@ -17,8 +17,8 @@ class Audit:
         self._open_book = open_book
 
     def note(self, by: str, what: str, its: Selection, count: int = 1, reason: str = "") -> None:
-        """Of what is done, and is answered as that, whatever becomes of the note. A secret that got
-        out must be revoked without PostgreSQL, too: then the log has the only word of it."""
+        """Notes what is done, which is answered as done whatever becomes of the note. A secret that
+        got out must be revoked without PostgreSQL, too: then the log has the only word of it."""
         try:
             with self._open_book() as book:
                 book.note(by, what, count, its, reason or None)

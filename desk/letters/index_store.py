@@ -95,7 +95,7 @@ class LetterIndex(LetterBook):
             save(self.connection, _SAVE_PLACES, [(*at, next_) for at, next_ in places.items()])
 
     def note_stored(self) -> int:
-        """Of what is under way, what has become a row."""
+        """Marks as done what is under way and has become a row."""
         with judged_errors():
             return self.connection.execute(_NOTE_STORED).rowcount
 

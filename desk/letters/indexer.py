@@ -85,8 +85,8 @@ def read_on(flow: Flow, log: LetterLog, book: LetterIndex, timeout_s: float) -> 
 
 
 def note_folded(flow: Flow, book: LetterIndex, snapshots: SnapshotLookup) -> None:
-    """Of what is under way to fold: an event that its entity's snapshot holds and does not call
-    parked is done."""
+    """Marks as done what is under way to fold: an event that its entity's snapshot holds and does
+    not call parked."""
     readers: dict[str, set[str]] = defaultdict(set)
     for entity in flow.entities:
         for name in entity.reads:

@@ -65,7 +65,7 @@ class Redriver:
     def send_changed(
         self, selection: Selection, by: str, change: Rewrite, how: str, per_second: float
     ) -> Iterator[Sent]:
-        """Of what is parked now: what comes back meanwhile is for another time."""
+        """Sends what is parked now; what comes back meanwhile is for another time."""
         rows = self._book.parked(selection)
         if rows:
             self._book.note(by, "redrive changed", len(rows), selection, how)

@@ -40,7 +40,8 @@ class RedriveBook:
         self._connection = book.connection
 
     def begin(self, selection: Selection, per_second: float, by: str) -> Redrive:
-        """Of what is parked now, or was when it was shown: what comes back is for another one."""
+        """Begins with what is parked now, or was when it was shown; what comes back is for another
+        one."""
         selection = selection._replace(up_to=selection.up_to or self._book.mark())
         with judged_errors(), self._connection.transaction():
             letters = self._book.count(selection._replace(status="parked"))

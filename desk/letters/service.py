@@ -125,5 +125,5 @@ class KnownMaster:
         return self._view
 
     def as_of_ms(self) -> Mapping[str, int]:
-        """By table, up to when it is known; none where nothing was asked for."""
+        """Up to when each table is known; empty where nothing was asked for."""
         return {} if self._view is None else self._view.as_of_ms()

@@ -39,7 +39,7 @@ class IndexedLetter(NamedTuple):
 
 
 def place_of(row: DictRow) -> Position:
-    """Of its record, in the dead-letter topic."""
+    """Where its record is, in the dead-letter topic."""
     return Position(row["topic"], row["partition"], row["offset"])
 
 
@@ -134,7 +134,7 @@ class LetterBook:
             )
 
     def note_failed_again(self, letter_id: str, cause: str, detail: str) -> None:
-        """Of what was tried here: no new record tells of it."""
+        """Notes what was tried here: no new record tells of it."""
         with judged_errors():
             self.connection.execute(
                 """WITH again AS (
@@ -157,8 +157,8 @@ class LetterBook:
         return {id_ for (id_,) in found}
 
     def out_of_turn(self, rows: Sequence[tuple[str, str, Position]]) -> set[str]:
-        """Of letters, with the entity and the place of the row that each is: those before whose
-        rows others of the entity wait. What waits without order has lines of other names."""
+        """The letters before whose rows others of the entity wait. `rows`: letters, with the entity
+        and the place of the row that each is. What waits without order has lines of other names."""
         columns = [(id_, entity_id, *place) for id_, entity_id, place in rows]
         found = self.values(
             """SELECT DISTINCT given.id FROM headrace.waiting_row AS one

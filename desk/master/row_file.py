@@ -27,7 +27,7 @@ class _Found(NamedTuple):
 
 
 def rows_of(table: Table, kind: str, content: bytes, delimiter: str = ",") -> dict[str, Fields]:
-    """By their keys. `kind`: one of KINDS."""
+    """The rows in a file, by their keys. `kind`: one of KINDS."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -19,7 +19,7 @@ class NoTableError(Exception):
 
 
 class NoRowError(Exception):
-    """Of this key."""
+    """There is no row with this key."""
 
 
 class ReadOnlyTableError(Exception):
@@ -67,7 +67,7 @@ class MasterTables:
         return table
 
     def sources(self) -> list[dict[str, Any]]:
-        """Of tables whose rows are read from stores of the user's: as of when they are known."""
+        """As of when tables are known whose rows are read from stores of the user's."""
         told = told_of_sources(self._book.connection)
         return [
             {
@@ -84,7 +84,7 @@ class MasterTables:
         return refusals(self._book.connection, self.table(table).name, limit)
 
     def page(self, table: str, limit: int, after: str = "") -> tuple[list[MasterRow], str | None]:
-        """By their keys, and the key to go on after, if there are more."""
+        """Rows in the order of their keys, and the key to go on after, if there are more."""
         rows = self._rows.page(self.table(table).name, limit + 1, after)
         return rows[:limit], rows[limit - 1].key if len(rows) > limit else None
 

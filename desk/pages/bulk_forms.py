@@ -22,7 +22,7 @@ def redrive_all(selection: Selection, parked: int, csrf: str) -> Html:
 
 
 def replay_failed(selection: Selection, parked: int, csrf: str) -> Html:
-    """Of one webhook."""
+    """The form that sends again what one webhook has given up."""
     hook = quote(selection.hook or "")
     return form(
         f"/webhooks/{hook}/replay",

@@ -82,7 +82,7 @@ def rows(found: Sequence[Mapping[str, Any]], *, with_choice: bool = False) -> Ht
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """By which it is ordered, as Waiting tells it."""
+    """The name that it is ordered by, as Waiting tells it."""
     return f"{row['entity_id']} {row['alone']}" if row["alone"] else str(row["entity_id"])
 
 

@@ -16,7 +16,7 @@ _AUDITED = {"try": "try what waits", "give_up": "give up what waits"}
 
 
 class NobodyWaitsError(Exception):
-    """Of what was asked for."""
+    """Nobody waits of those that were asked for."""
 
 
 class Page(NamedTuple):
@@ -34,7 +34,7 @@ class Waiting:
         self._lanes = lanes if stage is None else {stage: lanes[stage]}
 
     def page(self, limit: int, after: str | None = None, reason: str | None = None) -> Page:
-        """By their ids; all lines of an id are on the same page."""
+        """Lines in the order of their ids; all lines of an id are on the same page."""
         known = [line for line in self._known(reason) if after is None or line.name > after]
         known.sort(key=lambda line: (line.name, line.stage, line.place))
         shown = known[:limit]

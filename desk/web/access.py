@@ -178,7 +178,7 @@ def may_of(request: Request) -> str:
 
 
 def tenant_of(request: Request) -> str:
-    """Of which the caller may see what is here; "": of all."""
+    """The tenant of which the caller may see what is here; "": all tenants."""
     return str(request.scope.get(_TENANT, ""))
 
 

@@ -16,7 +16,7 @@ class Point(NamedTuple):
 
 
 def numbers_in(events: Sequence[Mapping[str, Any]]) -> dict[str, list[Point]]:
-    """By the field's name, the oldest first; two points at least make a line."""
+    """The numbers of each field, by its name, the oldest first; two points at least make a line."""
     found: dict[str, list[Point]] = {}
     for event in sorted(events, key=lambda one: one["event_time"]):
         for name, value in event["data"].items():

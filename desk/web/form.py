@@ -24,7 +24,7 @@ async def form(request: Request) -> FormFields:
 
 
 async def sign_in_form(request: Request) -> FormFields:
-    """Of somebody whom nobody knows yet."""
+    """The form of somebody whom nobody knows yet."""
     return await _form(request, _SIGN_IN_BYTES_MAX)
 
 

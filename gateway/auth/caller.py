@@ -20,7 +20,7 @@ class Signed(NamedTuple):
     body_sha256: str
 
     def key(self, number: int = 0) -> tuple[str, ...]:
-        """Of one payload in it. No Idempotency-Key is like it: those have no spaces."""
+        """The key of one payload in it. No Idempotency-Key is like it: those have no spaces."""
         return ("signed request", self.request, str(number))
 
 

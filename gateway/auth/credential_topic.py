@@ -20,7 +20,7 @@ def write(kafka: KafkaAccess, key_id: str, credential: Credential | None) -> Non
 
 
 def read(kafka: KafkaAccess) -> dict[str, Credential | None]:
-    """By key id; None where the record is no credential and lets nobody in."""
+    """The credentials by key id; None where the record is no credential and lets nobody in."""
     found: dict[str, Credential | None] = {}
     with answering(kafka):
         for message in whole_log(kafka, DESK, [CREDENTIAL_TOPIC], _READ_S):

@@ -74,7 +74,7 @@ REACHED = {
 
 
 def receipt(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of a POST that may have waited."""
+    """The schema of the receipt of a POST that may have waited."""
     return {"anyOf": [schema, _SCHEMA]}
 
 

@@ -72,7 +72,7 @@ def fold(applier: Applier, full_id: str, events: Iterable[EventRecord]) -> Folde
 def told_causes(
     shown: Fields, folded: Folded, ingest_topics: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """By field of the state that is shown."""
+    """What has set each field of the state that is shown, by field."""
     state = orjson.loads(orjson.dumps(folded.state))
     causes: dict[str, dict[str, Any]] = {}
     for name, value in shown.items():

@@ -49,11 +49,11 @@ class Page(NamedTuple):
 
 
 class TooManyEvents(Exception):  # noqa: N818 - it is an answer
-    """Of one entity: more than one question may fold."""
+    """One entity has more events than one question may fold."""
 
 
 class Kept:
-    """Of one entity; `full_id` has its tenant."""
+    """The kept versions of one entity; `full_id` has its tenant."""
 
     def __init__(self, connection: Connection, entity: str, full_id: str) -> None:
         self._connection = connection

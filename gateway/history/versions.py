@@ -42,7 +42,8 @@ class Around(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Of this node's own view: its newest version, and up to when it has read all there is."""
+    """What this node's own view knows: the newest version, and up to when it has read all there
+    is."""
 
     version: int | None  # None: there is none
     caught_up_ms: int

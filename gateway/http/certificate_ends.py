@@ -16,8 +16,8 @@ _FOR_EVER = datetime.max.replace(tzinfo=UTC)
 
 
 def certificate_ends(settings: GatewaySettings) -> Mapping[str, float]:
-    """By setting, in seconds of the epoch: when the first of what its file has ends. 0: nobody can
-    tell, since it cannot be read."""
+    """When the first certificate in the file of each setting ends, in seconds of the epoch. 0:
+    nobody can tell, since it cannot be read."""
     return {
         name: _first_end(file.read_bytes, _ENDS[name])
         for name, file in named_files(settings, _ENDS).items()

@@ -17,7 +17,7 @@ STATUS_LINE: dict[int, bytes] = {
 
 
 def read_by_name(headers: Headers) -> dict[bytes, bytes]:
-    """Of headers with one name the last; of two that say who is asking none."""
+    """The headers by name: the last one of a name, and none of two that say who is asking."""
     by_name = dict(headers)
     if len(by_name) != len(headers) and [n for n, _ in headers].count(b"authorization") > 1:
         del by_name[b"authorization"]
@@ -67,7 +67,7 @@ def refusal(problem: Problem, target: bytes) -> Answer:
 
 
 def last_answer(problem: Problem, default_headers: Headers, method: str, target: bytes) -> bytes:
-    """Of a connection: the bytes of a refusal."""
+    """The bytes of a refusal after which the connection ends."""
     return written(refusal(problem, target), default_headers, method, keep_alive=False)[0]
 
 

@@ -41,7 +41,7 @@ class Admission:
         self.bytes -= size_bytes
 
     def hold_for(self, holder: Hashable, size_bytes: int) -> bool:
-        """Of what `hold` has taken, that which is one caller's."""
+        """Counts a part of what `hold` has taken as one caller's."""
         held_bytes = self.bytes_of.get(holder, 0) + size_bytes
         if held_bytes > self.share_bytes and self.bytes > self.bytes_max - self.share_bytes:
             return False

@@ -82,7 +82,7 @@ class DurableLog:
 
 
 class _Way:
-    """Of one topic's payloads."""
+    """The way of one topic's payloads, to Kafka or to the spool."""
 
     def __init__(self, kafka: PartitionedLog, spool: SpoolLog) -> None:
         self._kafka = kafka
@@ -201,8 +201,8 @@ class _Way:
 
 
 def _outcome(said: Outcome | None, topic: str, left: Iterator[int], rest: Outcome) -> Outcome:
-    """Of a record of which Kafka has `said` something or was not asked, after the spool has taken
-    the first ones of those that are not written."""
+    """What becomes of a record of which Kafka has `said` something or was not asked, after the
+    spool has taken the first ones of those that are not written."""
     if said is not None and _is_the_last_word(said):
         return said
     if next(left, None) is not None:

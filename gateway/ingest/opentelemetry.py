@@ -140,7 +140,7 @@ class _Span(PostSpan):
 
 
 def _context_of(trace_parent: bytes) -> SpanContext:
-    """Of one that `read_head` has found to be valid."""
+    """The context of a trace parent that `read_head` has found to be valid."""
     _, trace_id, span_id, flags = trace_parent.split(b"-")
     return SpanContext(
         int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))

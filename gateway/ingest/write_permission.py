@@ -26,7 +26,7 @@ def key_of(caller: Caller, given: Key | None, number: int = 0) -> Key | None:
 
 
 def items_of(caller: Caller, items: Items) -> Items:
-    """Of a batch, each payload judged alone."""
+    """The items of a batch, each payload judged alone."""
     for number, item in enumerate(items):
         if not isinstance(item, Item):
             yield item

@@ -33,7 +33,7 @@ class KnownPartitions:
         return known
 
     def widened(self, now: Mapping[str, int]) -> list[str]:
-        """Of each topic that has more than are used, what is the matter."""
+        """What is the matter with each topic that has more partitions than are used."""
         return [
             self._told(topic, known, count)
             for topic, count in now.items()

@@ -17,7 +17,7 @@ _WHOLE_END = 1 << 63
 
 
 class Place(NamedTuple):
-    """Of a state in an order; the next page begins behind it."""
+    """The place of a state in an order; the next page begins behind it."""
 
     value: Any  # of the field that is sorted by, as the index has it; of the id none
     key: bytes
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
         return self._replace(after=Place(value, full_id(self.tenant, own_id).encode()))
 
     def _sum(self) -> int:
-        """Of all that says which states there are, and in which order."""
+        """A checksum of all that says which states there are, and in which order."""
         conditions = [[*one] for one in self.conditions]
         asked = self.states.entity, self.tenant, conditions, self.sort, self.descends
         return crc32(orjson.dumps(asked))

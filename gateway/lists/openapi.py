@@ -77,7 +77,7 @@ def parameters(states: IndexedStates) -> list[dict[str, Any]]:
 
 
 def _pattern(states: IndexedStates) -> str:
-    """Of conditions without blanks that need not be; others are read, too."""
+    """A pattern for conditions without blanks that need not be; others are read, too."""
     kinds = {ID: "string", **{field.name: field.kind for field in states.fields}}
     one = "|".join(_condition(name, kind) for name, kind in kinds.items())
     return f"^(?:{one})(?: and (?:{one})){{0,{CONDITIONS_MAX - 1}}}$"

@@ -29,7 +29,7 @@ _OF_INDEX = "SELECT declared, built_to IS NULL FROM state_index WHERE topic = ?"
 
 
 class Keys(NamedTuple):
-    """Of the states of a page."""
+    """The keys of the states of a page."""
 
     found: list[Place]
     after: Place | None  # there is more behind it
@@ -74,7 +74,8 @@ def keys_of(db: sqlite3.Connection, asked: Asked) -> Keys:
 
 
 def stored(db: sqlite3.Connection, asked: Asked, keys: Keys) -> Stored:
-    """Of large states fewer than were found: the next page goes on behind them."""
+    """The stored states of a page. Of large ones it has fewer than were found: the next page goes
+    on behind them."""
     query = _RECORD.format(table=table_of(asked.states))
     rows, is_as_indexed, left_bytes = [], True, _BYTES_MAX
     for place in keys.found:

@@ -69,9 +69,9 @@ class Queries:
         )
 
     def parts(self, place: Place | None, among: str | None) -> list[Part]:
-        """Of the order behind this place: first what has a value, then what has none. Of each state
-        is said whether it is one that is asked for. `among`: in the order of ids, a field that is
-        to have one value."""
+        """The parts of the order behind this place: first what has a value, then what has none.
+        Each state is told with whether it is one that is asked for. `among`: in the order of ids, a
+        field that is to have one value."""
         if self._asked.sort == ID:
             return [lambda place: self._by_id(place, among)]
         span = self._spans.by_field.get(self._asked.sort, Span())

@@ -106,7 +106,7 @@ def _body(
 
 
 def _columns(of: Entity | Aggregate) -> dict[str, str | None]:
-    """Of a page as CSV: which field of the state each is. The same ones on every page."""
+    """Which field of the state each column of a page as CSV is: the same ones on every page."""
     columns: dict[str, str | None] = dict.fromkeys(_OF_VERSION)
     fields = [*fields_of_state(of)]
     for name in fields:

@@ -17,7 +17,8 @@ BECAUSE, FOLLOWS = "because", "followsFrom"
 
 
 def name_causes(checks: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Of all that are not well. Each other one is told which of them it follows from."""
+    """The causes among the checks that are not well. Each other one is told which of them it
+    follows from."""
     because = {name: check.pop(BECAUSE, ()) for name, check in checks.items()}
     unwell = [name for name, check in checks.items() if check["status"] != "pass"]
     causes = []

@@ -104,7 +104,7 @@ class JobStatus(NamedTuple):
 
     @property
     def full_lanes(self) -> dict[str, list[str]]:
-        """Of these, whose caps bite: who may have no more wait there."""
+        """The lanes whose caps bite: who may have no more wait there."""
         said = self.said.get("lanes")
         told = {
             lane: one.get("full")

@@ -62,7 +62,7 @@ async def _configs(client: Any, topics: Collection[str]) -> dict[str, dict[str, 
 
 
 async def _log_bytes(client: Any) -> dict[Partition, int]:
-    """Of each partition its largest replica."""
+    """The bytes of each partition, by its largest replica."""
     found: dict[Partition, int] = {}
     for broker in client._client.cluster.brokers():
         answer = await client._send_request_to_node(broker.nodeId, _LogDirs())

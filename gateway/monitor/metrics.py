@@ -158,7 +158,7 @@ def _spool(spool: SpoolState) -> Iterator[Metric]:
 
 def metrics_routes(metrics: Metrics) -> list[BaseRoute]:
     async def scrape(_: Request) -> Response:
-        """Of all workers of this node, in Prometheus' text format."""
+        """The metrics of all workers of this node, in Prometheus' text format."""
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
     return [APIRoute("/metrics", scrape, methods=["GET"], response_class=PlainTextResponse)]

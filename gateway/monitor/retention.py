@@ -116,7 +116,8 @@ def _limit(told: str | None) -> int | None:
 
 
 def check(unread: Sequence[Unread] | None) -> dict[str, Any]:
-    """Of /health, long before a record is deleted that a job has yet to read."""
+    """The check of /health that warns long before a record is deleted which a job has yet to
+    read."""
     if unread is None:
         unknown = "not known: Kafka has not told what its topics keep"
         return {"status": "warn", "output": unknown, BECAUSE: (KAFKA,)}

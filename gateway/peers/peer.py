@@ -25,7 +25,7 @@ _ENDED = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class Place(NamedTuple):
-    """Of a state in the view of who holds it."""
+    """Where a state stands in the view of who holds it."""
 
     part: str
     key: bytes
@@ -61,7 +61,7 @@ class Peer:
         return time.monotonic() < self._silent_until_s
 
     async def ask(self, places: Iterable[Place], within_s: float) -> dict[Place, Told]:
-        """Of those that it holds; of none where it does not answer in time."""
+        """What it tells of those states that it holds: of none where it does not answer in time."""
         if self.is_silent:
             return {}
         loop = asyncio.get_running_loop()

@@ -33,7 +33,8 @@ def peer_routes(settings: GatewaySettings, view: StateView) -> list[BaseRoute]:
         return _answer({"parts": held(view.progress(), now_ms())})
 
     async def states(request: Request) -> Response:
-        """Of large states fewer than were asked for: the rest is to be asked for again."""
+        """Tells states. Of large ones it tells fewer than were asked for: the rest is to be asked
+        for again."""
         check(request)
         share, found, left_bytes = LoopShare(), list[Any](), _ANSWER_BYTES_MAX
         for part, key in await _read(request):

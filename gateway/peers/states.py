@@ -45,5 +45,5 @@ class States:
         wanted: Iterable[Wanted],
         within_s: float = WITHIN_S,  # noqa: ARG002
     ) -> Mapping[tuple[str, str], Told]:
-        """By the names of entities, and keys."""
+        """What is known of states, by the names of entities, and keys."""
         return {(of.name, key): self.here(of, key) or UNKNOWN for of, key in wanted}

@@ -180,7 +180,7 @@ def describe(
 
 
 def _describe_refusals(responses: dict[str, Any]) -> None:
-    """Of a route of FastAPI, which describes refusals as its own that are problems here."""
+    """Describes the refusals of a route of FastAPI as the problems that they are here."""
     responses["400"] = _refusal("No request that can be told from others: see `detail`.")
     for status, answer in responses.items():
         if status >= "400" and answer.get("content", {}).keys() <= {"application/json"}:

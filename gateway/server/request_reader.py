@@ -74,7 +74,7 @@ class RequestReader:
         self.body_bytes = 0
 
     def method(self) -> str:
-        """Of the last request that has begun."""
+        """The method of the last request that has begun."""
         return self._parser.get_method().decode()
 
     def feed(self, data: bytes) -> None:

@@ -39,7 +39,7 @@ def serve(settings: GatewaySettings, node: Node) -> int:
 
 
 def listeners(settings: GatewaySettings, *, shared: bool) -> tuple[list[socket], list[socket]]:
-    """Of the main port and, where there is one, of the admin port."""
+    """The sockets of the main port and, where there is one, of the admin port."""
     host, admin_port = settings.gateway_host, settings.admin_port
     return (
         listen(host, settings.gateway_port, "HEADRACE_GATEWAY_PORT", shared=shared),

@@ -34,7 +34,8 @@ def pack(frame: Frame) -> bytes:
 
 
 def bodies(raw: bytes) -> Iterator[bytes]:
-    """Of as many whole, sound frames as there are; it ends before the first that is not."""
+    """The bodies of as many whole, sound frames as there are; it ends before the first that is
+    not."""
     at = 0
     while at + _HEAD.size <= len(raw):
         length, checksum = _HEAD.unpack_from(raw, at)
@@ -111,8 +112,8 @@ def read_frames(path: Path) -> Iterator[Frame]:
 
 
 def count_frames(path: Path) -> tuple[int, bool]:
-    """By what each says of its length, and whether that comes out even; one that cannot be right
-    counts as the last."""
+    """How many frames there are by what each says of its length, and whether that comes out even;
+    one that cannot be right counts as the last."""
     count, at, end = 0, 0, path.stat().st_size
     with path.open("rb") as file:
         while at < end:

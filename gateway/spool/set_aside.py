@@ -37,7 +37,7 @@ class Kept(NamedTuple):
         return self.why not in (DAMAGED, TORN, MISSING)
 
     def frames(self) -> Iterator[Frame]:
-        """Of whole, sound ones as many as there are, one at a time."""
+        """As many whole, sound frames as there are, one at a time."""
         return read_frames(self.path) if self.has_frames else iter(())
 
     def payloads(self) -> int:
@@ -59,7 +59,7 @@ class SetAside:
         self._counted_at_ns = 0
 
     def forget_halves(self) -> None:
-        """Of keepings that a crash has ended: what they were made of is still where it was."""
+        """Removes keepings that a crash has ended: what they were made of is still where it was."""
         for half in self._folder.glob(f"{_HALF}*"):
             half.unlink(missing_ok=True)
 

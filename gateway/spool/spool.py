@@ -86,8 +86,8 @@ class Spool:
         )
 
     def find(self, event_id: str, bytes_max: int) -> Iterator[Frame]:
-        """Of what is not drained: of each topic so many bytes, from the oldest on. Changes nothing;
-        what another process drains meanwhile may be missed."""
+        """Looks through what is not drained: so many bytes of each topic, from the oldest on.
+        Changes nothing; what another process drains meanwhile may be missed."""
         named = event_id.encode()
         for raw in chain.from_iterable(_waiting(one, bytes_max) for one in self._logs.values()):
             for body in bodies(raw):

@@ -17,7 +17,7 @@ _AGAIN_S = 0.05
 
 
 class WritingRight:
-    """Of one writer in one process; two in a process have a right each."""
+    """The right of one writer in one process to write; two in a process have a right each."""
 
     def __init__(self, folder: Path) -> None:
         self._wanted, self._writers = _files(folder)
@@ -28,7 +28,7 @@ class WritingRight:
         self._writers.close()
 
     def is_wanted(self) -> bool:
-        """By who wants the topic for himself."""
+        """Whether somebody wants the topic for himself."""
         if not _try(self._wanted, fcntl.LOCK_SH):
             return True
         fcntl.flock(self._wanted, fcntl.LOCK_UN)
@@ -46,7 +46,7 @@ class WritingRight:
 
 
 class Rights:
-    """Of the writers of one process to one topic."""
+    """The rights of one process's writers to one topic."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -52,8 +52,8 @@ class Behind(NamedTuple):
 
 
 class Freshness:
-    """Of an answer: how far it may be behind what was accepted. By this each of them says whether
-    it is stale, and why."""
+    """How far an answer may be behind what was accepted. By this each of them says whether it is
+    stale, and why."""
 
     __slots__ = ("lag_s", "why_stale")
 

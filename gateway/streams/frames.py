@@ -28,7 +28,7 @@ def event(id_: bytes, data: bytes) -> bytes:
 
 
 def head(default_headers: Headers, more_lines: bytes, id_: bytes, retry_ms: int) -> bytes:
-    """Of the answer, and how a reader comes again: after such a pause, and from there."""
+    """The head of the answer, and how a reader comes again: after such a pause, and from there."""
     lines = b"".join(b"%b: %b\r\n" % header for header in default_headers if header != _CLOSES)
     return b"%b%b%b%bconnection: close\r\n\r\nretry: %d\nid: %b\n\n" % (
         STATUS_LINE[200],

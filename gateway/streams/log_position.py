@@ -82,8 +82,8 @@ class Scope:
         return urlsafe_b64encode(raw + crc32(raw).to_bytes(4)).rstrip(b"=")
 
     def offsets_of(self, given: Given) -> dict[int, int]:
-        """By place. Those that it does not name were made later: they are read from their begins.
-        BadPosition where the id is not of a stream like this one."""
+        """Where to read on, by place. Places that it does not name were made later: they are read
+        from their begins. BadPosition where the id is not of a stream like this one."""
         of_others = given.offsets.keys() ^ self._places_of.keys()
         if given.is_of_all != self.is_of_all or (of_others and not self.is_of_all):
             raise BadPosition(

@@ -32,7 +32,8 @@ One = TypeVar("One", bound=Stream)
 
 
 class StreamHub(ABC, Generic[One]):
-    """Of one life: where what it reads becomes another log, it ends with all its streams."""
+    """Brings records to its streams for one life: where what it reads becomes another log, it ends
+    with all its streams."""
 
     def __init__(
         self,

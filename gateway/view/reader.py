@@ -94,7 +94,7 @@ class StateView:
         return {name: Progress(bool(warm), at_ms, skipped) for name, warm, at_ms, skipped in rows}
 
     def values(self, topic: str) -> dict[bytes, bytes]:
-        """Of a topic that has few records."""
+        """All values of a topic that has few records."""
         rows = self._file.query(_ALL, (topic,))
         return {key: value for key, value, *_ in rows} if self._file.are_sound(rows) else {}
 

@@ -48,7 +48,7 @@ class ViewSource:
         self._consumer = reader(self._kafka, VIEW, _OPTIONS)
 
     def facts(self, topics: Collection[str]) -> dict[str, TopicFacts]:
-        """Of those topics that exist."""
+        """What is known of those topics that exist."""
         with self._asking():
             found = topic_ids(self._admin, topics, _ANSWER_S)
             places = [(topic, p) for topic, its in found.items() for p in its.partitions]

@@ -18,7 +18,7 @@ _LOOK_AT_FILE_EVERY_S = 1.0
 
 
 class ViewFile:
-    """Of one thread."""
+    """The view's file, as one thread has it open."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = view_path(state_dir)

@@ -165,8 +165,8 @@ class ViewWriter:
                 self._store.leave_topic(part)
 
     def _set_goals(self) -> None:
-        """Of those partitions that have reached the one before: one that is being read for the
-        first time must not hold up the others."""
+        """Notes where partitions end that have reached their last goal: one that is being read for
+        the first time must not hold up the others."""
         at_ms = time.time_ns() // 1_000_000
         free = self._positions.keys() - self._goals.keys()
         of_place = {(topic_of(part), p): (part, p) for part, p in free}
@@ -198,7 +198,8 @@ class ViewWriter:
 def to_changes(
     messages: list[Message], divides: Callable[[str], bool] = lambda _: False
 ) -> Changes:
-    """By the parts of the view; `divides` says of which topics each partition is one."""
+    """What the messages change, by the parts of the view; `divides` says of which topics each
+    partition is one."""
     changes = Changes()
     for message in messages:
         topic, partition, offset = position_of(message)

@@ -44,6 +44,6 @@ _Value = tuple[str, str | None]
 
 
 def _value(wanted: WantedRows) -> _Value:
-    """Of the first column of its view's key."""
+    """The value of the first column of its view's key."""
     columns = dict(wanted.selection.by_column)
     return wanted.view.topic, columns.get(wanted.view.key[0])

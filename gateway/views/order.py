@@ -14,7 +14,7 @@ _NUMBER, _TEXT = 0, 1  # a number that JSON does not have, such as NaN, comes as
 
 
 class Place(NamedTuple):
-    """Of a row in an order."""
+    """The place of a row in an order."""
 
     rank: tuple[bool, int, Any]
     value: Any
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 class Order(NamedTuple):
-    """By a column: rows that have nothing there come last, equal ones by their keys."""
+    """An order by a column: rows that have nothing there come last, equal ones by their keys."""
 
     column: str
     descends: bool

@@ -31,8 +31,8 @@ class Selection(NamedTuple):
     tenant: str | None = None  # None: rows of all
 
     def ranges(self, view: View) -> list[tuple[bytes, bytes]]:
-        """Of keys, which are JSON, without what cannot be in them: where the first column of the
-        key is named, its value may be text, or something else."""
+        """Ranges of keys, which are JSON, without what cannot be in them: where the first column of
+        the key is named, its value may be text, or something else."""
         first = view.key[0]
         value = dict(self.by_column).get(first)
         if value is None:
@@ -171,7 +171,7 @@ def _truth(parameters: Mapping[str, str], name: str) -> bool | None:
 
 
 def version_of(parameters: Mapping[str, str]) -> int | None:
-    """Of the view itself; None: the one that is shown."""
+    """The version of the view itself; None: the one that is shown."""
     told = parameters.get("version")
     if told is None:
         return None

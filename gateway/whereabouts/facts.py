@@ -28,7 +28,7 @@ class Spooled(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Of headrace.event."""
+    """A row of headrace.event."""
 
     key: int
     stored_at: str

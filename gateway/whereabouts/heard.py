@@ -90,8 +90,9 @@ def lines_of(entity_id: str, payload_id: str) -> list[bytes]:
 def line_in(
     records: Iterable[Record], entity_id: str, payload_id: str, place: Position
 ) -> Waits | None:
-    """By the gates of enrich: the line of its entity, or that of a payload that waits alone. None
-    where the gate of neither is open, or the line has begun behind this payload."""
+    """Where a payload waits, by the gates of enrich: in the line of its entity, or in its own if it
+    waits alone. None where the gate of neither is open, or the line has begun behind this
+    payload."""
     keys = lines_of(entity_id, payload_id)
     latest = {record.key: record.value for record in records if record.key in keys}
     for key in reversed(keys):

@@ -62,7 +62,7 @@ class Later:
     def _with_what_is_to_be_sent(
         self, events: Sequence[Event], stored: Mapping[str, StoredEvent]
     ) -> list[Event]:
-        """Of those whose completion was not come upon."""
+        """Asks whether the completions are sent of those where none was come upon."""
         asked = [
             stored[event.id]
             for event in events
@@ -149,8 +149,8 @@ def _window(at_ms: int, later_ms: tuple[int, int]) -> tuple[int, int]:
 
 
 def version_with(snapshot: bytes, event_id: str, place: Position) -> int | None:
-    """Of a state that has the event, by its own note of how far its logs are in it. While it is
-    folded anew, that note is ahead of what is in it."""
+    """The version of a state that has the event, by its own note of how far its logs are in it.
+    While it is folded anew, that note is ahead of what is in it."""
     try:
         meta = orjson.loads(snapshot)[META]
         upto = meta["positions"].get(f"{place.topic}/{place.partition}", -1)

@@ -43,7 +43,8 @@ class LogClients:
         return RangeReader(self.kafka, self._group, _STALLED_S, in_pieces=True)
 
     def partition_counts(self) -> Mapping[str, int]:
-        """By topic; a topic that was widened a moment ago may be told as it was."""
+        """The partitions of each topic; a topic that was widened a moment ago may be told as it
+        was."""
         if self._counts is None or time.monotonic() > self._counted_s + _COUNTED_FOR_S:
             known = self.offsets.metadata()
             self._counts = {topic: len(its.partitions) for topic, its in known.items()}

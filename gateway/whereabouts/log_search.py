@@ -98,7 +98,7 @@ class LogSearch:
     def ranges(
         self, windows_ms: Mapping[str, tuple[int, int]], key: bytes | None = None
     ) -> list[LogRange]:
-        """By topic, what lies between two times there. TooMuch where no time is left."""
+        """What lies between two times, by topic. TooMuch where no time is left."""
         if not self.has_time():
             raise TooMuch
         with answering(self._clients.kafka):
@@ -127,7 +127,7 @@ class LogSearch:
         return partitions_in({topic: counts[topic] for topic in topics if topic in counts}, keys)
 
     def read(self, ranges: Iterable[LogRange], key: bytes | None = None) -> Iterator[Record]:
-        """Of that key, or of all. TooMuch."""
+        """The records of that key, or all. TooMuch."""
         ranges = [one for one in ranges if one.records > 0]
         if sum(one.records for one in ranges) > RECORDS_MAX:
             raise TooMuch

@@ -119,8 +119,8 @@ class Rows:
     def waiting(
         self, payload_id: str, entity_id: str, topics: Collection[str]
     ) -> Sequence[WaitingRow]:
-        """Of its line in persist, the first one and its own ones; and its own ones that wait
-        alone."""
+        """The rows that wait in its line in persist: the first one and its own ones; and its own
+        ones that wait alone."""
         alone = line_alone(entity_id, "")
         asked = {"line": entity_id, "alone": alone, "alone_end": f"{alone}\U0010ffff"}
         found = self._rows(_WAITING, **_ids(payload_id), **asked, topics=[*topics])
@@ -139,7 +139,7 @@ class Rows:
         ]
 
     def completed(self, events: Sequence[StoredEvent]) -> Mapping[str, bool | None]:
-        """By event id: whether its completion has left the outbox; None: there are too many to
+        """Whether the completion of each event has left the outbox; None: there are too many to
         look."""
         if not events:
             return {}

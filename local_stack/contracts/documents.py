@@ -31,7 +31,8 @@ def documents(flow_reference: str) -> dict[str, Fields]:
 
 
 def value_schemas(flow: Flow) -> dict[str, Fields]:
-    """By file. Tables without a contract have none, and lanes hold records of other topics."""
+    """The schema of each file. Tables without a contract have none, and lanes hold records of other
+    topics."""
     any_row = {table.topic for table in flow.published_tables if table.row is None}
     return {
         asyncapi.file_of(topic, message, known): {

@@ -114,7 +114,7 @@ def _marks(line: Arrow, centres: Centres, y: int) -> Iterator[str]:
 
 
 def _places(line: Arrow, part: str, centres: Centres) -> list[int]:
-    """Of the marks of a part: beside each other where it reads what it writes."""
+    """Where the marks of a part are: beside each other where it reads what it writes."""
     x, reads = centres[part], part in line.started | line.looking
     if part in line.writers:
         return [x - 11, x + 11] if reads else [x]

@@ -20,7 +20,7 @@ class ReachedAlarm(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """By the event stream."""
+    """What the event stream has shown."""
 
     event: Mapping[str, Any]
     at_ms: int

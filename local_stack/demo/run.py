@@ -184,7 +184,7 @@ class Demo:
         return self._alarms is None or self._alarms.are_in
 
     def _all_folded(self) -> bool:
-        """Of the devices that are watched."""
+        """Whether all events of the devices that are watched are folded."""
         events = Counter(self._follower.seen.to_fold.values())
         return all(
             snapshot.version - self._before[device].version >= events[device]

@@ -21,7 +21,7 @@ def counting(sent: SentPayloads, now: Balance) -> str:
 
 
 def changes(before: DeviceStates, now: DeviceStates) -> list[str]:
-    """Of what a device is, not of its every value."""
+    """The changes of what a device is, not of its every value."""
     return [
         f"  {device}: {brief(before[device])} -> {brief(snapshot)}"
         for device, snapshot in now.items()

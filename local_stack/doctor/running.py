@@ -150,7 +150,7 @@ def _replicas(client: AdminClient, topics: ClusterMetadata, wanted: list[str]) -
 
 
 def _configs(client: AdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
-    """Of those topics whose configuration may be seen."""
+    """The configurations of those topics where they may be seen."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
     asked = client.describe_configs(resources, request_timeout=ANSWER_S)
     found = {}

@@ -26,7 +26,8 @@ _MADE_WITHIN_S = 900.0  # it is the most patient of all processes
 
 
 class ClassArchives:
-    """Of one Java, one Python environment and one set of jars: an archive fits no other."""
+    """The class archives of one Java, one Python environment and one set of jars: an archive fits
+    no other."""
 
     def __init__(self, java: Java, downloads: Downloads) -> None:
         self._java, self._downloads = java, downloads

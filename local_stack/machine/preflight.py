@@ -72,7 +72,7 @@ def memory() -> CheckResult:
 
 
 def available_memory_gb() -> float:
-    """Of the machine, or of the container if that has less."""
+    """The memory of the machine, or of the container if that has less."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) * 1024
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")

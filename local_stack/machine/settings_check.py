@@ -82,7 +82,7 @@ def gateway_settings() -> GatewaySettings:
 
 
 def settings_of(bootstrap: str, state_dir: Path) -> Settings:
-    """Of a stack that runs."""
+    """The settings of a stack that runs."""
     return _read(lambda: Settings(kafka_bootstrap=bootstrap, state_dir=state_dir))
 
 

@@ -92,7 +92,7 @@ class Rig:
         return {part: (used - before[part]) / seconds for part, used in self.cpu_s().items()}
 
     def post(self, load: Load) -> None:
-        """By so many clients at a time, each on a connection of its own."""
+        """Posts by so many clients at a time, each on a connection of its own."""
         posts, lock = self._posts(load), threading.Lock()
         with ThreadPoolExecutor(load.clients) as pool:
             sent = [pool.submit(self._post, posts, lock, load) for _ in range(load.clients)]
@@ -122,7 +122,7 @@ class Rig:
             yield batch
 
     def _bodies(self, load: Load) -> Iterator[tuple[str, bytes]]:
-        """Of a size, with what packs as real texts do: about to a half."""
+        """Bodies of a size, with what packs as real texts do: to about a half."""
         for number in range(load.events):
             body = {"value": self._chance.randrange(1000), "note": ""}
             room = load.body_bytes - len(json.dumps(body))

@@ -72,7 +72,8 @@ def _spark_cores(work: Work) -> float:
 
 
 def _memory_mib(work: Work, partitions: int, gateways: int, brokers: int) -> dict[str, float]:
-    """Of the gateway, Kafka and PostgreSQL: of each node; of Spark: of all workers together."""
+    """What each part needs: the gateway, Kafka and PostgreSQL on each node; Spark on all workers
+    together."""
     need, assumed, parts = work.need, work.assumed, work.costs.parts
     each, busy = bytes_per_event(work), assumed.busy_max
     processes = ceil(work.cores("gateway", need.events_per_s) / busy / gateways)

@@ -26,7 +26,7 @@ def bytes_per_state(work: Work) -> dict[str, float]:
 
 
 def disk_bytes(work: Work) -> dict[str, float]:
-    """Of each part, all replicas; of the view: on each gateway."""
+    """The disk of each part with all replicas; the view's on each gateway."""
     need = work.need
     kept_s, each, state = need.retention_days * DAY_S, bytes_per_event(work), bytes_per_state(work)
     ingest_s = min(need.retention_days, INGEST_KEPT_DAYS) * DAY_S

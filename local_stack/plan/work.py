@@ -24,7 +24,7 @@ class Work:
         return batches * touched(events_per_s / batches, self.need.entities) if batches else 0.0
 
     def cores(self, part: str, events_per_s: float, *, behind: bool = False) -> float:
-        """Of the view: in each gateway."""
+        """The cores of a part; the view's in each gateway."""
         cost = self.costs.parts[part]
         busy = 0.0 if behind else cost.busy_cores
         used_us = (

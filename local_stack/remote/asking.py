@@ -32,7 +32,7 @@ FIXES = {
 
 
 class RefusedError(StackError):
-    """Of this one: others may be done all the same."""
+    """This one was refused: others may be done all the same."""
 
 
 class RemoteDesk:

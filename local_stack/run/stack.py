@@ -91,7 +91,7 @@ class Stack:
 
     @property
     def gateway_urls(self) -> Mapping[str, str]:
-        """Of each gateway, past the balancer."""
+        """The address of each gateway, past the balancer."""
         return self._addresses.gateway_urls if self._gateways else {}
 
     @property

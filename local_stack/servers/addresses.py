@@ -64,7 +64,7 @@ class Addresses:
 
     @property
     def gateway_urls(self) -> dict[str, str]:
-        """Of each, past the balancer."""
+        """The address of each gateway, past the balancer."""
         return {name: self._url(name) for name in self.ports if is_gateway(name)}
 
     @property

@@ -38,14 +38,14 @@ def node_folder(state_dir: Path, name: str) -> Path:
 
 
 def node_folders(state_dir: Path) -> dict[str, Path]:
-    """Of every gateway that was ever started on it."""
+    """The folder of every gateway that was ever started on it."""
     further = sorted(path.name for path in state_dir.glob(f"{FIRST}-*") if is_gateway(path.name))
     return {name: node_folder(state_dir, name) for name in (FIRST, *further)}
 
 
 def peers_environment(state_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """By which they know each other where states are divided among them: a token that programs
-    beside the stack find, too."""
+    """What gateways among which states are divided know each other by: a token that programs beside
+    the stack find, too."""
     found = {}
     if not {"HEADRACE_PEER_TOKEN", "HEADRACE_PEER_TOKEN_FILE"} & given.keys():
         file = state_dir / _PEER_TOKEN

@@ -59,7 +59,7 @@ class SparkCluster:
 
     @property
     def job_settings(self) -> dict[str, str]:
-        """By which the jobs find it."""
+        """The settings by which the jobs find it."""
         return {
             "HEADRACE_SPARK_MASTER": self._url,
             "HEADRACE_SPARK_SECRET_FILE": str(self._secret),

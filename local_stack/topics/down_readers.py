@@ -11,7 +11,7 @@ _DOWN = ("failed", "paused")
 
 
 def refuse_readers_that_are_down(kafka: KafkaAccess, readers: Collection[str]) -> None:
-    """By what they have just said; of one that says nothing nobody knows."""
+    """Refuses by what they have said just now; of one that says nothing nobody knows."""
     try:
         said = last_words(kafka, HEALTHCHECK, readers)
     except KafkaAwayError:

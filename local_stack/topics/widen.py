@@ -42,7 +42,7 @@ class Log(Protocol):
 
 
 class RefusedError(StackError):
-    """By Kafka, for certain: the topic has the partitions that it had."""
+    """Kafka has refused it, for certain: the topic has the partitions that it had."""
 
 
 class Widened(NamedTuple):
@@ -67,7 +67,7 @@ class Widening:
         self._accepted = WidenedTopics(state_dir)
 
     def is_done(self, to: int) -> bool:
-        """By this, or because nobody has written to fewer."""
+        """Whether it is widened, by this or because nobody has written to fewer."""
         is_so = self._log.count() == to and set(self._numbers.now()) <= {0, to}
         if is_so:  # whoever has widened it may not have told the jobs
             self._accepted.accept(self._topic, to)

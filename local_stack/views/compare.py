@@ -28,7 +28,7 @@ class Rows(NamedTuple):
         return cls(by_key, from_rfc3339(read_to) if read_to else 0)
 
     def times(self, key: str) -> tuple[int, int]:
-        """Of the log, from when to when the view has said this of that key."""
+        """From when to when, by the log's clock, the view has said this of that key."""
         row = self.by_key.get(key)
         since_ms = row[_META]["version"] if row else 0
         return since_ms, max(since_ms, self.read_to_ms)

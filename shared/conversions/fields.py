@@ -11,8 +11,9 @@ from shared.model import Fields, Rejected
 
 
 class Conversion(TypedDict, total=False):
-    """Of a field: for the contract of a table's rows, `fields: dict[str, Conversion]`. With neither
-    words nor points, scale and offset count; with nothing but `to`, the value is taken as it is."""
+    """How a field is converted: for the contract of a table's rows, `fields: dict[str,
+    Conversion]`. With neither words nor points, scale and offset count; with nothing but `to`, the
+    value is taken as it is."""
 
     to: Required[str]  # the field that it becomes
     optional: bool  # a payload may leave it out
@@ -25,7 +26,8 @@ class Conversion(TypedDict, total=False):
 
 
 def converted(payload: Fields, conversions: Mapping[str, Conversion]) -> Fields:
-    """By the names that the fields become. Rejected where one is missing or cannot be converted."""
+    """The converted fields, by the names that they become. Rejected where one is missing or cannot
+    be converted."""
     made: Fields = {}
     for name, how in conversions.items():
         if name in payload:

@@ -236,7 +236,8 @@ def event_headers(record: EventRecord, kept: Sequence[Header] = ()) -> list[Head
 
 
 def next_headers(before: Sequence[Header], record: EventRecord) -> list[Header]:
-    """Of an event that follows one of the same payload, type and entity, which had `before`."""
+    """The headers of an event that follows one of the same payload, type and entity, which had
+    `before`."""
     headers = [*before]
     headers[1] = ID, record.id.encode()
     headers[5] = TIME, to_rfc3339(record.time_ms).encode()

@@ -121,7 +121,7 @@ class Applier:
     def fold(
         self, now: Snapshot, record: EventRecord, mark: str, digest: str, emitted: list[EventRecord]
     ) -> Parked | None:
-        """Of a record that is known to be new; `digest` is its id's."""
+        """Folds a record that is known to be new; `digest` is its id's."""
         self._remember(now, record, mark, digest)
         failure = self._take(now, record, emitted)
         if failure is not None:
@@ -241,8 +241,8 @@ class Applier:
     def _delete(
         self, now: Snapshot, record: EventRecord, event: Event, emitted: list[EventRecord]
     ) -> None:
-        """By arrival, the one clock that all types share: so it is the same entity whether this
-        comes before or after what arrived next."""
+        """Deletes by the time of arrival, the one clock that all types share: so it is the same
+        entity whether this comes before or after what arrived next."""
         lives_again = now.arrived_ms is not None and now.arrived_ms > event.arrived_ms
         if not (now.deleted or lives_again):
             state = self.entity.initial(record.entity_id)
@@ -275,7 +275,7 @@ def _is_second_writing(now: Snapshot, record: EventRecord, mark: str) -> bool:
 
 
 def _is_sent_on_again(now: Snapshot, record: EventRecord) -> bool:
-    """Of an event that was parked: it has had no effect yet."""
+    """Whether it is an event that was parked and is sent on again: it has had no effect yet."""
     return record.attempt > 0 and record.id in now.parked
 
 

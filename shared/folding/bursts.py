@@ -66,7 +66,7 @@ class Bursts:
             self._closed.pop(kind, None)
 
     def told(self) -> Mapping[str, Sequence[Burst]]:
-        """By event type, oldest first."""
+        """The bursts by event type, oldest first."""
         self._close()
         return self._closed
 

@@ -68,7 +68,8 @@ def _record(action: Action, record: EventRecord, asked: EventRecord, version: in
 def at_version(
     emitted: Iterable[EventRecord], actions: Iterable[Action], version: int
 ) -> Iterator[EventRecord]:
-    """Of what a refold has found: it counts versions for itself."""
+    """The events of a refold, with its version in their deadlines: it counts versions for
+    itself."""
     names = {action.deadline for action in actions}
     for record in emitted:
         if record.type in names:

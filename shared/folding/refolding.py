@@ -204,8 +204,8 @@ def give_up(now: Snapshot, held: Sequence[EventRecord]) -> None:
 
 
 def start_from(now: Snapshot, starts: Mapping[str, int]) -> None:
-    """Of one that asks, in a job that begins to read there and has lost what it held: event
-    topic/partition -> the next offset."""
+    """Skips what was before these starts, for a state that asks for a refold in a job which begins
+    to read there and has lost what it held. `starts`: event topic/partition -> the next offset."""
     if now.asked:
         _skip(now, starts)
 

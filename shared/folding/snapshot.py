@@ -113,7 +113,8 @@ def encode(snapshot: Snapshot, fold_fingerprint: str) -> bytes:
 
 
 def encode_total(state: Fields, version: int, event_time_ms: int | None, fingerprint: str) -> bytes:
-    """Of an aggregate: what is in it says its members' snapshots, not this one."""
+    """The snapshot of an aggregate: what is in it is said by its members' snapshots, not by this
+    one."""
     meta = {"version": version, "event_time_ms": event_time_ms, "fold": fingerprint}
     return orjson.dumps({**state, META: meta})
 

@@ -67,8 +67,9 @@ def datum_of(value: bytes, schema: Any, reader: Any = None, begins_at: int = 0) 
 
 
 def _least_bytes(schema: Any, inside: tuple[str, ...], named: dict[str, int]) -> int:
-    """Of a datum. ValueError for a schema by which a few bytes become any number of values: one
-    that holds itself would overflow the decoder's stack, and items of no bytes its memory."""
+    """The least bytes that a datum takes. ValueError for a schema by which a few bytes become any
+    number of values: one that holds itself would overflow the decoder's stack, and items of no
+    bytes its memory."""
     if isinstance(schema, list):
         return 1 + min((_least_bytes(branch, inside, named) for branch in schema), default=0)
     if isinstance(schema, str):

@@ -27,7 +27,7 @@ def decompressed(value: bytes, encodings: str, bytes_max: int) -> bytes:
 
 
 def _undo(name: str, value: bytes, bytes_max: int) -> bytes:
-    """Of several members one after another, which gzip and zstd allow, all."""
+    """What was compressed; all of several members one after another, which gzip and zstd allow."""
     found, rest = b"", value
     for _ in range(_MEMBERS_MAX):
         if not rest:

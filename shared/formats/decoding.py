@@ -24,8 +24,8 @@ def decoded(
 
 
 def _chosen(formats: Sequence[Format], media_type: bytes | None) -> Format:
-    """By the content type; the first one where the sender gave none. One format alone is never
-    asked for its name: devices give wrong ones, and curl gives a form's to everything."""
+    """The format of this content type; the first one where the sender gave none. One format alone
+    is never asked for its name: devices give wrong ones, and curl gives a form's to everything."""
     if not media_type:
         return formats[0]
     name = media_type.decode(errors="backslashreplace").partition(";")[0].strip().lower()

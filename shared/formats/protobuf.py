@@ -114,7 +114,7 @@ def _place(value: bytes) -> str:
 
 
 def _ends(value: bytes) -> Iterable[int | None]:
-    """Of the fields one after another; None where one cannot be cut out."""
+    """Where the fields end, one after another; None where one cannot be cut out."""
     at = 0
     while at < len(value):
         tag, at = _number(value, at)

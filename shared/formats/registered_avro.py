@@ -15,7 +15,8 @@ _HEAD_BYTES = 5  # the magic byte and the schema's number
 
 
 class UnknownSchemaError(UndecodableError):
-    """By this process, until whoever decodes has asked the registry and `form` has learned it."""
+    """This process does not know the schema, until whoever decodes has asked the registry and
+    `form` has learned it."""
 
     def __init__(self, form: "RegisteredAvro", schema_id: int) -> None:
         super().__init__("unknown_schema", f"the registry has no schema {schema_id}")

@@ -55,7 +55,7 @@ class CloudEvent:
 
     @property
     def type(self) -> str:
-        """Of a state its entity's name; of a completion that of what is a row now."""
+        """For a state its entity's name; for a completion the type of what is a row now."""
         return self.attributes.get("type", "").removeprefix(_BEGINS.get(self.of, ""))
 
     @cached_property
@@ -66,7 +66,7 @@ class CloudEvent:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """Of an event its own fields; of a completion or a state all that it says."""
+        """For an event its own fields; for a completion or a state all that it says."""
         try:
             value = orjson.loads(self._value or b"")
         except orjson.JSONDecodeError:

@@ -26,7 +26,8 @@ class Condition(NamedTuple):
     value: Any
 
     def holds(self, data: Mapping[str, Any]) -> bool:
-        """Of a field that is absent, or of another kind, nothing holds but that it differs."""
+        """Whether it holds. Where a field is absent, or of another kind, nothing holds but that it
+        differs."""
         found = field(data, self.path)
         if self.sign in _EQUAL:
             is_same_kind = isinstance(found, bool) == isinstance(self.value, bool)
@@ -68,7 +69,7 @@ def field(data: Any, path: tuple[str, ...]) -> Any:
 
 
 def chosen(data: Mapping[str, Any], paths: tuple[str, ...]) -> dict[str, Any]:
-    """Of its fields those that are named and there, each in its place."""
+    """Those of its fields that are named and there, each in its place."""
     found: dict[str, Any] = {}
     for path in paths:
         parts = tuple(path.split("."))

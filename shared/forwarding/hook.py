@@ -185,7 +185,7 @@ def new_hook(**fields: Any) -> Hook:
 
 
 def sentence(error: ValidationError) -> str:
-    """Of its first mistake."""
+    """Its first mistake, in a sentence."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
     said = first["msg"].removeprefix("Value error, ")
@@ -212,7 +212,8 @@ class Hooks:
 
     @property
     def wrong(self) -> dict[str, str]:
-        """By name, why its record, or what the job said of it, cannot be read."""
+        """Why the record of a hook, or what the job said of it, cannot be read, by the hook's
+        name."""
         return {key.removesuffix(_STATUS): why for key, why in self._wrong.items()}
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:

@@ -24,7 +24,7 @@ def why_not_address(address: str) -> str | None:
 
 
 def mail(hook: Hook, events: Sequence[CloudEvent], sender: str, now_ms: int) -> EmailMessage:
-    """Of the same events always with the same Message-ID."""
+    """A mail of these events: the same events always have the same Message-ID."""
     found = EmailMessage(SMTP)
     found["From"] = sender
     found["To"] = hook.mail_address

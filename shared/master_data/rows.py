@@ -68,7 +68,7 @@ def _timed(valid_from: str, own: str, fields: Fields) -> str:
 
 
 def kept_key(table: Table, fields: Fields) -> str | None:
-    """Of a row of somebody else's, of which no more may be known than its key."""
+    """The key of a row of somebody else's, of which no more may be known than its key."""
     key = _text(fields.get(table.key))
     if key is None or table.valid_from is None:
         return key
@@ -77,8 +77,9 @@ def kept_key(table: Table, fields: Fields) -> str | None:
 
 
 def row_from_source(table: Table, found: Fields, key: str | None = None) -> Row:
-    """Of a store that knows nothing of the table's contract: no more than its fields, the key as
-    text, and a field that may be left out is, where it is null. `key`: as it stands beside it."""
+    """A row out of a store that knows nothing of the table's contract: it has no more than its
+    fields, its key is text, and a field that may be left out is, where it is null. `key`: as it
+    stands beside it."""
     shape = shape_of(table)
     known = {name: found[name] for name in shape.fields or found if name in found}
     if (own := _text(known.get(table.key))) is not None:
@@ -94,7 +95,7 @@ def _text(key: Any) -> str | None:
 
 
 class Shape(NamedTuple):
-    """Of a table's rows. Without fields: they may have any."""
+    """What fields a table's rows have. Without fields: they may have any."""
 
     fields: tuple[str, ...] = ()
     needed: frozenset[str] = frozenset()
@@ -153,7 +154,7 @@ def _refuse_what_cannot_be_stored(fields: Fields) -> None:
 
 
 class Difference(NamedTuple):
-    """Of rows to those that are there."""
+    """How rows differ from those that are there."""
 
     added: dict[str, Fields]
     changed: dict[str, tuple[Fields, Fields]]  # as it is, as it would be
@@ -161,7 +162,8 @@ class Difference(NamedTuple):
     absent: list[str]  # there, and not among the rows
 
     def counts(self, *, replace: bool) -> dict[str, int]:
-        """Of what an import does. `replace`: what is absent is deleted."""
+        """How many rows an import adds, changes and deletes. `replace`: what is absent is
+        deleted."""
         return {
             "added": len(self.added),
             "changed": len(self.changed),

@@ -162,8 +162,8 @@ def _event(place: Position, value: bytes | None) -> EventRecord | None:
 
 
 def _endpoint(flow: Flow, payload: Position | None, headers: Iterable[Header]) -> str | None:
-    """Of a topic that the flow no longer has, as it was named; of one that several share, where the
-    letter does not say which, that of their stream."""
+    """The endpoint of a payload. Where the flow no longer has the topic, as it was named; where
+    several share it and the letter does not say which, that of their stream."""
     if payload is None:
         return None
     endpoint = flow.endpoint_of(payload.topic, envelope.text(headers, envelope.TYPE))

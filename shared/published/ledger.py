@@ -130,8 +130,8 @@ def post(page: bytes, number: int, told: Iterable[Entry], reached: Reached) -> b
 
 
 def _higher(known: int, told: int) -> int:
-    """Of a key that was used for other bytes persist tells the one thing and fold the other, in any
-    order."""
+    """The verdict that counts, of two: about a key that was used for other bytes persist tells the
+    one thing and fold the other, in any order."""
     if told == _ROW_GONE:
         return Verdict.IN_FLIGHT
     if not known:  # as good as always

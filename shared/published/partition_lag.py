@@ -12,7 +12,7 @@ class PartitionLag(NamedTuple):
 
 
 def told(lags: Mapping[tuple[str, int], PartitionLag]) -> dict[str, dict[str, list[Any]]]:
-    """Of those that are furthest behind."""
+    """The lags of those partitions that are furthest behind."""
 
     def behind(at: tuple[str, int]) -> tuple[float, float]:
         return lags[at].seconds or 0.0, lags[at].records
@@ -24,7 +24,7 @@ def told(lags: Mapping[tuple[str, int], PartitionLag]) -> dict[str, dict[str, li
 
 
 def read(said: Any) -> dict[tuple[str, str], PartitionLag]:
-    """By topic and partition. Anything may have been said: what is no lag is left out."""
+    """The lags by topic and partition. Anything may have been said: what is no lag is left out."""
     return {
         (topic, partition): PartitionLag(*lag)
         for topic, partitions in (said.items() if isinstance(said, dict) else ())

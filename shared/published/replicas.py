@@ -9,7 +9,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class Copies(NamedTuple):
-    """Of one topic, as its brokers say."""
+    """The copies of one topic, as its brokers say."""
 
     topic: str
     partitions: Sequence[tuple[int, int]]  # of each: replicas, and those in sync

@@ -20,7 +20,7 @@ class SearchAccess:
 
     @property
     def is_readable(self) -> bool:
-        """By whoever hears it on its way: the password."""
+        """Whether whoever hears it on its way can read the password."""
         return bool(self.password) and self.url.startswith("http:")
 
 

@@ -103,7 +103,8 @@ def sql_type(kind: str) -> str:
 
 @cache
 def _fields(row: EventType) -> Mapping[str, str]:
-    """Of a type without a contract nothing is known: all of it is the rest."""
+    """The fields of a row by its type. Of one without a contract nothing is known: all of it is the
+    rest."""
     if row.data is None:
         return {}
     schema = contract_of(row.data).json_schema()

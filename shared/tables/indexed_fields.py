@@ -33,7 +33,7 @@ class IndexedField(NamedTuple):
 
 
 class IndexedStates(NamedTuple):
-    """Of one entity or aggregate."""
+    """The indexed fields of one entity or aggregate."""
 
     entity: str
     topic: str
@@ -52,7 +52,7 @@ class IndexedStates(NamedTuple):
 
 
 def indexed_states(rows: Iterable[Entity | Aggregate]) -> tuple[IndexedStates, ...]:
-    """Of those that declare indexed fields."""
+    """The indexed states of those rows that declare indexed fields."""
     return tuple(
         IndexedStates(row.name, row.topic, _indexed_fields(row)) for row in rows if row.indexed
     )

@@ -51,7 +51,7 @@ _BY_FORMAT = {"date-time": "time", "date": "date"}
 
 
 class RowField(NamedTuple):
-    """Of the contract."""
+    """A field of a row, as the contract has it."""
 
     kind: str
     may_be_null: bool

@@ -123,7 +123,7 @@ class AggregateBucket(Handler):
 
     @cached_property
     def _aggregates(self) -> dict[str, tuple[Aggregate, str]]:
-        """By name, with the fingerprint of its code."""
+        """The aggregates by name, with the fingerprint of their code."""
         aggregates = load_flow(self._flow_reference).aggregates
         return {row.name: (row, fold_fingerprint(row.add)) for row in aggregates}
 

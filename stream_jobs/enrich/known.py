@@ -20,7 +20,7 @@ def no_snapshot(_name: str, _key: str) -> None:
 
 
 class Answer(NamedTuple):
-    """Of a service."""
+    """What a service has answered."""
 
     at_ms: int  # when it came
     body: bytes | None  # JSON; None: nothing is known of the key

@@ -64,9 +64,9 @@ def _whose(kafka: KafkaAccess) -> set[str]:
 
 
 def _is_unread(kafka: KafkaAccess) -> bool:
-    """By retry, which then tells of it by its gates. Nobody knows where Kafka has forgotten how far
-    it was, as it does when nobody has committed for days: what is done is still in the lane, which
-    retry alone trims."""
+    """Whether retry has still to read it, which then tells of it by its gates. Nobody knows where
+    Kafka has forgotten how far it was, as it does when nobody has committed for days: what is done
+    is still in the lane, which retry alone trims."""
     group = of_job("retry")
     with LogOffsets(kafka, group, [retry_topic(ENRICH)]) as lane:
         passed, ranges = lane.known_positions(), lane.ranges()

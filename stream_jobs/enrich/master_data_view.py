@@ -68,7 +68,7 @@ class MasterView:
                 )
 
     def as_of_ms(self) -> dict[str, int]:
-        """By table, up to when all of it is known."""
+        """Up to when all of each table is known."""
         return {**self._as_of_ms}
 
     def catch_up(self) -> None:

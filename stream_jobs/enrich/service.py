@@ -42,7 +42,7 @@ class Service:
         self._probe: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Of a batch: what failed in the last one is asked again, what is answered in this one
+        """Begins a batch: what failed in the last one is asked again, what is answered in this one
         holds for all of it."""
         self._failures = {}
         self._began_s = self._clock_s()
@@ -51,7 +51,7 @@ class Service:
         return self._answer(key) is not None or key in self._failures
 
     def answer(self, key: str) -> Answer:
-        """Of a key that was asked. NotYet where nothing came."""
+        """The answer for a key that was asked. NotYet where nothing came."""
         if (answer := self._answer(key)) is not None:
             return answer
         name, failure = self.lookup.name, self._failures.get(key)

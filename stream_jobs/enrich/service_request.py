@@ -41,8 +41,8 @@ class NoAnswerError(Exception):
 
 
 def client() -> Any:
-    """Of one event loop, for all services: an httpx.AsyncClient. Whoever asks nothing does not load
-    the library."""
+    """The httpx.AsyncClient of this event loop, for all services. Whoever asks nothing does not
+    load the library."""
     import httpx
 
     limits = httpx.Limits(max_connections=None)  # each look-up has its own

@@ -63,7 +63,7 @@ class BucketFold(Handler):
 
     @cached_property
     def _appliers(self) -> dict[str, tuple[Applier, str]]:
-        """By entity, with the fold's fingerprint."""
+        """The appliers by entity, with the fold's fingerprint."""
         flow = load_flow(self._flow_reference)
         types = {row.name: row for row in flow.event_types}
         return {

@@ -14,7 +14,7 @@ from stream_jobs.state.bulk_map_state import Key
 def in_log_order(
     records: Mapping[str, Iterable[EventRecord]], folded_by: Mapping[str, Iterable[str]]
 ) -> dict[Key, list[EventRecord]]:
-    """By entity and id: those that its fold reads."""
+    """The records by entity and id: those that its fold reads."""
     ordered: dict[Key, list[EventRecord]] = defaultdict(list)
     for entity_id, unordered in records.items():
         for record in sorted(unordered):

@@ -25,7 +25,8 @@ NOT_AGAIN = "not sent: it may have been sent before, and this webhook wants noth
 
 
 def ahead(hook: Hook) -> int:
-    """Of a line in a batch, so that one that runs again has no more than these to leave out."""
+    """How many deliveries of a line a batch may begin, so that one that runs again has no more than
+    these to leave out."""
     return max(_AHEAD, hook.batch)
 
 

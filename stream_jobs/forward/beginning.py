@@ -53,9 +53,9 @@ def wanted_of(settings: JobSettings) -> checkpoint_identity.Identity:
 
 
 def _join_states(settings: JobSettings, flow: Flow, checkpoint: CheckpointFolder) -> None:
-    """Of topics that it has not read, since it was of a version that read none or the entity is
-    new: from the first hook of states on. Nobody gets what was before, and while forward read that
-    all others would wait."""
+    """Begins with the states of topics that it has not read, since it was of a version that read
+    none or the entity is new: from the first hook of states on. Nobody gets what was before, and
+    while forward read that all others would wait."""
     known = offsets_of(checkpoint).planned
     new = [topic for topic in flow.state_by_topic if topic not in known]
     if not known or not new:

@@ -80,7 +80,7 @@ def is_replay(line: str) -> bool:
 
 
 class Try(NamedTuple):
-    """Of the delivery that has this number in its line."""
+    """A try of the delivery that has this number in its line."""
 
     number: int
     event_id: str  # a line that was empty has begun to count anew
@@ -91,7 +91,7 @@ class Try(NamedTuple):
 
 
 def answer_record(bucket: int, line: str, of: Try) -> Outgoing:
-    """Of an answer that no batch has waited for: it wakes one."""
+    """The record of an answer that no batch has waited for: it wakes one."""
     told = {"bucket": bucket, "line": line, "try": [*of[:4], list(of.answer), of.events]}
     return Outgoing(wake_topic(STAGE), line.encode(), orjson.dumps(told), [])
 

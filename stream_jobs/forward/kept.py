@@ -32,7 +32,7 @@ _LOOK: Key = ("look",)
 
 
 class Share:
-    """Of the one state, what is of one kind."""
+    """What is of one kind in the one state."""
 
     def __init__(self, states: ManyStates, kind: str) -> None:
         self._states = states
@@ -168,7 +168,7 @@ class KeptDeliveries:
         self._new[line, str(number)] = delivery
 
     def get(self, wanted: Mapping[str, Iterable[int]]) -> dict[str, list[tuple[int, Delivery]]]:
-        """Of each line those with these numbers, in this order."""
+        """The deliveries of each line with these numbers, in this order."""
         numbers = {line: list(its) for line, its in wanted.items()}
         keys = [(line, str(number)) for line, its in numbers.items() for number in its]
         unknown = [key for key in keys if key not in self._new and key not in self._known]

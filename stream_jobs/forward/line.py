@@ -146,8 +146,8 @@ class Waiting:
                 line.due_ms = min(line.due_ms, now_ms)
 
     def begin(self, revisions: Mapping[str, int]) -> None:
-        """By hook. Whoever has changed one, and be it that it was resumed, gives its server as much
-        time as it had at first."""
+        """Begins with these revisions, by hook. Whoever has changed one, and be it that it was
+        resumed, gives its server as much time as it had at first."""
         changed = {
             hook: Target(revision=revision)
             for hook, revision in revisions.items()

@@ -65,7 +65,7 @@ class LineRun:
 
 
 class _Limits:
-    """Of a hook, as far as they are this process's share."""
+    """This process's share of a hook's limits."""
 
     def __init__(self, hook: Hook, buckets: int) -> None:
         self.slots = asyncio.Semaphore(max(1, hook.concurrency // buckets))

@@ -142,7 +142,7 @@ def remove(folder: CheckpointFolder) -> None:
 
 
 def endpoint() -> str | None:
-    """Of a server that is not Amazon's."""
+    """The address of a server that is not Amazon's."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 

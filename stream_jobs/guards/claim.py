@@ -7,7 +7,8 @@ import orjson
 
 
 class Claim(NamedTuple):
-    """Of two claims the greater one counts: the later epoch, by its run where two are as late."""
+    """A claim to a job. Of two the greater one counts: the later epoch, by its run where two are as
+    late."""
 
     epoch: int
     run: str

@@ -38,7 +38,7 @@ class PartitionCounts:
         self._in_use = {topic: max(count, now.get(topic, 0)) for topic, count in its}
 
     def remember(self, ids: Mapping[str, str], now: Counts) -> None:
-        """Of what the job works with."""
+        """Notes how many partitions the job works with."""
         self._in_use = dict(now)
         told = {**self._known(), **{topic: (ids[topic], now[topic]) for topic in ids.keys() & now}}
         if told != self._known():

@@ -87,7 +87,7 @@ class OneCopy:
         return self._is_sure
 
     def publish(self, offsets: Offsets) -> None:
-        """Of a batch whose output is acknowledged."""
+        """Publishes where a batch has come to whose output is acknowledged."""
         assert self._mine is not None
         for topic, partitions in offsets.items():
             self._offsets[topic] = {**self._offsets.get(topic, {}), **partitions}

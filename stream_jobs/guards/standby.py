@@ -24,8 +24,9 @@ _held: list[int] = []  # until this process ends
 def wait_for_turn(
     offsets: Mapping[str, LogOffsets], settings: JobSettings, run: str, stop: threading.Event
 ) -> dict[str, OneCopy]:
-    """By the names of the jobs, as soon as no other process has any of them; nothing where `stop`
-    was set before. All that wait ask for them in one order, so none has what another one needs."""
+    """The copies by the names of the jobs, as soon as no other process has any of them; nothing
+    where `stop` was set before. All that wait ask for them in one order, so none has what another
+    one needs."""
     copies: dict[str, OneCopy] = {}
     said = ""
     while not stop.is_set():

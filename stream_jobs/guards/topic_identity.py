@@ -87,7 +87,7 @@ class TopicIdentityCheck:
                 yield _Finding("TOPIC_CUT", cut, topic, [p])
 
     def remember(self, ids: Mapping[str, str]) -> None:
-        """Of a checkpoint that the query has begun or gone on with."""
+        """Notes the topics of a checkpoint that the query has begun or gone on with."""
         told = {**ids, **self._known()}
         if told.keys() != self._written().keys():
             replace(self._file, seal(orjson.dumps(told)))
@@ -105,7 +105,7 @@ class TopicIdentityCheck:
 
 
 def topic_ids(settings: Settings, topics: Sequence[str]) -> dict[str, str]:
-    """Of those that exist. KafkaException where the broker does not answer. A client that aborts
-    its process does it here, before anything has begun."""
+    """The ids of those topics that exist. KafkaException where the broker does not answer. A client
+    that aborts its process does it here, before anything has begun."""
     found = ids.topic_ids(connect.admin(settings.kafka), topics, _ANSWER_S)
     return {topic: its.id for topic, its in found.items()}

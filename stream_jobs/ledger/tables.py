@@ -149,14 +149,14 @@ class LedgerBook:
             self._connection.execute("UPDATE headrace.ledger_state SET as_of = clock_timestamp()")
 
     def totals(self) -> dict[str, Total]:
-        """Of payloads, by their topic."""
+        """The totals of payloads, by their topic."""
         rows = self._rows(f"""
             SELECT topic, sum(ends - begins)::bigint, {_SUMS}
             FROM headrace.ledger_partition WHERE of_payloads GROUP BY topic ORDER BY topic""")
         return {topic: Total.of(*numbers) for topic, *numbers in rows}
 
     def derived(self) -> Counts:
-        """Of events that came from no payload."""
+        """The counts of events that came from no payload."""
         (row,) = self._rows(f"""
             SELECT 0, {_SUMS} FROM headrace.ledger_partition WHERE NOT of_payloads""")
         return Total.of(*row).counts

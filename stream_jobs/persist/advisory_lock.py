@@ -37,7 +37,7 @@ class PersistLock:
                 raise
 
     def let_go(self) -> None:
-        """Of a job that pauses, whose query has ended."""
+        """Gives up the lock of a job that pauses, whose query has ended."""
         if self._in_use.acquire(blocking=False):
             try:
                 self.close()
@@ -73,5 +73,6 @@ class PersistLock:
 
 @cache
 def persist_lock(url: str) -> PersistLock:
-    """Of this process: a query that begins again must not meet the lock of its predecessor."""
+    """The lock of this process: a query that begins again must not meet the lock of its
+    predecessor."""
     return PersistLock(url)

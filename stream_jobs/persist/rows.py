@@ -171,7 +171,8 @@ class RowMaker:
         )
 
     def _payload_of(self, record: Record) -> Position | None:
-        """Of an event that can be no row; None where the record is no event of a payload."""
+        """The payload of an event that can be no row; None where the record is no event of a
+        payload."""
         try:
             origin = envelope.read_event(record.position, record.value or b"").origin
         except ValueError:
@@ -180,8 +181,8 @@ class RowMaker:
 
 
 def key_reuse(row: EventRow, stored_origin: str, stored_sha256: str) -> DeadLetter:
-    """Of an event whose id another payload has. Known by id and payload: enrich may write the same
-    event again, elsewhere."""
+    """The letter of an event whose id another payload has. Known by id and payload: enrich may
+    write the same event again, elsewhere."""
     detail = (
         f"event id {row.event_id} is stored for the payload at {stored_origin} with sha256 "
         f"{stored_sha256}; this one, at {row.origin}, has sha256 {row.payload_sha256}. Two "
@@ -216,8 +217,8 @@ def _state_row(
 
 
 def _positions(meta: Fields) -> str | None:
-    """By event topic/partition, the offset up to which it has looked. While an entity is folded
-    anew, that is ahead of what is in it."""
+    """Up to which offset of each event topic/partition the state has looked. While an entity is
+    folded anew, that is ahead of what is in it."""
     told = meta.get("positions")
     if not isinstance(told, dict) or meta.get("asked"):
         return None

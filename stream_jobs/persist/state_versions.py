@@ -12,7 +12,7 @@ Versioned = StateRow | GoneRow
 
 
 class Life(NamedTuple):
-    """Of many entities at once: versions, each higher than the one before, then ends."""
+    """The versions of many entities at once, each higher than the one before, then their ends."""
 
     versions: list[StateRow]
     ends: list[GoneRow]

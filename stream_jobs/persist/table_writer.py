@@ -132,7 +132,8 @@ class TableWriter:
             yield number - 1, key_reuse(rows[number - 1], origin, digest) if is_other else None
 
     def _remember_repeats(self, rows: Iterable[EventRow]) -> None:
-        """Of payloads alone: what folds derive is not in the ledger's pages for fold."""
+        """Remembers repeats of payloads alone: what folds derive is not in the ledger's pages for
+        fold."""
         own = [row for row in rows if str(row.ledger_place) == row.origin]
         self._execute(
             statements.REMEMBER_REPEATS,

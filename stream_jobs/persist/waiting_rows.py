@@ -89,7 +89,7 @@ class RowRules(NamedTuple):
 
     @classmethod
     def of(cls, flow: Flow, age_max_s: float, rows_of_line_max: int, rows_max: int) -> "RowRules":
-        """By their age alone, where the flow's rows say nothing else."""
+        """The rules of the flow's rows; by their age alone, where these say nothing else."""
         return cls(
             RetryPolicy(attempts_max=2**31, age_max_s=age_max_s),
             {row.name: row.retry for row in flow.event_types if row.retry},

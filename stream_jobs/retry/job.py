@@ -107,7 +107,7 @@ def task(settings: JobSettings) -> RetryTask:
 
 
 def _observed() -> list[Column]:
-    """Of each batch: when to look again, and the lane's numbers."""
+    """What is observed of each batch: when to look again, and the lane's numbers."""
     return [
         functions.expr(f"count(*) AS {LOOKS}"),
         functions.expr(f"min(look_ms) AS {LOOK_MS}"),

@@ -87,8 +87,8 @@ class StoredClock:
         return known.at(now_ms, as_of_ms, self._holds_ms)
 
     def time_of_day(self, at_ms: int | None, clock: LaneClock) -> int | None:
-        """Of a time by that clock. None: while it stands none comes, and a wake will tell when it
-        runs again."""
+        """When a time of that clock comes. None: while the clock stands it does not, and a wake
+        will tell when it runs again."""
         if at_ms is None or clock.stands(self._holds_ms):
             return None
         return at_ms + clock.stood_ms

@@ -17,7 +17,7 @@ _JSON_OF_STATE = "state_json"
 
 
 class Change(NamedTuple):
-    """Of the document with this id. Without one it is to go."""
+    """A change of the document with this id. Without a document it is to go."""
 
     alias: str
     id: str

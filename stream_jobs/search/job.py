@@ -78,7 +78,7 @@ def _write(server: SearchServer, changes: Sequence[Change]) -> tuple[list[str], 
 
 
 def _chunks(read: Iterator[list[Message]], flow: str) -> Iterator[list[Change]]:
-    """Of what comes together the last one of each document."""
+    """The changes in pieces: of those that come together the last one of each document."""
     of_topic = _indexes(flow)
     for messages in read:
         latest: dict[tuple[str, str], Change] = {}
@@ -99,7 +99,7 @@ def _chunks(read: Iterator[list[Message]], flow: str) -> Iterator[list[Change]]:
 
 @cache
 def _indexes(flow: str) -> dict[str, list[tuple[str, str]]]:
-    """By topic: what is written of it, and whose states these are."""
+    """What is written of each topic, and whose states these are."""
     its_flow = load_flow(flow)
     found: dict[str, list[tuple[str, str]]] = {}
     for topic, entity in its_flow.state_by_topic.items():

@@ -32,7 +32,7 @@ def ranges(start: Offsets, end: Offsets) -> list[LogRange]:
 
 
 def left_of(start: Offsets, end: Offsets, ahead: Offsets) -> list[LogRange]:
-    """Of a batch, what was not done ahead of it."""
+    """The ranges of a batch that were not done ahead of it."""
     return [
         one._replace(start=begin)
         for one in ranges(start, end)

@@ -148,7 +148,7 @@ class LogReader(DataSourceStreamReader):
 
 
 class RangesReader(DataSourceReader):
-    """Of no stream: ranges that are known."""
+    """Reads ranges that are known, of no stream."""
 
     def __init__(self, source: Source, tasks: Sequence[Task]) -> None:
         self._source = source

@@ -88,7 +88,7 @@ def read_logs_up_to(
     ddl: str,
     begins: Offsets | None = None,
 ) -> DataFrame:
-    """Of all that stands on these topics before these offsets."""
+    """Reads all that stands on these topics before these offsets."""
     source = _source(settings, job, ends, work)
     if begins is None:
         with LogOffsets(settings.kafka, of_job(job), ends) as log:
@@ -119,7 +119,8 @@ def _source(
 
 
 def _wakes(spark: SparkSession, settings: JobSettings) -> Path | None:
-    """Of the jobs in this process; on several machines none sees what another touches."""
+    """The file by which the jobs in this process wake each other; on several machines none sees
+    what another touches."""
     if settings.on_cluster:
         return None
     return settings.state_dir.absolute() / "spark" / f"{spark.sparkContext.appName}.wakes"
@@ -137,7 +138,8 @@ def _register(
     spark: SparkSession, its_name: str, ddl: str, its_reader: LogReader | RangesReader
 ) -> str:
     class Logs(DataSource):
-        """By value, with all that it needs, it goes to the processes that Spark starts for it."""
+        """The source, with all that it needs: it goes by value to the processes that Spark starts
+        for it."""
 
         @classmethod
         def name(cls) -> str:

@@ -100,7 +100,8 @@ class SourceReader:
         return TopicRows(*its, self._source, kept, self._speak)
 
     def _digest(self) -> str:
-        """Of what is read, and of how it is judged: where that changes, all is read anew."""
+        """A digest of what is read, and of how it is judged: where that changes, all is read
+        anew."""
         shape = contract_of(self._table.row).json_schema() if self._table.row else None
         told = [repr(self._source), self._table.key, self._table.valid_from, shape]
         if isinstance(self._source, SqlSource):

@@ -102,7 +102,8 @@ def _key_in(table: Table, own: str | None, row: Any) -> str:
 
 
 def _is_of_one_row(table: Table, key: str) -> bool:
-    """Of a table whose rows count from a time on, a key without a time is of many."""
+    """Whether a key is of one row: without a time it is of many, in a table whose rows count from a
+    time on."""
     return table.valid_from is None or timed_key(key) is not None
 
 

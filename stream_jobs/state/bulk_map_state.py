@@ -52,7 +52,7 @@ class States:
 
 
 class Connection:
-    """Of a task's handler, to Spark's state."""
+    """The connection of a task's handler to Spark's state."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

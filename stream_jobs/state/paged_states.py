@@ -68,7 +68,8 @@ class PagedStates:
         return self._ask(keys)()
 
     def put(self, values: Mapping[Key, bytes | None]) -> None:
-        """Of those that were found last, or are new, each once. None: it is no more."""
+        """Stores values of those that were found last, or are new, each once. None: it is no
+        more."""
         largest = _LARGE_BYTES if self._is_by_page else 0
         rows = {key: value for key, value in values.items() if value and len(value) > largest}
         self._put_rows(rows)

@@ -70,7 +70,7 @@ def pack_packages(folder: Path) -> Path:
 
 
 def _remove_old(folder: Path) -> None:
-    """Of packages that were others, and what was left by a process that was killed."""
+    """Removes packages that were others, and what was left by a process that was killed."""
     until_s = time.time() - _KEPT_S
     for file in (*folder.glob(f"{PACKAGES}-*.tar"), *folder.glob(f"{_PACKING}*")):
         with suppress(OSError):

@@ -80,7 +80,7 @@ def _find_python_by_one_name(domain: list[Path]) -> None:
 
 
 def _hosts(master: str) -> list[tuple[str, int]]:
-    """Of the masters, of which one leads."""
+    """The hosts of the masters, of which one leads."""
     found = []
     for one in re.sub(r"^(k8s://https?|k8s|spark)://", "", master).split(","):
         its = urlsplit(f"//{one}")
@@ -119,7 +119,7 @@ def _secret(settings: JobSettings, master: list[tuple[str, int]]) -> str:
 
 
 def _hand_over(secret: str, file: Path) -> None:
-    """By a file: everybody on this machine may see the arguments of the JVM."""
+    """Hands a secret over in a file: everybody on this machine may see the arguments of the JVM."""
     file.touch(mode=0o600)
     file.write_text(f"spark.authenticate.secret {secret}\n")
     given = f"--load-spark-defaults --properties-file {shlex.quote(str(file))}"

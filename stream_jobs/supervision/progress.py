@@ -121,8 +121,8 @@ class Progress:
         return True
 
     def _publish_done(self, told_at: str) -> None:
-        """Of a batch whose progress nobody saw, because this copy is new or the next one came at
-        once: others wait to hear how far the job is."""
+        """Publishes that a batch is done whose progress nobody saw, because this copy is new or the
+        next one came at once: others wait to hear how far the job is."""
         if told_at == self._idle_since:
             return
         done = offsets_of(self._checkpoint).done
@@ -131,7 +131,7 @@ class Progress:
 
 
 def records_of(progress: Any) -> int:
-    """Of the batch, as its offsets say: what a job did ahead of them is not in them."""
+    """The records of the batch, as its offsets say: what a job did ahead of them is not in them."""
     return sum(
         one.records
         for source in progress["sources"]
@@ -140,7 +140,7 @@ def records_of(progress: Any) -> int:
 
 
 def _offsets(progress: Any, which: str) -> Offsets:
-    """Of all that the query reads."""
+    """The offsets of all that the query reads."""
     return reduce(nearest, (_of_source(one, which) for one in progress["sources"]), {})
 
 

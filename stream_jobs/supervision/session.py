@@ -182,7 +182,7 @@ def _watch(is_up: threading.Event, still_s: float, why: str) -> None:
 
 
 def _used_by_children_s() -> float:
-    """Of the processor."""
+    """The time of processors that children have used."""
     used, ticks_a_s = 0, os.sysconf("SC_CLK_TCK")
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just ended
@@ -193,7 +193,8 @@ def _used_by_children_s() -> float:
 
 
 def _choose_python() -> None:
-    """Of the processes that Spark starts here: it can import us, and is the driver's own."""
+    """Chooses the Python of the processes that Spark starts here: it can import us, and is the
+    driver's own."""
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     path = os.pathsep.join(dict.fromkeys(paths))
     os.environ["PYTHONPATH"] = os.environ["HEADRACE_WORKERS_PATH"] = path

@@ -4,8 +4,8 @@ from stream_jobs.guards.checkpoint_folder import endpoint, region
 
 
 def stored_checkpoints() -> dict[str, str]:
-    """Of the keys Spark takes care itself: it gives executors those that the driver has in its
-    environment."""
+    """The settings of stored checkpoints. Spark itself takes care of the keys: it gives executors
+    those that the driver has in its environment."""
     config = {
         # a file is there as a whole when its upload is closed, without being renamed
         "spark.sql.streaming.checkpointFileManagerClass": (

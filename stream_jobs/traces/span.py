@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 def parent_in(headers: Iterable[Header]) -> Parent | None:
-    """Of a record that belongs to a trace which is to be told."""
+    """The parent of a record that belongs to a trace which is to be told."""
     told = envelope.text(headers, envelope.TRACE_PARENT)
     if told is None:
         return None

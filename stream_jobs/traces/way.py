@@ -177,7 +177,7 @@ class Way:
         yield sent
 
     def _try(self, record: Record) -> Iterator[Span]:
-        """Of a webhook."""
+        """The spans of a try of a webhook."""
         said = orjson.loads(record.value or b"")
         known = self._known.get(said["event_id"])
         if known is None:

@@ -83,7 +83,7 @@ class Joined:
         return self._catalyst.planning.ExtractEquiJoinKeys.unapply(node)
 
     def _equal_times(self, node: Any) -> Iterator[tuple[bool, bool]]:
-        """Of each pair of keys, which of them is an event's time."""
+        """Which of each pair of keys is an event's time."""
         keys = self._equal(node).get()
         for pair in zip(items(keys._2()), items(keys._3()), strict=True):
             left, right = (
@@ -147,7 +147,8 @@ def kind_of(node: Any) -> str:
 
 
 def makes_windows(node: Any) -> bool:
-    """Of windows that overlap an event is in several; ROLLUP and UNPIVOT make the like."""
+    """Whether it makes windows of which an event may be in several, as those that overlap; ROLLUP
+    and UNPIVOT make the like."""
     return kind_of(node) == "Expand" and any(
         one.metadata().contains(_OF_WINDOWS) for one in items(node.output())
     )

@@ -146,7 +146,7 @@ class LaneView:
 
 
 def first_needed(kafka: KafkaAccess) -> dict[int, int]:
-    """By partition of the lane, where its first record stands that is not done with."""
+    """Where the first record stands in each partition of the lane that is not done with."""
     gates = whole_log(kafka, GATES, [gate_topic("enrich")])
     latest = {message.key(): message.value() for message in gates}
     needed: dict[int, int] = {}

@@ -17,7 +17,7 @@ _MINUTE_S = 60.0
 
 
 class Caps(NamedTuple):
-    """Of each tenant."""
+    """How many of each tenant may wait."""
 
     new_a_minute: int
     entities: int

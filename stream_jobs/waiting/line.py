@@ -26,7 +26,7 @@ class Told(NamedTuple):
 
     @property
     def is_for_a_row(self) -> bool:
-        """Of master data."""
+        """Whether it waits for a row of master data."""
         return self.reason != NOT_YET
 
     def is_news_to(self, before: "Told | None") -> bool:

@@ -67,5 +67,5 @@ def said(key: str) -> str:
 
 
 def keys_meant(name: str, known: Iterable[str]) -> list[str]:
-    """By the name of an entity all of its lines, or the one line of this name."""
+    """All lines of the entity with this name, or the one line of this name."""
     return sorted(key for key in known if name in (entity_of(key), said(key)))

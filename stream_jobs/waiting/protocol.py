@@ -134,7 +134,8 @@ class Gates:
             self._in_lane[key] = partition, offset
 
     def heard_all(self) -> None:
-        """Of the lane, too, up to an end behind all that was sent there."""
+        """Notes that all was heard, of the lane too, up to an end behind all that was sent
+        there."""
         self._sent.clear()
         self._refused.clear()
 

@@ -34,7 +34,7 @@ from shared.topic_names import (
 
 
 def messages(flow: Flow) -> dict[str, list[RecordSchema]]:
-    """By topic, for every topic of the flow."""
+    """The schemas of every topic of the flow, by topic."""
     return {
         **_shared((row, payload(row)) for row in flow.endpoints),
         again_topic("enrich"): [again()],

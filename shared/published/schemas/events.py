@@ -1,4 +1,4 @@
-"""Of the topics of events, of the states that they become, and of their completions."""
+"""Schemas of the topics of events, of the states that they become, and of their completions."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Of the topics that keep the system going: master data, the status of jobs, credentials."""
+"""Schemas of the topics that keep the system going: master data, the status of jobs,
+credentials."""
 
 from shared.events import envelope
 from shared.ids import TENANT

@@ -1,4 +1,4 @@
-"""Of the topics that payloads come on, wait on and are parked on."""
+"""Schemas of the topics that payloads come on, wait on and are parked on."""
 
 from shared.events import envelope
 from shared.flow_table import Job

@@ -1,4 +1,4 @@
-"""Of the topics of webhooks."""
+"""Schemas of the topics of webhooks."""
 
 from shared.events import envelope
 from shared.flow_table import Job
