@@ -24,10 +24,10 @@ from confluent_kafka import Producer
 
 from benchmarks.processes import cpu_s
 from clients.kafka.create_topics import ensure_topics
-from gateway.view.parts import SIGN
-from gateway.view.peer_protocol import HELD_PATH
-from gateway.view.reader import StateView
-from gateway.view.store import view_path
+from gateway.state_view.parts import SIGN
+from gateway.state_view.peer_protocol import HELD_PATH
+from gateway.state_view.reader import StateView
+from gateway.state_view.store import view_path
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.sample_domain.device import initial

@@ -31,7 +31,7 @@ from gateway.monitor.routes import Health
 from gateway.node.node import Node
 from gateway.server.composition import Parts, put_together
 from gateway.server.server import server_config
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 

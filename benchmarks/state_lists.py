@@ -16,10 +16,10 @@ from pathlib import Path
 
 import orjson
 
-from gateway.lists.asked import asked_of
+from gateway.lists.list_request import asked_of
 from gateway.lists.reader import ListReader
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore, view_path
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore, view_path
 from shared.flow import FLOW
 from shared.sample_domain.device import initial
 from shared.tables.indexed_fields import indexed_states

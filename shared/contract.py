@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from shared.formats import Versions
+from shared.mistakes import words_of
 from shared.model import Endpoint, Fields
 
 _CODE_BY_KIND = {
@@ -87,7 +88,7 @@ def _first_breach(error: ValidationError) -> Breach:
 def _breach(wrong: ErrorDetails) -> Breach:
     # names of fields are the sender's text, too
     place = ".".join(str(part)[:_NAME_CHARS_MAX] for part in wrong["loc"])
-    said = wrong["msg"]
+    said = words_of(wrong)
     if wrong["type"].startswith("union_tag_"):
         # none of several shapes was chosen; pydantic's words quote the value, and no place
         tag, tags = wrong["ctx"]["discriminator"].strip("'"), wrong["ctx"].get("expected_tags")

@@ -18,7 +18,7 @@ from stream_jobs.aggregate import job as aggregate
 from stream_jobs.enrich import job as enrich
 from stream_jobs.enrich.lane_guard import LaneGuard
 from stream_jobs.fold import job as fold
-from stream_jobs.fold.beside import BesideFold
+from stream_jobs.fold.fold_task import FoldTask
 from stream_jobs.forward import job as forward
 from stream_jobs.forward.hook_watch import HookWatch
 from stream_jobs.parquet import job as parquet
@@ -29,6 +29,7 @@ from stream_jobs.retry.waker import Waker
 from stream_jobs.search import job as search
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.status import Report
+from stream_jobs.supervision.warm_up import Nothing
 from stream_jobs.views import job as views
 
 
@@ -36,10 +37,11 @@ class JobRow(NamedTuple):
     build: Callable[[SparkSession, JobSettings, Flow, Report], DataStreamWriter]
     # its plan with no records, run once so that the first batch is quick; None: it has nothing to
     # warm up
-    on_nothing: Callable[[SparkSession, JobSettings], DataFrame] | None = None
+    on_nothing: Callable[[Nothing, JobSettings], DataFrame] | None = None
     # its task on the driver, beside the query
     driver_task: Callable[[JobSettings, Flow], DriverTask] = lambda *_: DriverTask()
     through_outbox: bool = False  # what it emits is the relay's to write
+    output_mode: str = "update"
 
     def writes(self, job: Job) -> tuple[str, ...]:
         """In an order that others rely on."""
@@ -49,8 +51,8 @@ class JobRow(NamedTuple):
 JOBS = {
     "enrich": JobRow(enrich.build, enrich.on_nothing, driver_task=LaneGuard),
     "retry": JobRow(retry.build, retry.on_nothing, driver_task=Waker),
-    "fold": JobRow(fold.build, fold.on_nothing, driver_task=BesideFold),
-    "aggregate": JobRow(aggregate.build, aggregate.on_nothing),
+    "fold": JobRow(fold.build, fold.on_nothing, driver_task=FoldTask),
+    "aggregate": JobRow(aggregate.build, aggregate.on_nothing, output_mode=aggregate.OUTPUT_MODE),
     "persist": JobRow(persist.build, driver_task=WaitingLane, through_outbox=True),
     "forward": JobRow(forward.build, driver_task=HookWatch),
     "parquet": JobRow(parquet.build),

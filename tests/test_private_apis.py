@@ -119,6 +119,21 @@ USES = (
         ),
     ),
     Use(
+        "what the processes of Spark's planner import",
+        ("stream_jobs.spark_helpers.server",),
+        "importing it once for all of them, before they are forked",
+        "take the name out of _NEEDED: each of them imports it itself then",
+        (
+            Part("pyspark.logger.worker_io"),
+            Part("pyspark.sql.datasource_internal"),
+            Part("pyspark.sql.streaming.stateful_processor_api_client"),
+            Part("pyspark.sql.streaming.stateful_processor_util"),
+            Part("pyspark.sql.worker.utils"),
+            Part("pyspark.worker"),
+            Part("pyspark.worker_util"),
+        ),
+    ),
+    Use(
         "the Java query behind a StreamingQuery",
         ("stream_jobs.supervision.progress",),
         "knowing cheaply whether a query has made progress since the last look",
@@ -132,7 +147,7 @@ USES = (
     ),
     Use(
         "the Java stack trace of a query's exception",
-        ("stream_jobs.supervision.supervisor",),
+        ("stream_jobs.supervision.job_run",),
         "finding a damaged checkpoint file among the causes of a failure",
         "find where PySpark keeps the trace of the cause; without it damage is retried for ever",
         parts(
@@ -142,7 +157,7 @@ USES = (
     ),
     Use(
         "the gateway to the driver's JVM",
-        ("stream_jobs.__main__",),
+        ("stream_jobs.driver",),
         "ending the driver when its JVM has ended, or its application",
         "find the JVM's process in the new place; without it a driver goes on without its JVM",
         (
@@ -194,7 +209,7 @@ USES = (
     ),
     Use(
         "PySpark's copy of cloudpickle",
-        ("stream_jobs.source.log_source",),
+        ("stream_jobs.kafka_io.log_source",),
         "sending a job's work to the workers, closures included",
         "require cloudpickle itself, in the version that PySpark has",
         (Part("pyspark.cloudpickle", "dumps"),),
@@ -214,10 +229,10 @@ USES = (
                     "search",
                 )
             ),
-            *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.source.log_reader"),
-            *("stream_jobs.source.log_source", "stream_jobs.source.writing_processor"),
+            *("stream_jobs.jobs", "stream_jobs.retry.job", "stream_jobs.kafka_io.log_reader"),
+            *("stream_jobs.kafka_io.log_source", "stream_jobs.kafka_io.writing_processor"),
             *("stream_jobs.state.bulk_map_state", "stream_jobs.supervision.progress"),
-            *("stream_jobs.supervision.work", "stream_jobs.supervision.supervisor"),
+            *("stream_jobs.supervision.work", "stream_jobs.supervision.job_run"),
             "stream_jobs.views.job",
         ),
         "types, and the base classes of the source's reader and of the processor of state",
@@ -234,7 +249,7 @@ USES = (
     ),
     Use(
         "Spark's sink for nothing",
-        ("stream_jobs.source.log_source", "stream_jobs.supervision.warm_up"),
+        ("stream_jobs.kafka_io.log_source", "stream_jobs.supervision.warm_up"),
         "ending a query whose work has written all there is to write",
         "write to a foreachBatch that does nothing",
         (Part(f"{SPARK_SQL}.execution.datasources.noop.NoopDataSource", "noop"),),
@@ -291,7 +306,7 @@ USES = (
     ),
     Use(
         "the folders of Spark's checkpoint",
-        ("stream_jobs.guards.checkpoint_offsets", "stream_jobs.source.cut_reader"),
+        ("stream_jobs.guards.checkpoint_offsets", "stream_jobs.kafka_io.cut_reader"),
         "knowing what a job has planned and done, and publishing it",
         "read the new layout in offsets_of; it must say the same of old checkpoints",
         parts(
@@ -467,29 +482,18 @@ USES = (
     Use(
         "librdkafka's own error codes",
         (
-            *("gateway.monitor.probes", "gateway.view.topics", "stream_jobs.retry.waker"),
-            "stream_jobs.forward.hook_watch",
+            *("gateway.monitor.probes", "gateway.state_view.topics", "stream_jobs.retry.waker"),
+            *("stream_jobs.forward.hook_watch", "stream_jobs.kafka_io.topic_writer"),
             *("clients.kafka.follow", "clients.kafka.messages", "clients.kafka.offsets"),
             *("clients.kafka.read_at", "clients.kafka.read_range", "clients.kafka.topic_ids"),
         ),
-        "telling the end of a partition, a timeout and a refused login from other errors",
+        "telling a partition's end, a timeout, a full queue and a refused login from other errors",
         "use the code's new name",
         parts(
             "confluent_kafka:KafkaError",
             *("_AUTHENTICATION", "_AUTO_OFFSET_RESET", "_PARTITION_EOF", "_SSL", "_TIMED_OUT"),
             *("_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_TRANSPORT", "_ALL_BROKERS_DOWN"),
-        ),
-    ),
-    Use(
-        "what Spark's cloud module extends",
-        ("stream_jobs.supervision.stored_checkpoints",),
-        "writing checkpoints to an object store by a class of Spark's cloud module of another "
-        "version",
-        "take that module in this version of Spark's in jars/ivy.xml, as soon as there is one",
-        parts(
-            f"{SPARK_SQL}.execution.streaming.checkpointing."
-            "AbstractFileContextBasedCheckpointFileManager",
-            *("list", "mkdirs"),
+            "_QUEUE_FULL",
         ),
     ),
     Use(
@@ -506,8 +510,6 @@ USES = (
     ),
 )
 
-# of a jar that jars/ivy.xml fetches, by a fixed version
-FETCHED = {"org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"}
 # what the packages document, and so may be imported without a row
 PACKAGES = ("aiokafka", "confluent_kafka", "httptools", "py4j", "pyspark", "uvicorn")
 DOCUMENTED = {
@@ -922,7 +924,6 @@ def test_each_foreign_private_name_has_a_row() -> None:
         for name in sorted({*private_uses(tree)})
         if not any(module in use.by and name in names_in(use) for use in USES)
         and (module != session.__name__ or not name.startswith("org.apache."))  # see its settings
-        and name not in FETCHED
     ]
     assert not missing, f"{'; '.join(missing)}: give it a row in USES, or a documented way"
 

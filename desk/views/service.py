@@ -7,9 +7,9 @@ from desk.words import statuses
 from gateway.auth.caller import ANYONE
 from gateway.monitor.job_status import JobStatus
 from gateway.pages.turns import Turns
-from gateway.view.reader import StateView
-from gateway.views.asked import asked_by
+from gateway.state_view.reader import StateView
 from gateway.views.page import page_of, sorted_page_of
+from gateway.views.view_request import asked_by
 from shared.flow import load_flow
 from shared.model import View
 from shared.settings import Settings

@@ -8,7 +8,7 @@ from gateway.auth.caller import operators_only
 from gateway.auth.mtls import certified_in
 from gateway.http.message import read_by_name
 from gateway.http.problems import Problem
-from gateway.view.peer_protocol import HELD_PATH, STATES_PATH
+from gateway.state_view.peer_protocol import HELD_PATH, STATES_PATH
 
 CALLER = "headrace.caller"
 # for whoever starts and stops gateways; and for other gateways, which have a token of their own

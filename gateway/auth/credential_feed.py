@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from gateway.auth.credentials import Credential, Credentials, from_record
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from shared.topic_names import CREDENTIAL_TOPIC
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.auth.caller import Caller
-from gateway.effects.asked import ACCEPTED, ENRICHED, Asked
 from gateway.effects.effect import Effect
-from gateway.effects.told import Made
+from gateway.effects.record_effects import Made
+from gateway.effects.wait_request import ACCEPTED, ENRICHED, Asked
 from gateway.http.message import Answer
 from shared.flow_table import Flow
 from shared.ids import tenant_of

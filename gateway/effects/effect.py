@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.effects.asked import ACCEPTED, ENRICHED, FOLDED, LEVELS, STORED
-from gateway.effects.told import Ended, Fact, Made, Told, Waits
+from gateway.effects.record_effects import Ended, Fact, Made, Told, Waits
+from gateway.effects.wait_request import ACCEPTED, ENRICHED, FOLDED, LEVELS, STORED
 from shared.folding.snapshot import META
 from shared.model import Entity
 

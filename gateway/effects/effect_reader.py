@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from clients.kafka.connect import reader
 from clients.kafka.messages import headers_of, position_of
 from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
-from gateway.effects.told import Listener, Told
+from gateway.effects.record_effects import Listener, Told
 from shared.consumer_groups import VIEW
 from shared.kafka_access import KafkaAccess
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.effects.answer import SPOOLED
-from gateway.effects.asked import LEVELS, RULE, TIMEOUT_S
+from gateway.effects.wait_request import LEVELS, RULE, TIMEOUT_S
 
 _STAGE = {
     "type": "object",

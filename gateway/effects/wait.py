@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.effects.answer import Posted, Receipt, answer_of
-from gateway.effects.asked import ACCEPTED, Asked
 from gateway.effects.effect import Effect
+from gateway.effects.wait_request import ACCEPTED, Asked
 from gateway.http.message import Answer
 from shared.flow_table import Flow
 

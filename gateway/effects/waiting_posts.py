@@ -14,13 +14,20 @@ from confluent_kafka import KafkaException
 
 from gateway.auth.caller import Caller
 from gateway.effects.answer import Posted
-from gateway.effects.asked import FOLDED, LEVELS, STORED, Asked, asked_by_query, with_preferences
 from gateway.effects.effect import Effect
 from gateway.effects.effect_reader import Begun, EffectReader
 from gateway.effects.places import Places
+from gateway.effects.record_effects import Listener, Made, Told
 from gateway.effects.stored_rows import StoredRows
-from gateway.effects.told import Listener, Made, Told
 from gateway.effects.wait import Wait
+from gateway.effects.wait_request import (
+    FOLDED,
+    LEVELS,
+    STORED,
+    Asked,
+    asked_by_query,
+    with_preferences,
+)
 from gateway.peers import states
 from gateway.peers.states import States
 from gateway.streams.loop_share import LoopShare

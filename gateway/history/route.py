@@ -14,9 +14,9 @@ from starlette.types import Scope
 from gateway.auth.asgi_guard import CALLER
 from gateway.auth.caller import ANYONE, Caller
 from gateway.history import causes, versions
-from gateway.history.kept import LIMIT_MAX, Kept, TooManyEvents
 from gateway.history.openapi import content
 from gateway.history.store import HistoryStore
+from gateway.history.stored_events import LIMIT_MAX, Kept, TooManyEvents
 from gateway.history.versions import PLACE, Known
 from gateway.http.problems import Problem
 from gateway.peers.states import States

@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from shared.mistakes import words_of
+
 MEDIA_TYPE = "application/problem+json"
 PROBLEM = {
     "type": "object",
@@ -115,7 +117,7 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # where and why, never the value that was sent
     wrong = "; ".join(
-        f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()
+        f"{'.'.join(str(part) for part in e['loc'])}: {words_of(e)}" for e in error.errors()
     )
     return Problem(422, "invalid_request", wrong, outcome=_refused_post(request)).response(
         request.scope

@@ -11,8 +11,8 @@ from hashlib import sha256
 import orjson
 
 from gateway.auth.authenticate import Authenticator
-from gateway.effects.asked import Asked
 from gateway.effects.wait import Wait
+from gateway.effects.wait_request import Asked
 from gateway.effects.waiting_posts import WaitingPosts
 from gateway.http.message import Answer, Request
 from gateway.http.problems import Problem, refused, retry_after

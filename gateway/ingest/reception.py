@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gateway.auth.caller import Caller
-from gateway.effects.asked import Asked
+from gateway.effects.wait_request import Asked
 from gateway.http.message import Answer
 from gateway.http.problems import Problem
 from gateway.ingest.body import Body

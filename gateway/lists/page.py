@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.lists.asked import Asked, Place
+from gateway.lists.list_request import Asked, Place
 from gateway.lists.queries import Queries, Query
 from gateway.lists.spans import Spans, spans_of
-from gateway.state import told
-from gateway.view.state_index import declared, entry_of, table_of
+from gateway.state import answer_fields
+from gateway.state_view.state_index import declared, entry_of, table_of
 from shared.folding.snapshot import META
 from shared.tables.indexed_fields import ID
 
@@ -50,8 +50,8 @@ def _told(key: bytes, value: bytes, timestamp_ms: int) -> dict[str, Any]:
     meta = state.pop(META)
     return {
         "id": key.decode().rpartition("/")[2],
-        **told.of_version(meta, timestamp_ms),
-        **told.of_clocks(meta),
+        **answer_fields.of_version(meta, timestamp_ms),
+        **answer_fields.of_clocks(meta),
         "state": state,
     }
 

@@ -4,9 +4,9 @@ take another one, and look at all states. Pure."""
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gateway.lists.asked import Asked, Place
+from gateway.lists.list_request import Asked, Place
 from gateway.lists.spans import Bound, Span, Spans
-from gateway.view.state_index import column_of, table_of
+from gateway.state_view.state_index import column_of, table_of
 from shared.ids import full_id
 from shared.tables.indexed_fields import ID
 

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.lists.asked import Asked
+from gateway.lists.list_request import Asked
 from gateway.lists.page import is_indexed, keys_of, stored
 from gateway.pages.turns import Turns
-from gateway.view.reader import Progress
-from gateway.view.view_file import ViewFile
+from gateway.state_view.reader import Progress
+from gateway.state_view.view_file import ViewFile
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from gateway.auth.caller import ANYONE, Caller
 from gateway.history.openapi import content
 from gateway.http.problems import Problem, retry_after
 from gateway.lists import openapi
-from gateway.lists.asked import asked_of
+from gateway.lists.list_request import asked_of
 from gateway.lists.reader import ListReader, Page
 from gateway.pages.csv_page import CSV, csv_answer, wants_csv
 from gateway.peers.states import States
-from gateway.state import told
+from gateway.state import answer_fields
 from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.state.warming import refuse_while_warming
 from shared.flow_table import Flow
@@ -95,13 +95,13 @@ def _body(
     of: Entity | Aggregate, page: Page, pipeline: Pipeline, stale_after_s: float
 ) -> dict[str, Any]:
     at_ms = now_ms()
-    view_lag_s = told.view_lag_ms(page.progress, at_ms) / 1000
+    view_lag_s = answer_fields.view_lag_ms(page.progress, at_ms) / 1000
     freshness = Freshness(pipeline.of(of), view_lag_s, stale_after_s)
     return {
         "entity": of.name,
         "states": page.states,
         "next": page.next,
-        **told.of_lag(page.progress, freshness, at_ms),
+        **answer_fields.of_lag(page.progress, freshness, at_ms),
     }
 
 

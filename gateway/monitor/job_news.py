@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from gateway.monitor.job_status import JobStatus, job_status
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from shared.topic_names import JOB_STATUS_TOPIC
 
 _LOOK_EVERY_S = 0.25

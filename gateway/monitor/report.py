@@ -10,7 +10,7 @@ from gateway.monitor.probes import KafkaSeen, Seen
 from gateway.monitor.retention import Unread
 from gateway.node.refusals import OF_ITSELF, OF_KAFKA, WITHIN_S, Refused
 from gateway.spool.spool import SpoolState
-from gateway.view.reader import Progress
+from gateway.state_view.reader import Progress
 from shared import VERSION
 from shared.published.replicas import Copies, troubles
 from shared.timestamps import to_rfc3339

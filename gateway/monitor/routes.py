@@ -29,7 +29,7 @@ from gateway.monitor.retention import RetentionLook, Unread
 from gateway.node.node import Node
 from gateway.node.refusals import RecentRefusals
 from gateway.spool.spool import Spool
-from gateway.view.reader import Progress, StateView
+from gateway.state_view.reader import Progress, StateView
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings
 from shared.topic_names import VIEW_TOPICS, status_of_source

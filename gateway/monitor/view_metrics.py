@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from gateway.monitor.job_news import JobNews
 from gateway.monitor.metric_family import metric
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from shared.model import View
 from shared.timestamps import now_ms
 

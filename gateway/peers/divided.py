@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from gateway.kafka_writer.partition_of_key import partition_of
 from gateway.peers.peer import Peer, Place
 from gateway.peers.states import UNKNOWN, WITHIN_S, States, Told, Wanted
+from gateway.state_view.holders import ranked
+from gateway.state_view.parts import part_of
+from gateway.state_view.peer_protocol import bearer
+from gateway.state_view.reader import StateView
 from gateway.streams.loop_share import LoopShare
-from gateway.view.parts import part_of
-from gateway.view.peer_protocol import bearer
-from gateway.view.ranking import ranked
-from gateway.view.reader import StateView
 from shared.model import Aggregate, Entity
 from shared.settings import GatewaySettings
 from shared.timestamps import now_ms

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import httpx
 import orjson
 
-from gateway.view.parts import part_of, topic_of
-from gateway.view.peer_protocol import NO_ANSWER, STATES_PATH, bearer, read
-from gateway.view.ranking import ranked
-from gateway.view.reader import Found, Progress, StateView
+from gateway.state_view.holders import ranked
+from gateway.state_view.parts import part_of, topic_of
+from gateway.state_view.peer_protocol import NO_ANSWER, STATES_PATH, bearer, read
+from gateway.state_view.reader import Found, Progress, StateView
 from shared.errors import StaleMasterDataError
 from shared.settings import GatewaySettings, Settings
 from shared.settings.wrong_setting import WrongSetting

@@ -12,7 +12,7 @@ import httpx
 import orjson
 
 from gateway.peers.states import Told
-from gateway.view.peer_protocol import KEYS_MAX, NO_ANSWER, STATES_PATH, read
+from gateway.state_view.peer_protocol import KEYS_MAX, NO_ANSWER, STATES_PATH, read
 from shared.timestamps import now_ms
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway.http.problems import Problem
+from gateway.state_view.parts import is_divided
+from gateway.state_view.peer_protocol import HELD_PATH, KEYS_MAX, STATES_PATH, bearer, held, told
+from gateway.state_view.reader import StateView
 from gateway.streams.loop_share import LoopShare
-from gateway.view.parts import is_divided
-from gateway.view.peer_protocol import HELD_PATH, KEYS_MAX, STATES_PATH, bearer, held, told
-from gateway.view.reader import StateView
 from shared.settings import GatewaySettings
 from shared.timestamps import now_ms
 

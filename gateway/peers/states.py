@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gateway.view.reader import Found, Progress, StateView
+from gateway.state_view.reader import Found, Progress, StateView
 from shared.model import Aggregate, Entity
 
 WITHIN_S = 2.5  # for all who are asked, one after the other

@@ -50,9 +50,9 @@ from gateway.state.fresh import FreshStates
 from gateway.state.pipeline_lag import Pipeline
 from gateway.state.read_after import ReadAfter
 from gateway.state.route import state_routes
+from gateway.state_view.process import ViewProcess
+from gateway.state_view.reader import StateView
 from gateway.streams.streams import Streams
-from gateway.view.process import ViewProcess
-from gateway.view.reader import StateView
 from gateway.views.change_streams import ChangeStreams
 from gateway.views.route import view_routes
 from gateway.whereabouts.route import Events, event_routes
@@ -137,7 +137,7 @@ def _states(view: StateView, settings: GatewaySettings) -> States:
 def put_together(parts: Parts) -> Gateway:
     settings, flow, node, log, view, health, background, who, metrics, tracing, sockets = parts
     admission = Admission(
-        settings.in_flight_requests_max,
+        settings.in_flight_payloads_max,
         settings.in_flight_bytes_max,
         settings.in_flight_share_max,
         settings.trusted_proxies,

@@ -19,7 +19,7 @@ from gateway.monitor.metrics import GAUGES
 from gateway.node.node import WORKER_RESTARTS, Node, SharedMemory
 from gateway.server.server import CannotListenError
 from gateway.server.worker import CANNOT_LISTEN, WRONG_SETTING, listeners
-from gateway.view.process import ViewProcess
+from gateway.state_view.process import ViewProcess
 from shared.settings import GatewaySettings
 
 log = logging.getLogger(__name__)

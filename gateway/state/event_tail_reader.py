@@ -18,7 +18,7 @@ from clients.kafka.offsets import ANSWERS_SOON, LogOffsets
 from clients.kafka.records import Partition
 from gateway.kafka_writer.partition_of_key import partition_of
 from gateway.state.event_tail import Tail, TailRecord
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from shared.consumer_groups import VIEW, of_job
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings

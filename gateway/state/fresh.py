@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gateway.state.event_tail import TailRecord
 from gateway.state.event_tail_reader import NotFresh, TailFollower
-from gateway.view.reader import Found
+from gateway.state_view.reader import Found
 from shared.events.envelope import EventRecord
 from shared.events.event_reader import EventReader, NoEvent
 from shared.flow_table import Flow

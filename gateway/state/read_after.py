@@ -11,12 +11,12 @@ import orjson
 from fastapi import Header, Query, Request
 from pydantic import WithJsonSchema
 
-from gateway.effects.asked import RULE, TIMEOUT_S, seconds_of
 from gateway.effects.places import Places
+from gateway.effects.wait_request import RULE, TIMEOUT_S, seconds_of
 from gateway.http.problems import Problem, retry_after
 from gateway.peers.states import WITHIN_S, States, Told
 from gateway.state.warming import refuse_while_warming
-from gateway.view.reader import Found
+from gateway.state_view.reader import Found
 from shared.folding.bursts import Bursts, holds
 from shared.folding.snapshot import META, id_digest
 from shared.model import Aggregate, Entity

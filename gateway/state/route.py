@@ -19,13 +19,13 @@ from gateway.history.openapi import content
 from gateway.history.route import History
 from gateway.http.problems import Problem
 from gateway.peers.states import States, Told
-from gateway.state import told
+from gateway.state import answer_fields
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
 from gateway.state.pipeline_lag import Freshness, Pipeline
 from gateway.state.read_after import ReadAfter, Wanted, wanted_of
 from gateway.state.warming import refuse_while_warming
-from gateway.view.reader import Found, Progress
+from gateway.state_view.reader import Found, Progress
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.ids import ENTITY_ID, TENANT
@@ -161,7 +161,7 @@ def state_routes(
         refuse_while_warming(entity, progress)
         is_ahead = shown.events is not None  # of fold and of the view
         behind = pipeline.of(entity, is_fresh=is_ahead)
-        view_lag_s = 0.0 if is_ahead else told.view_lag_ms(progress, now_ms) / 1000
+        view_lag_s = 0.0 if is_ahead else answer_fields.view_lag_ms(progress, now_ms) / 1000
         freshness = Freshness(behind, view_lag_s, stale_after_s)
         return _answer(entity, entity_id, request, with_meta, progress, shown, freshness, now_ms)
 
@@ -236,10 +236,10 @@ def _body(
     return {
         "entity": entity.name,
         "id": entity_id,
-        **told.of_version(meta, found.timestamp_ms),
+        **answer_fields.of_version(meta, found.timestamp_ms),
         "age_ms": max(0, now_ms - found.timestamp_ms),
-        **told.of_lag(progress, freshness, now_ms),
-        **told.of_clocks(meta),
+        **answer_fields.of_lag(progress, freshness, now_ms),
+        **answer_fields.of_clocks(meta),
         "state": state,
     }
 

@@ -1,7 +1,7 @@
 """Until this node has read all states from Kafka it says nothing of them."""
 
 from gateway.http.problems import Problem, retry_after
-from gateway.view.reader import Progress
+from gateway.state_view.reader import Progress
 from shared.model import Aggregate, Entity
 
 

@@ -13,13 +13,13 @@ import orjson
 
 from gateway.auth.authenticate import Authenticator
 from gateway.http.problems import Problem, retry_after
+from gateway.state_view.reader import Changed, StateView
 from gateway.streams import frames
 from gateway.streams.channels import Channel
 from gateway.streams.log_position import LogPosition, is_behind
 from gateway.streams.loop_share import LoopShare
 from gateway.streams.stream import BYTES_AT_ONCE
 from gateway.streams.stream_hub import StreamHub
-from gateway.view.reader import Changed, StateView
 from gateway.views.change_channels import ChangeChannels
 from gateway.views.change_stream import ChangeStream, WantedRows
 from gateway.views.copied_topic import CopiedTopic, look_at, warming

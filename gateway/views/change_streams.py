@@ -7,14 +7,14 @@ from gateway.auth.authenticate import Authenticator
 from gateway.auth.caller import Caller
 from gateway.http.message import Request
 from gateway.node.node import Node
+from gateway.state_view.reader import StateView
 from gateway.streams.frames import EVENT_STREAM
 from gateway.streams.stream import Connection
 from gateway.streams.streams import Streams
-from gateway.view.reader import StateView
-from gateway.views.asked import asked_by
 from gateway.views.change_hub import ChangeHub
 from gateway.views.change_stream import ChangeStream, WantedRows
 from gateway.views.selection import refuse_what_is_of_pages
+from gateway.views.view_request import asked_by
 from shared.flow_table import Flow
 from shared.settings import GatewaySettings
 

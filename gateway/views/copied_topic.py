@@ -6,8 +6,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from gateway.http.problems import Problem, retry_after
+from gateway.state_view.reader import StateView
 from gateway.streams.log_position import BadPosition, Layout, LogPosition, Scope, read_id
-from gateway.view.reader import StateView
 from shared.model import View
 
 

@@ -9,7 +9,7 @@ import orjson
 from gateway.http.problems import Problem
 from gateway.pages.parameters import token_of
 from gateway.pages.turns import Turns
-from gateway.view.reader import Keyed, StateView
+from gateway.state_view.reader import Keyed, StateView
 from gateway.views.order import First, Order
 from gateway.views.selection import END, Selection
 from shared.folding.snapshot import META

@@ -16,12 +16,12 @@ from gateway.monitor.job_news import JobNews
 from gateway.pages.csv_page import CSV, csv_answer, wants_csv
 from gateway.pages.turns import Turns
 from gateway.state.pipeline_lag import Freshness, Pipeline
+from gateway.state_view.reader import StateView
 from gateway.streams.frames import EVENT_STREAM
-from gateway.view.reader import StateView
-from gateway.views.asked import asked_by, may_read
 from gateway.views.copied_topic import warming
 from gateway.views.page import CannotReadError, page_of, sorted_page_of
 from gateway.views.selection import described_parameters, is_closed, only_of_changes
+from gateway.views.view_request import asked_by, may_read
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
 from shared.model import View

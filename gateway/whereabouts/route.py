@@ -23,10 +23,10 @@ from gateway.history.store import HistoryStore
 from gateway.http.problems import Problem, retry_after
 from gateway.peers.states import WITHIN_S, States
 from gateway.spool.spool import Spool
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
+from gateway.whereabouts.cached import Kept
 from gateway.whereabouts.facts import Facts, Spooled
 from gateway.whereabouts.finder import Asker, BadPlaceError, Finder, SnapshotOf
-from gateway.whereabouts.kept import Kept
 from gateway.whereabouts.log_clients import LogClients
 from gateway.whereabouts.openapi import ID, PLACE, RESPONSES
 from gateway.whereabouts.stages import told

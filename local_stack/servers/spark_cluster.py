@@ -54,6 +54,7 @@ class SparkCluster:
             "SPARK_HOME": str(self._home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "_SPARK_AUTH_SECRET": self._secret.read_text().strip(),
         }
 

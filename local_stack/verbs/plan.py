@@ -71,15 +71,15 @@ def plan(
 
 def _plan(work: "Work", machine: float | None, output: Output) -> None:
     from local_stack.plan.plan import plan as planned
-    from local_stack.plan.told import plan_lines
+    from local_stack.plan.plan_text import plan_lines
 
     found = planned(work, machine)
     say_found(found, "\n".join(plan_lines(found)), output)
 
 
 def _ladder(work: "Work", output: Output) -> None:
+    from local_stack.plan.plan_text import ladder_lines
     from local_stack.plan.simulation import ladder
-    from local_stack.plan.told import ladder_lines
 
     steps = list(ladder(work))
     found: dict[str, Any] = {"costs": work.costs.said, "steps": steps}

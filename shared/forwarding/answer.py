@@ -12,7 +12,7 @@ _MAY_NAME_A_TIME = (429, 503)
 _OF_THE_EVENT = (400, 406, 409, 411, 412, 413, 414, 415, 416, 417, 422)
 
 
-class Verdict(StrEnum):
+class HookVerdict(StrEnum):
     DONE = "done"
     FAILED = "failed"  # to be tried again
     GONE = "gone"  # the target wants no more, of anything
@@ -25,17 +25,17 @@ class Answer(NamedTuple):
     retry_after: str | None = None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HookVerdict:
         if self.status is None:
-            return Verdict.FAILED
+            return HookVerdict.FAILED
         if 200 <= self.status < 300:
-            return Verdict.DONE
-        return Verdict.GONE if self.status == _GONE else Verdict.FAILED
+            return HookVerdict.DONE
+        return HookVerdict.GONE if self.status == _GONE else HookVerdict.FAILED
 
     @property
     def is_of_the_target(self) -> bool:
         """Others of this hook would fail the same way."""
-        return self.verdict is not Verdict.DONE and self.status not in _OF_THE_EVENT
+        return self.verdict is not HookVerdict.DONE and self.status not in _OF_THE_EVENT
 
     def wait_ms(self, now_ms: int) -> int:
         """How long it asks not to be tried again; 0: it says nothing."""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from shared.forwarding.conditions import condition
 from shared.ids import ENTITY_ID, ENTITY_ID_RULE, TENANT
+from shared.mistakes import words_of
 from shared.retry_policy import RetryPolicy
 
 OF = ":"  # between a tenant and the name of a hook that is its own
@@ -188,7 +189,7 @@ def sentence(error: ValidationError) -> str:
     """Its first mistake, in a sentence."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
-    said = first["msg"].removeprefix("Value error, ")
+    said = words_of(first)
     return f"{place}: {said}" if place else said
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from shared.mistakes import words_of
 from shared.model import VIEW_JOB
 from shared.timestamps import FIRST_MS, LAST_MS, to_rfc3339
 
@@ -43,7 +44,7 @@ class JobOrder(BaseModel):
         try:
             return cls.model_validate_json(raw)
         except ValidationError as error:
-            raise ValueError(f"it is no order: {error.errors()[0]['msg']}") from error
+            raise ValueError(f"it is no order: {words_of(error.errors()[0])}") from error
 
 
 def can_be_rebuilt(job: str) -> bool:

@@ -34,7 +34,7 @@ class IntakeSettings(Settings):
         2000,
         ge=1,
         description="Batches with more lines (blank ones included) or frames get 413. At most "
-        "`HEADRACE_IN_FLIGHT_REQUESTS_MAX`",
+        "`HEADRACE_IN_FLIGHT_PAYLOADS_MAX`",
     )
     body_pause_max_s: float = Field(
         10.0, gt=0, description="Longest pause within a body; after it the answer is 408"
@@ -60,7 +60,7 @@ class IntakeSettings(Settings):
         description="How long to wait for Kafka's ack before a payload goes to the spool; without "
         "a spool `HEADRACE_PRODUCE_DEADLINE_S` applies",
     )
-    in_flight_requests_max: int = Field(
+    in_flight_payloads_max: int = Field(
         10_000, ge=1, description="Payloads being written at once; more get 503"
     )
     in_flight_bytes_max: int = Field(
@@ -109,7 +109,7 @@ class IntakeSettings(Settings):
     @model_validator(mode="after")
     def _what_is_allowed_can_be_held(self) -> Self:
         for one, most in (
-            ("batch_payloads_max", "in_flight_requests_max"),
+            ("batch_payloads_max", "in_flight_payloads_max"),
             ("batch_bytes_max", "in_flight_bytes_max"),
             ("body_bytes_max", "in_flight_bytes_max"),
         ):

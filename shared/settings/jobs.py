@@ -137,7 +137,7 @@ class JobSettings(Settings):
         "the clock of waiting payloads stops",
         json_schema_extra=_RETRY,
     )
-    waits_max_s: float = Field(
+    parked_after_s: float = Field(
         7 * 86_400.0,
         gt=0,
         description="A payload whose master data is missing, or a row that PostgreSQL does not "

@@ -5,6 +5,8 @@ import re
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from shared.mistakes import words_of
+
 PREFIX = "HEADRACE_"
 
 # what reading the settings and the flow that they name may raise
@@ -21,7 +23,7 @@ def explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, ValidationError):
         return "\n".join(
-            f"{variable(*wrong['loc'])}={wrong['input']!r}: {wrong['msg']}"
+            f"{variable(*wrong['loc'])}={wrong['input']!r}: {words_of(wrong)}"
             if wrong["loc"]
             else str(wrong["ctx"]["error"])  # of several settings, which it names itself
             for wrong in error.errors(include_url=False)

@@ -31,15 +31,17 @@ from stream_jobs.aggregate.sums import Members, Part, Total
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.checkpoint_folder import checkpoint_of
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
-from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import Handler, WritingProcessor, dead_letter
+from stream_jobs.kafka_io.log_source import SELDOM_MS, read_logs, written_by_its_work
+from stream_jobs.kafka_io.topic_writer import WriterOf
+from stream_jobs.kafka_io.writing_processor import Handler, WritingProcessor, dead_letter
 from stream_jobs.state.buckets import PACKED_DDL, bucket_of, buckets_of, pack_by_bucket, unpack
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.supervision.status import Report
-from stream_jobs.supervision.warm_up import empty_buckets
+from stream_jobs.supervision.warm_up import Nothing
 
 STAGE = "aggregate"
+# two groupings in one query are allowed in this mode only; here the modes do not differ
+OUTPUT_MODE = "append"
 # of a partition: where a member has changed, all of its bucket are read
 _BUCKETS = 32
 # the part of an aggregate that its members in one bucket are
@@ -172,8 +174,8 @@ def transform(snapshots: GroupedData, settings: JobSettings, versions_before: in
     )
 
 
-def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    return transform(empty_buckets(spark), settings, versions_before=0)
+def on_nothing(nothing: Nothing, settings: JobSettings) -> DataFrame:
+    return transform(nothing.buckets(), settings, versions_before=0)
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:
@@ -185,7 +187,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
         if _versions_before(settings, flow):
             say("rebuilding", f"{why}: adds up the snapshots of all members again")
             publish(settings.kafka, emptied(settings, flow))
-        checkpoint_identity.begin(checkpoint, identity)
+        checkpoint_identity.begin_anew(checkpoint, identity)
     pack = partial(pack_by_bucket, buckets=buckets_of(settings.state_partitions, _BUCKETS))
     snapshots = read_logs(
         spark,
@@ -197,8 +199,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
         at_most_every_ms=SELDOM_MS,
     )
     totals = transform(snapshots.groupBy("bucket"), settings, _versions_before(settings, flow))
-    # two groupings in one query are allowed in this mode only; here the modes do not differ
-    return written_by_its_work(totals, settings, STAGE).outputMode("append")
+    return written_by_its_work(totals, settings, STAGE).outputMode(OUTPUT_MODE)
 
 
 def _versions_before(settings: JobSettings, flow: Flow) -> int:

@@ -30,7 +30,7 @@ from shared.timestamps import is_time_ms
 from shared.topic_names import RECORD_BYTES_MAX, dead_letter_topic, dropped_topic, retry_topic
 from shared.user_code import describe_error
 from stream_jobs.enrich.breaches import noted
-from stream_jobs.enrich.given import given
+from stream_jobs.enrich.enrichment_input import given
 from stream_jobs.enrich.known import Ask, Known, SnapshotOf, ask_nobody, no_snapshot
 from stream_jobs.waiting.protocol import ENRICH, NOT_YET
 

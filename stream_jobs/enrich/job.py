@@ -29,11 +29,11 @@ from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.counted_rows import NOTHING_DDL
-from stream_jobs.source.log_source import read_logs, written_by_its_work
-from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.kafka_io.counted_rows import NOTHING_DDL
+from stream_jobs.kafka_io.log_source import read_logs, written_by_its_work
+from stream_jobs.kafka_io.topic_writer import WriterOf
 from stream_jobs.supervision.status import Report
-from stream_jobs.supervision.warm_up import in_all_workers
+from stream_jobs.supervision.warm_up import Nothing
 from stream_jobs.waiting.gate_view import GateView
 from stream_jobs.waiting.limits import Caps, WaitLimits
 from stream_jobs.waiting.line_key import KeyOf, key_of_line
@@ -152,8 +152,8 @@ def task(settings: JobSettings) -> EnrichTask:
     )
 
 
-def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    return in_all_workers(spark, task(settings))
+def on_nothing(nothing: Nothing, settings: JobSettings) -> DataFrame:
+    return nothing.in_all_workers(task(settings))
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, _say: Report) -> DataStreamWriter:

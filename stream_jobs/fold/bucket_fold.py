@@ -29,7 +29,7 @@ from stream_jobs.fold.log_order import in_log_order
 from stream_jobs.fold.published_snapshots import PublishedSnapshots
 from stream_jobs.fold.rebuild import STAGE
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.writing_processor import Handler, dead_letter
+from stream_jobs.kafka_io.writing_processor import Handler, dead_letter
 from stream_jobs.state.buckets import unpack
 from stream_jobs.state.bulk_map_state import AT_ONCE, Key, States
 from stream_jobs.state.paged_states import PagedStates

@@ -13,12 +13,12 @@ from shared.settings import JobSettings
 from stream_jobs.fold import clock_counts, rebuild
 from stream_jobs.fold.bucket_fold import BucketFold
 from stream_jobs.fold.rebuild import STAGE
-from stream_jobs.source.log_source import read_logs, read_logs_up_to, written_by_its_work
-from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import WritingProcessor
+from stream_jobs.kafka_io.log_source import read_logs, read_logs_up_to, written_by_its_work
+from stream_jobs.kafka_io.topic_writer import WriterOf
+from stream_jobs.kafka_io.writing_processor import WritingProcessor
 from stream_jobs.state.buckets import PACKED_DDL, buckets_of, pack_by_bucket
 from stream_jobs.supervision.status import Report
-from stream_jobs.supervision.warm_up import empty_buckets
+from stream_jobs.supervision.warm_up import Nothing
 
 # of a partition: a batch's records of one are in memory at once, and each costs some calls a batch
 _BUCKETS = 8
@@ -43,8 +43,8 @@ def transform(
     )
 
 
-def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    return transform(empty_buckets(spark), settings)
+def on_nothing(nothing: Nothing, settings: JobSettings) -> DataFrame:
+    return transform(nothing.buckets(), settings)
 
 
 def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -> DataStreamWriter:

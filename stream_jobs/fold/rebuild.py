@@ -90,7 +90,7 @@ def start(settings: JobSettings, flow: Flow, say: Report) -> Start | None:
     snapshots = published.ends if published.records else {}
     found = Start(None if again else offsets, snapshots, frozenset(made_anew))
     publish(settings.kafka, _requests(published.asking, found.starts))
-    checkpoint_identity.begin(checkpoint, identity)
+    checkpoint_identity.begin_anew(checkpoint, identity)
     return found
 
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from clients.kafka.records import Outgoing
-from shared.forwarding.answer import Answer, Verdict
+from shared.forwarding.answer import Answer, HookVerdict
 from shared.forwarding.hook import Hook, Status, status_key, status_record
 from shared.timestamps import now_ms
 from shared.topic_names import HOOK_TOPIC
 from stream_jobs.forward import at_most_once
 from stream_jobs.forward.at_most_once import Begun
+from stream_jobs.forward.bucket_state import Kept
 from stream_jobs.forward.delivery import STAGE, Delivery, Try, dead_letter, hook_of, log_record
 from stream_jobs.forward.hook_feed import HookFeed
-from stream_jobs.forward.kept import Kept
 from stream_jobs.forward.line import NEVER_MS, Line, Target, outcome
 from stream_jobs.forward.sender import PATIENCE_S, LineRun, Sender
 from stream_jobs.guards.lease import check_lease
@@ -85,7 +85,7 @@ class Batch:
             if self._first(key, line).event.id != of.event_id:
                 continue
             is_late = not line.flight_ms or line.tries + 1 != of.tried
-            if not is_late or of.answer.verdict is Verdict.DONE:
+            if not is_late or of.answer.verdict is HookVerdict.DONE:
                 yield from self._settle(key, line, of)
         for key in list(self.waiting.lost(self._now_ms)):
             line = self.waiting.lines[key]
@@ -217,7 +217,7 @@ class Batch:
         if target.hear(answer, self._now_ms, int(PATIENCE_S * 1000)):
             self.waiting.hurry(hook.name, self._now_ms)
             self._is_back.add(hook.name)
-        if answer.verdict is Verdict.FAILED:
+        if answer.verdict is HookVerdict.FAILED:
             line.failed(delivery.event.id, answer, self._now_ms, policy)
         is_over = line.is_over(self._now_ms, policy)
         what = outcome(answer.verdict, is_over, target.fails_for_ms(self._now_ms), policy)

@@ -13,7 +13,7 @@ from shared.flow_table import Flow
 from shared.forwarding.hook import Hooks
 from shared.settings import JobSettings
 from shared.topic_names import HOOK_TOPIC, gate_topic, wake_topic
-from stream_jobs.forward import at_most_once, kept
+from stream_jobs.forward import at_most_once, bucket_state
 from stream_jobs.forward.delivery import STAGE, read_gate
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.checkpoint_folder import CheckpointFolder, checkpoint_of
@@ -42,14 +42,14 @@ def start(settings: JobSettings, flow: Flow) -> Offsets | None:
         begins[at] = max(or_end(first, at, end), min(done.get(at, end), still_waits))
         if at[0] == wake_topic(STAGE):
             begins[at] = end
-    checkpoint_identity.begin(checkpoint, identity)
+    checkpoint_identity.begin_anew(checkpoint, identity)
     at_most_once.begin_anew(settings, ends)
     return by_topic(begins)
 
 
 def wanted_of(settings: JobSettings) -> checkpoint_identity.Identity:
     """What its checkpoint must be made for."""
-    return checkpoint_identity.identity(settings, {"what waits": kept.FORMAT})
+    return checkpoint_identity.identity(settings, {"what waits": bucket_state.FORMAT})
 
 
 def _join_states(settings: JobSettings, flow: Flow, checkpoint: CheckpointFolder) -> None:

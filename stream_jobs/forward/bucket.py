@@ -12,12 +12,12 @@ from clients.kafka.records import Outgoing
 from shared.topic_names import gate_topic
 from stream_jobs.forward.at_most_once import Begun, runs_again
 from stream_jobs.forward.batch import Batch
+from stream_jobs.forward.bucket_state import Kept
 from stream_jobs.forward.delivery import STAGE, Delivery, gate_value
 from stream_jobs.forward.hook_feed import FeedTask, hook_feed
-from stream_jobs.forward.kept import Kept
 from stream_jobs.forward.sender import Sender, SenderTask, sender
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.writing_processor import Handler
+from stream_jobs.kafka_io.writing_processor import Handler
 from stream_jobs.state.bulk_map_state import States
 
 # what a bucket tells the driver of a batch: no topic gets it

@@ -31,9 +31,9 @@ from stream_jobs.forward.delivery import STAGE, Delivery, Try, read_answer
 from stream_jobs.forward.hook_feed import FeedTask, hook_feed
 from stream_jobs.forward.sender import SenderTask
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.log_source import read_logs, written_by_its_work
-from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import WritingProcessor
+from stream_jobs.kafka_io.log_source import read_logs, written_by_its_work
+from stream_jobs.kafka_io.topic_writer import WriterOf
+from stream_jobs.kafka_io.writing_processor import WritingProcessor
 from stream_jobs.state.buckets import bucket_of, buckets_of
 from stream_jobs.supervision.status import Report
 

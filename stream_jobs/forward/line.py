@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.forwarding.answer import Answer, Verdict
+from shared.forwarding.answer import Answer, HookVerdict
 from shared.retry_policy import RetryPolicy
 from stream_jobs.forward.delivery import hook_of, is_replay
 
@@ -199,12 +199,12 @@ class Waiting:
         }
 
 
-def outcome(verdict: Verdict, is_over: bool, fails_for_ms: int, policy: RetryPolicy) -> str:
+def outcome(verdict: HookVerdict, is_over: bool, fails_for_ms: int, policy: RetryPolicy) -> str:
     """What becomes of the first of a line: it is `done`, it `waits`, it is `given up`, or the whole
     hook is `ended` or `paused`: nobody is given up because a server is away."""
-    if verdict is Verdict.DONE:
+    if verdict is HookVerdict.DONE:
         return "done"
-    if verdict is Verdict.GONE:
+    if verdict is HookVerdict.GONE:
         return "ended"
     if not is_over:
         return "waits"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 
 from clients.kafka.connect import writer
-from shared.forwarding.answer import Answer, Verdict
+from shared.forwarding.answer import Answer, HookVerdict
 from shared.forwarding.cloud_event import CloudEvent, message_id, request
 from shared.forwarding.hook import Hook
 from shared.forwarding.mail import mail
@@ -154,7 +154,7 @@ class Sender:
                 self._report(run, made)
                 return
             run.tried.append(made)
-            if made.answer.verdict is not Verdict.DONE:
+            if made.answer.verdict is not HookVerdict.DONE:
                 return
 
     async def _post(self, run: LineRun, events: Sequence[CloudEvent]) -> Answer:

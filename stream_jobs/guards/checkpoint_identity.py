@@ -50,7 +50,7 @@ def made_of(checkpoint: CheckpointFolder) -> dict[str, str]:
         return {}
 
 
-def begin(checkpoint: CheckpointFolder, wanted: Identity) -> None:
+def begin_anew(checkpoint: CheckpointFolder, wanted: Identity) -> None:
     """Removes the checkpoint and notes what the next one is made for."""
     remove(checkpoint)
     replace(_file(checkpoint), orjson.dumps(wanted))

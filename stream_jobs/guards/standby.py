@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -22,13 +22,18 @@ _held: list[int] = []  # until this process ends
 
 
 def wait_for_turn(
-    offsets: Mapping[str, LogOffsets], settings: JobSettings, run: str, stop: threading.Event
+    offsets: Mapping[str, LogOffsets],
+    settings: JobSettings,
+    run: str,
+    stop: threading.Event,
+    rehearse: Callable[[], None] = lambda: None,
 ) -> dict[str, OneCopy]:
     """The copies by the names of the jobs, as soon as no other process has any of them; nothing
     where `stop` was set before. All that wait ask for them in one order, so none has what another
-    one needs."""
+    one needs. Who has to wait uses the time to `rehearse`."""
     copies: dict[str, OneCopy] = {}
     said = ""
+    has_rehearsed = False
     while not stop.is_set():
         try:
             are_free = True
@@ -38,10 +43,15 @@ def wait_for_turn(
                 are_free &= copies[job].watch()
             if are_free:
                 return copies
+            why = ""
         except AnotherCopyError as error:
-            if str(error) != said:
-                said = str(error)
-                _log.info("stands by: %s", said)
+            why = str(error)
+        if not has_rehearsed:
+            has_rehearsed = True
+            rehearse()
+        if why and why != said:
+            said = why
+            _log.info("stands by: %s", said)
         stop.wait(_LOOK_EVERY_S)
     return {}
 

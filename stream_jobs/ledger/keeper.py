@@ -19,7 +19,7 @@ from shared.flow_table import Flow
 from shared.published import ledger
 from shared.published.ledger import Mark, Reached
 from shared.settings import Settings
-from stream_jobs.ledger.late_repeats import LateRepeats
+from stream_jobs.ledger.repeat_corrections import RepeatCorrections
 from stream_jobs.ledger.tables import Known, LedgerBook, LedgerNews, Partition
 from stream_jobs.ledger.topics import LedgerLog
 from stream_jobs.supervision.status import StatusReporter
@@ -79,7 +79,7 @@ class LedgerKeeper:
                 if self._stop.wait(_EVERY_S):
                     return
             self.go_on(book)
-            recounts = LateRepeats(connection, self._flow)
+            recounts = RepeatCorrections(connection, self._flow)
             while not self._stop.is_set():
                 with store.answered_within(connection, _STUCK_AFTER_S):
                     is_behind = self.keep(book)

@@ -12,10 +12,10 @@ from shared.flow_table import Flow
 from shared.settings import JobSettings
 from stream_jobs.guards.checkpoint_folder import checkpoint_of, remove
 from stream_jobs.guards.checkpoint_offsets import offsets_of
+from stream_jobs.kafka_io.counted_rows import NOTHING_DDL
+from stream_jobs.kafka_io.log_source import read_logs
 from stream_jobs.parquet.rows import STAGE, RowsOf
 from stream_jobs.parquet.table import Table
-from stream_jobs.source.counted_rows import NOTHING_DDL
-from stream_jobs.source.log_source import read_logs
 from stream_jobs.supervision.status import Report
 
 _NO_LIMIT = 1 << 62

@@ -11,11 +11,11 @@ from shared.model import ParquetFiles
 from shared.settings import JobSettings
 from shared.tables.columns import DAY
 from stream_jobs.guards.topic_identity import topic_ids
+from stream_jobs.kafka_io.log_ranges import planned
+from stream_jobs.kafka_io.log_source import read_logs_up_to
 from stream_jobs.parquet.commits import Commits
 from stream_jobs.parquet.hadoop_files import HadoopFiles
 from stream_jobs.parquet.rows import STAGE, RowsOf, ddl, table_columns
-from stream_jobs.source.log_ranges import planned
-from stream_jobs.source.log_source import read_logs_up_to
 
 _KNOWN_BY = ["event_id", "revision"]
 

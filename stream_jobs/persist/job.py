@@ -21,11 +21,11 @@ from shared.flow_table import Flow
 from shared.settings import JobSettings
 from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.checkpoint_folder import checkpoint_of
+from stream_jobs.kafka_io.log_source import SELDOM_MS, read_logs
 from stream_jobs.persist.advisory_lock import persist_lock
 from stream_jobs.persist.rows import Row, RowMaker
 from stream_jobs.persist.waiting_rows import RowRules
 from stream_jobs.persist.writer import EventStore, chunks
-from stream_jobs.source.log_source import SELDOM_MS, read_logs
 from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.until_stored import (
     sleep_in_query,
@@ -45,7 +45,7 @@ class PersistTask:
     flow: str
     url: str
     slow_after_s: float
-    waits_max_s: float
+    parked_after_s: float
     rows_of_line_max: int
     rows_max: int
 
@@ -67,7 +67,7 @@ def _row_maker(flow: str) -> RowMaker:
 @cache
 def _event_store(task: PersistTask) -> EventStore:
     caps = task.rows_of_line_max, task.rows_max
-    rules = RowRules.of(load_flow(task.flow), task.waits_max_s, *caps)
+    rules = RowRules.of(load_flow(task.flow), task.parked_after_s, *caps)
     return EventStore(task.url, task.slow_after_s, rules)
 
 
@@ -88,7 +88,7 @@ def build(spark: SparkSession, settings: JobSettings, flow: Flow, say: Report) -
         settings.flow,
         url,
         settings.slow_after_s,
-        settings.waits_max_s,
+        settings.parked_after_s,
         settings.waiting_per_entity_max,
         settings.waiting_rows_max,
     )

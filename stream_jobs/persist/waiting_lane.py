@@ -36,7 +36,7 @@ _NUMBERS = f"""
 def rules_of(settings: JobSettings, flow: Flow) -> RowRules:
     return RowRules.of(
         flow,
-        settings.waits_max_s,
+        settings.parked_after_s,
         settings.waiting_per_entity_max,
         settings.waiting_rows_max,
     )

@@ -25,14 +25,14 @@ from shared.settings import JobSettings
 from shared.topic_names import retry_topic
 from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.checkpoint_folder import checkpoint_of, names_in
+from stream_jobs.kafka_io.log_source import SELDOM_MS, read_logs, written_by_its_work
+from stream_jobs.kafka_io.topic_writer import WriterOf
+from stream_jobs.kafka_io.writing_processor import WritingProcessor
 from stream_jobs.retry.lines import STAGE, TOLD_DDL, BucketOfLines
 from stream_jobs.retry.task import RetryTask
-from stream_jobs.source.log_source import SELDOM_MS, read_logs, written_by_its_work
-from stream_jobs.source.topic_writer import WriterOf
-from stream_jobs.source.writing_processor import WritingProcessor
 from stream_jobs.state.buckets import bucket_of
 from stream_jobs.supervision.status import Report
-from stream_jobs.supervision.warm_up import empty_buckets
+from stream_jobs.supervision.warm_up import Nothing
 from stream_jobs.waiting import codec
 from stream_jobs.waiting.gate_view import first_needed
 from stream_jobs.waiting.protocol import ENRICH
@@ -87,8 +87,8 @@ def transform(packed: GroupedData, settings: JobSettings) -> DataFrame:
     )
 
 
-def on_nothing(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    return transform(empty_buckets(spark, "cast(NULL AS binary) AS woken"), settings)
+def on_nothing(nothing: Nothing, settings: JobSettings) -> DataFrame:
+    return transform(nothing.buckets("cast(NULL AS binary) AS woken"), settings)
 
 
 def task(settings: JobSettings) -> RetryTask:
@@ -98,7 +98,7 @@ def task(settings: JobSettings) -> RetryTask:
         settings.master_age_max_s,
         settings.postgres_url.get_secret_value(),
         settings.slow_after_s,
-        settings.waits_max_s,
+        settings.parked_after_s,
         settings.when_parked,
         settings.master_stale_after_s,
         settings.waiting_per_entity_max,
@@ -141,7 +141,7 @@ def start(settings: JobSettings) -> Offsets | None:
         offsets.setdefault(topic, {})[partition] = at
     if names_in(checkpoint):
         _log.info("retry begins with what waits in its lane: %s", why)
-    checkpoint_identity.begin(checkpoint, identity)
+    checkpoint_identity.begin_anew(checkpoint, identity)
     return offsets
 
 

@@ -23,10 +23,10 @@ from stream_jobs.enrich.master_data_view import MasterView
 from stream_jobs.enrich.on_demand_fields import FreshFields
 from stream_jobs.enrich.state_look_up import StateLookUp
 from stream_jobs.guards.lease import check_lease
+from stream_jobs.kafka_io.writing_processor import Handler, dead_letter
 from stream_jobs.retry.kept_payloads import KeptPayloads
 from stream_jobs.retry.schedule import FOR_EVER_MS, Looks, StoredClock
 from stream_jobs.retry.task import RetryTask
-from stream_jobs.source.writing_processor import Handler, dead_letter
 from stream_jobs.state.bulk_map_state import Key, States
 from stream_jobs.waiting import codec
 from stream_jobs.waiting.entry import Entry, Missing, Outcome

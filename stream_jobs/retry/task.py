@@ -17,7 +17,7 @@ class RetryTask(NamedTuple):
     master_age_max_s: float
     postgres_url: str
     slow_after_s: float
-    waits_max_s: float
+    parked_after_s: float
     when_parked: WhenParked
     master_stale_after_s: float
     waiting_per_entity_max: int
@@ -31,5 +31,5 @@ class RetryTask(NamedTuple):
 @cache
 def _rules(task: RetryTask) -> LineRules:
     own = {row.payload_type: row.retry for row in load_flow(task.flow).endpoints if row.retry}
-    policy = RetryPolicy(age_max_s=task.waits_max_s)
+    policy = RetryPolicy(age_max_s=task.parked_after_s)
     return LineRules(policy, task.when_parked, task.waiting_per_entity_max, own)

@@ -23,9 +23,9 @@ from shared.settings import JobSettings
 from stream_jobs.guards.checkpoint_folder import checkpoint_of, remove
 from stream_jobs.guards.lease import check_lease
 from stream_jobs.guards.topic_identity import topic_ids
+from stream_jobs.kafka_io.log_source import SELDOM_MS, read_logs
 from stream_jobs.search.document import Change, change_of
 from stream_jobs.search.indexes import prepare
-from stream_jobs.source.log_source import SELDOM_MS, read_logs
 from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.until_stored import (
     sleep_in_query,

@@ -6,7 +6,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -55,7 +55,7 @@ def cluster_config(
         # a name that others know this machine by need not be one of its own addresses
         "spark.driver.bindAddress": "0.0.0.0" if settings.spark_driver_host else host,
         "spark.archives": f"{code}#{CODE},{packages}#{PACKAGES}",
-        "spark.executor.extraJavaOptions": " ".join(jvm),
+        "spark.executor.extraJavaOptions": " ".join([*jvm, *_temporary_folder(settings)]),
         # a second copy of a task would do at the same time what the first one does
         "spark.speculation": "false",
         **{f"spark.executorEnv.{name}": value for name, value in executor.items()},
@@ -67,6 +67,12 @@ def cluster_config(
         _hand_over(secret, scratch / "cluster.conf")
         config |= {_AUTHENTICATE: "true", "spark.network.crypto.enabled": "true"}
     return config
+
+
+def _temporary_folder(settings: JobSettings) -> Iterator[str]:
+    """A worker of Spark's gives each executor a folder and removes it with the application."""
+    if settings.spark_master.startswith("spark://"):
+        yield "-Djava.io.tmpdir=."
 
 
 def _find_python_by_one_name(domain: list[Path]) -> None:

@@ -14,7 +14,7 @@ from shared.errors import CheckpointsAwayError
 from stream_jobs.guards.checkpoint_folder import CheckpointFolder
 from stream_jobs.guards.checkpoint_offsets import Ahead, further, nearest, offsets_of
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.source.log_ranges import left_of, ranges
+from stream_jobs.kafka_io.log_ranges import left_of, ranges
 from stream_jobs.supervision.driver_task import DriverTask
 
 _log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from shared.settings import JobSettings
+from stream_jobs.spark_helpers import start as helpers
 from stream_jobs.supervision.cluster import cluster_config
 from stream_jobs.supervision.own_page import own_page
 from stream_jobs.supervision.stored_checkpoints import stored_checkpoints
@@ -34,6 +35,9 @@ _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.python.daemon.module": "stream_jobs.supervision.worker_daemon",
+    # some plans ask for it and some do not: each kind would have a daemon of its own, and what was
+    # warmed up would be the other one
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.scheduler.mode": "FAIR",  # one job's backlog must not starve the others
     # within a batch a stage's second run looks like its first to forward, which must not send what
     # is wanted at most once; of a batch that begins again it knows
@@ -83,19 +87,26 @@ def open_session(
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     scratch = settings.state_dir.absolute() / "spark" / application
     shutil.rmtree(scratch, ignore_errors=True)  # of a process that had no time to tidy up
-    scratch.mkdir(parents=True)
+    temporary = scratch / "tmp"
+    temporary.mkdir(parents=True)
     jvm = (*_JVM, *(() if computes else _JVM_PAST_RECORDS))
+    sockets = _sockets_in(scratch)
     if settings.on_cluster:
         where = cluster_config(settings, scratch, reads or {}, jvm)
     else:
         _choose_python()
-        where = {**_HERE, **_sockets_in(scratch)}
+        where = {**_HERE, **_talks_by(sockets)}
+    if sockets is not None:
+        helpers.start(sockets)
     config = {
         **_ALWAYS,
         "spark.driver.memory": settings.spark_memory,
         "spark.driver.extraJavaOptions": " ".join(
             [
                 f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
+                # a JVM that is killed leaves a copy of RocksDB's library there, and a cluster's
+                # driver 350 MB of packages
+                f'"-Djava.io.tmpdir={temporary}"',
                 *jvm,
             ]
         ),
@@ -127,29 +138,37 @@ def with_own(config: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str
 def tidy_up() -> None:
     """Asked by whoever ends without more ado, too. What is left in its state folder a process finds
     at its next start; its sockets may lie elsewhere."""
+    helpers.end()
     for folder in _sockets_made:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sockets_in(scratch: Path) -> dict[str, str]:
+def _talks_by(sockets: Path | None) -> dict[str, str]:
     """Between the JVM and its Python processes, sockets that have a path. In a connection by TCP a
     short message waits for the answer to the one before, and that for 40 ms, once a task."""
+    if sockets is None:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(sockets),
+    }
+
+
+def _sockets_in(scratch: Path) -> Path | None:
+    """None where there is no folder for them."""
     own = sha256(os.fsencode(scratch)).hexdigest()[:16]
     folders = scratch / "sockets", Path(tempfile.gettempdir()) / f"headrace-{own}"
     short = [one for one in folders if len(os.fsencode(one)) <= _SOCKETS_FOLDER_BYTES_MAX]
     if not short:
-        return {}
+        return None
     folder = short[0]
     shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.mkdir(mode=0o700)
     except OSError:
-        return {}  # somebody else's: TCP does it, too
+        return None  # somebody else's: TCP does it, too
     _sockets_made.append(folder)
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(folder),
-    }
+    return folder
 
 
 @contextmanager

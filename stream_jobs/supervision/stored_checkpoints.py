@@ -7,10 +7,6 @@ def stored_checkpoints() -> dict[str, str]:
     """The settings of stored checkpoints. Spark itself takes care of the keys: it gives executors
     those that the driver has in its environment."""
     config = {
-        # a file is there as a whole when its upload is closed, without being renamed
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
-        ),
         # a store that is away is asked for about as long as a lease lasts: then the job says so
         "spark.hadoop.fs.s3a.attempts.maximum": "3",
         "spark.hadoop.fs.s3a.retry.limit": "3",

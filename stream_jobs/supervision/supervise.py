@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from stream_jobs.supervision.supervisor import JobRun
+from stream_jobs.supervision.job_run import JobRun
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25

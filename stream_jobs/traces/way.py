@@ -16,9 +16,8 @@ from shared.events import envelope
 from shared.events.envelope import EventRecord
 from shared.flow_table import Flow
 from shared.folding.snapshot import META
-from shared.forwarding.answer import Verdict
-from shared.published.ledger import Verdict as Lane
-from shared.published.ledger import lanes_of_events, lanes_of_payloads
+from shared.forwarding.answer import HookVerdict
+from shared.published.ledger import Verdict, lanes_of_events, lanes_of_payloads
 from shared.published.traced import traced
 from shared.topic_names import DELIVERY_TOPIC
 from stream_jobs.traces.span import Attributes, Parent, Span, parent_in, span_id
@@ -183,7 +182,7 @@ class Way:
         if known is None:
             return
         parent, _ = known
-        is_taken = said["verdict"] == Verdict.DONE.value
+        is_taken = said["verdict"] == HookVerdict.DONE.value
         yield Span(
             parent,
             span_id(_FORWARD, str(record.position)),
@@ -200,7 +199,7 @@ class Way:
         )
 
     def _lane(self, record: Record) -> Iterator[Span]:
-        parked = self._lanes[record.position.topic] is Lane.PARKED
+        parked = self._lanes[record.position.topic] is Verdict.PARKED
         yield from self._of_lane(record, _ENRICH, is_error=parked)
 
     def _parked(self, record: Record) -> Iterator[Span]:

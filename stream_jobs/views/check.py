@@ -13,7 +13,7 @@ from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.model import View
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
-from stream_jobs.source.log_rows import ROWS_DDL
+from stream_jobs.kafka_io.log_rows import ROWS_DDL
 from stream_jobs.supervision.session import open_session
 from stream_jobs.views.event_table import event_table
 from stream_jobs.views.query import Query, own_session, query_of

@@ -29,7 +29,7 @@ from shared.flow_table import Flow
 from shared.model import EventType, View
 from shared.tables.columns import columns_of
 from shared.tables.view_rows import TENANT
-from stream_jobs.source.log_rows import LogRows
+from stream_jobs.kafka_io.log_rows import LogRows
 
 # what a batch observes of its events: those that count in no row, and why
 LATE, CORRECTIONS, STRAGGLERS = "late", "corrections", "stragglers"

@@ -20,9 +20,9 @@ from stream_jobs.guards import checkpoint_identity
 from stream_jobs.guards.checkpoint_folder import CheckpointFolder, checkpoint_of, replace
 from stream_jobs.guards.checkpoint_offsets import last_done
 from stream_jobs.guards.lease import check_lease
-from stream_jobs.source.cut_reader import cut_of_batch
-from stream_jobs.source.log_source import SELDOM_MS, read_logs_by_time
-from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.kafka_io.cut_reader import cut_of_batch
+from stream_jobs.kafka_io.log_source import SELDOM_MS, read_logs_by_time
+from stream_jobs.kafka_io.topic_writer import WriterOf
 from stream_jobs.supervision.driver_task import DriverTask
 from stream_jobs.supervision.status import Report
 from stream_jobs.supervision.until_stored import stop_as_spark_knows_it
@@ -88,7 +88,7 @@ def begin_where_it_fits(row: View, columns: str, settings: JobSettings, say: Rep
         )
     if why := checkpoint_identity.why_not(checkpoint, wanted):
         say("rebuilding", why)
-        checkpoint_identity.begin(checkpoint, wanted)
+        checkpoint_identity.begin_anew(checkpoint, wanted)
 
 
 def _fingerprint(row: View, columns: str) -> str:

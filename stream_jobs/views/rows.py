@@ -11,9 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from clients.kafka.records import Outgoing
 from shared.folding.snapshot import META
-from stream_jobs.source.topic_writer import WriterOf
+from stream_jobs.kafka_io.topic_writer import WriterOf
 from stream_jobs.views.query import Query
 
 _AS_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
@@ -34,9 +33,10 @@ class RowWriter:
         writer = self._writer_of()
         with writer.or_nothing():
             for batch in batches:
-                for key, value in zip(*map(pa.Array.to_pylist, batch.columns), strict=True):
-                    writer.send(Outgoing(self._topic, key, value[:-1] + end, []))
-                    written += 1
+                keys, values = map(pa.Array.to_pylist, batch.columns)
+                versioned = (value[:-1] + end for value in values)
+                writer.send_all(self._topic, zip(keys, versioned, strict=True))
+                written += batch.num_rows
             writer.flush()
         yield pa.RecordBatch.from_pydict({"written": [written]}, _WRITTEN)
 

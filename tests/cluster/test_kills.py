@@ -139,6 +139,15 @@ def test_a_store_of_checkpoints_that_is_away_loses_nothing(cluster: OnCluster) -
         cluster.store.start()
     cluster.eventually(lambda: cluster.job_status("fold") == "pass")
     _nothing_is_lost(cluster, load)
+    # what was written while it went away is read again: a job may not have taken it for written
+    driver = cluster.stack.pid("spark")
+    assert driver is not None
+    with Load(cluster) as load:
+        os.kill(driver, signal.SIGKILL)
+        cluster.eventually(lambda: cluster.stack.pid("spark") not in (None, driver))
+    _nothing_is_lost(cluster, load)
+    jobs = ("enrich", "retry", "fold", "aggregate", "persist")
+    cluster.eventually(lambda: all(cluster.job_status(job) == "pass" for job in jobs))
 
 
 def _nothing_is_lost(cluster: Running, load: Load) -> None:
@@ -158,6 +167,24 @@ def test_secrets_are_on_no_command_line_and_in_no_log(cluster: OnCluster) -> Non
     for secret in (told, cluster.store.access["AWS_SECRET_ACCESS_KEY"]):
         assert not list(_processes(secret))
         assert not [log for log in logs if secret in log.read_text(errors="replace")]
+
+
+def test_what_a_killed_jvm_leaves_lies_where_the_next_start_removes_it(cluster: Running) -> None:
+    """Not in the machine's folder for temporary files: a driver's is 350 MB."""
+    state = cluster.stack.state_dir
+    copies = [*state.glob("spark/*/tmp/**/headrace-packages-*.tar")]
+    assert copies
+
+    def library() -> str | None:
+        executor = _executor(cluster.stack)
+        with suppress(OSError):
+            for line in Path(f"/proc/{executor}/maps").read_text().splitlines():
+                if "librocksdbjni" in line:
+                    return line.split()[-1]
+        return None
+
+    cluster.eventually(lambda: library() is not None)
+    assert str(library()).startswith(f"{state}/spark-cluster/")
 
 
 def test_executors_have_their_code_from_the_application_alone(cluster: Running) -> None:

@@ -71,7 +71,9 @@ def test_nothing_is_open_that_no_policy_opens(made: list[Manifest]) -> None:
             assert ways == set(one["spec"]["policyTypes"]) or one["spec"] == closed
 
 
-def test_only_sparks_parts_talk_to_each_other(made: list[Manifest]) -> None:
+def test_only_sparks_parts_talk_to_each_other_and_all_that_answer_with_states_to_gateways(
+    made: list[Manifest],
+) -> None:
     talk = {
         (sender, receiver, port)
         for sender, receiver, port in product(parts(made), parts(made), PORTS)
@@ -88,6 +90,8 @@ def test_only_sparks_parts_talk_to_each_other(made: list[Manifest]) -> None:
         ("jobs", "spark-worker", 7097),
         ("spark-worker", "spark-worker", 7081),
         ("spark-worker", "spark-worker", 7097),
+        ("gateway", "gateway", 8080),
+        ("desk", "gateway", 8080),
     }
 
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from psycopg.types.json import Jsonb
 
-from gateway.view.reader import Found, Progress, StateView
+from gateway.state_view.reader import Found, Progress, StateView
 from shared.folding import snapshot
 from shared.folding.snapshot import Snapshot
 from shared.ids import fresh_event_id

@@ -12,7 +12,7 @@ from local_stack import cli
 from local_stack.remote import asking
 from local_stack.terminal.errors import StackError
 from shared.published.job_orders import Wanted
-from stream_jobs.orders.feed import OrderFeed
+from stream_jobs.job_orders.feed import OrderFeed
 from stream_jobs.waiting.codec import gate_value
 from stream_jobs.waiting.line import Told
 from tests.desk.desk_room import Room

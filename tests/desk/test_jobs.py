@@ -8,7 +8,7 @@ from clients.kafka.write import write_now
 from shared.published.job_orders import JobOrder, Wanted
 from shared.timestamps import now_ms
 from shared.topic_names import JOB_ORDER_TOPIC
-from stream_jobs.orders.feed import OrderFeed
+from stream_jobs.job_orders.feed import OrderFeed
 from tests.desk import dom
 from tests.desk.desk_room import Room
 from tests.desk.said import says

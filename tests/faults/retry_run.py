@@ -142,7 +142,7 @@ def _wait_and_be_killed(waiting: Waiting, kills: int, up_to_s: float) -> None:
         waiting.register(len(waiting.devices))
         done = len(waiting.registered) * _LETTERS_OF_A_DEVICE
         eventually(lambda: waiting.count(EVENTS) == done, within_s=600)
-    with waiting.job("retry", HEADRACE_WAITS_MAX_S="1"):
+    with waiting.job("retry", HEADRACE_PARKED_AFTER_S="1"):
         eventually(lambda: waiting.open_gates() == 0, within_s=600)
         eventually(lambda: waiting.said().get("lag_records") == 0)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore, view_path
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore, view_path
 from local_stack.run.stack import Stack
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
@@ -22,7 +22,7 @@ def settings(tmp_path: Path) -> GatewaySettings:
         body_bytes_max=1000,
         batch_bytes_max=2000,
         batch_payloads_max=100,
-        in_flight_requests_max=250,
+        in_flight_payloads_max=250,
         in_flight_bytes_max=3000,
         body_pause_max_s=0.5,
         body_deadline_s=1.5,

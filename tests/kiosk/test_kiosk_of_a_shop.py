@@ -13,7 +13,7 @@ from local_stack.run.stack import Stack
 from tests.kafka_log import eventually, read_topic
 from tests.killed import killing, post_until_accepted, wait_for_states
 from tests.kiosk.conftest import FOLDER
-from tests.stream_jobs.sources.conftest import Shop
+from tests.stream_jobs.master_sources.conftest import Shop
 
 pytestmark = pytest.mark.stack
 

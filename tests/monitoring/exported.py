@@ -21,7 +21,7 @@ from gateway.node.node import Node
 from gateway.node.payload_counts import Counts
 from gateway.spool.frame import Frame
 from gateway.spool.spool import Spool
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from tests.gateway.monitor.test_ledger_check import NOW_MS, said
 from tests.stream_jobs.views_flow import FLOW
 

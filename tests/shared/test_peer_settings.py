@@ -31,19 +31,19 @@ def _given(monkeypatch: pytest.MonkeyPatch, folder: Path, **its: str) -> Gateway
         ({"PEER_CA_FILE": "/nowhere/ca"}, "HEADRACE_PEER_CA_FILE='/nowhere/ca' cannot be read"),
         (
             {"PEER_URL": "http://[::1"},
-            "HEADRACE_PEER_URL='http://[::1': Value error, write http://",
+            "HEADRACE_PEER_URL='http://[::1': write http://",
         ),
         (
             {"PEER_URL": "http://a:99999"},
-            "HEADRACE_PEER_URL='http://a:99999': Value error, write http://",
+            "HEADRACE_PEER_URL='http://a:99999': write http://",
         ),
         (
             {"PEER_URL": "http://:8000"},
-            "HEADRACE_PEER_URL='http://:8000': Value error, write http://",
+            "HEADRACE_PEER_URL='http://:8000': write http://",
         ),
         (
             {"PEER_URL": "http://a/path"},
-            "HEADRACE_PEER_URL='http://a/path': Value error, write http://",
+            "HEADRACE_PEER_URL='http://a/path': write http://",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from aiosmtpd.smtp import AuthResult
 
 from clients.mail.send import MailServer
-from shared.forwarding.answer import Answer, Verdict
+from shared.forwarding.answer import Answer, HookVerdict
 from shared.forwarding.mail_access import MailAccess, mail_access
 from tests.certificates import Authority
 from tests.mail_box import MailBox
@@ -47,7 +47,7 @@ def _send(access: MailAccess, timeout_s: float = 5.0) -> Answer:
 
 def test_a_mail_that_is_taken_is_done(box: MailBox) -> None:
     answer = send(box)
-    assert (answer.status, answer.verdict) == (250, Verdict.DONE)
+    assert (answer.status, answer.verdict) == (250, HookVerdict.DONE)
     (taken,) = box.taken
     assert taken["Subject"] == "[ops] reading of device-0001"
     assert taken.get_content().strip() == "value  31.5 °C"
@@ -56,7 +56,7 @@ def test_a_mail_that_is_taken_is_done(box: MailBox) -> None:
 def test_a_refusal_is_told_in_the_words_of_the_server(box: MailBox) -> None:
     box.says = "451 try later"
     answer = send(box)
-    assert (answer.status, answer.said, answer.verdict) == (451, "try later", Verdict.FAILED)
+    assert (answer.status, answer.said, answer.verdict) == (451, "try later", HookVerdict.FAILED)
     box.says_of_recipient = "550 no such user"
     answer = send(box)
     assert (answer.status, answer.said) == (550, "no such user")
@@ -73,7 +73,7 @@ def test_a_server_that_hangs_is_no_answer_in_time(box: MailBox) -> None:
 
 def test_a_server_that_is_away_is_no_answer() -> None:
     answer = _send(mail_access("smtp+plain://127.0.0.1:9", "", "headrace@example.org"))
-    assert (answer.status, answer.verdict) == (None, Verdict.FAILED)
+    assert (answer.status, answer.verdict) == (None, HookVerdict.FAILED)
     assert "refused" in answer.said
 
 
@@ -106,7 +106,7 @@ def test_it_logs_in_once_the_line_is_encrypted(with_login: MailBox) -> None:
     assert _send(_access(with_login, "smtp", "ops@", "secret")).status == 250
     assert len(with_login.taken) == 1
     wrong = _send(_access(with_login, "smtp", "ops@", "wrong"))
-    assert (wrong.status, wrong.verdict) == (535, Verdict.FAILED)
+    assert (wrong.status, wrong.verdict) == (535, HookVerdict.FAILED)
 
 
 def test_a_certificate_that_nobody_trusts_gets_nothing(

@@ -13,7 +13,7 @@ from desk.views import service
 from desk.views.service import ViewDesk
 from gateway.http.problems import HANDLERS
 from gateway.monitor.job_status import JobStatus
-from gateway.view.store import ViewStore, view_path
+from gateway.state_view.store import ViewStore, view_path
 from shared.settings import GatewaySettings
 from tests.desk import dom
 from tests.gateway.views.support import HOT, Rows

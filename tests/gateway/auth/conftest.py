@@ -8,8 +8,8 @@ import pytest
 
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore
 from shared.settings import GatewaySettings
 from tests.gateway.auth.support import Given, device, given, table
 from tests.gateway.support import Gateway, built

@@ -2,8 +2,8 @@ from gateway.auth import token
 from gateway.auth.credential_feed import CredentialFeed
 from gateway.auth.credentials import Credentials, to_record
 from gateway.http.problems import Problem
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore
 from shared.settings import GatewaySettings
 from shared.topic_names import CREDENTIAL_TOPIC
 from tests.gateway.auth.support import Given, device

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.view.peer_protocol import HELD_PATH, STATES_PATH
+from gateway.state_view.peer_protocol import HELD_PATH, STATES_PATH
 from tests.gateway.auth.support import Given, device
 from tests.gateway.support import Gateway
 

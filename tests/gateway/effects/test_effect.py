@@ -3,7 +3,7 @@ from typing import Any
 import orjson
 
 from gateway.effects.effect import Effect, Seen, StoredRow
-from gateway.effects.told import Ended, Fact, Made, Told, Waits
+from gateway.effects.record_effects import Ended, Fact, Made, Told, Waits
 from shared.events.envelope import Position
 from shared.flow import FLOW
 

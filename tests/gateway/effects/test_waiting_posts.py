@@ -14,13 +14,13 @@ import pytest
 from gateway.auth.caller import Caller
 from gateway.effects import waiting_posts
 from gateway.effects.answer import Posted, answer_of
-from gateway.effects.asked import Asked
 from gateway.effects.effect import Effect
 from gateway.effects.effect_reader import Begun
-from gateway.effects.told import Ended, Fact, Listener, Made, Told, Waits
+from gateway.effects.record_effects import Ended, Fact, Listener, Made, Told, Waits
+from gateway.effects.wait_request import Asked
 from gateway.kafka_writer.outcome import NotWritten, Spooled
-from gateway.view.records import Row
-from gateway.view.store import ViewStore
+from gateway.state_view.records import Row
+from gateway.state_view.store import ViewStore
 from shared.events.envelope import Position
 from shared.flow import FLOW
 from shared.timestamps import now_ms

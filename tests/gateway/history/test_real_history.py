@@ -12,10 +12,10 @@ from pydantic import SecretStr
 from clients.postgres.grants import GATEWAY
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
-from gateway.history import kept
+from gateway.history import stored_events
 from gateway.history.store import HistoryStore
 from gateway.http.problems import Problem
-from gateway.view.store import ViewStore
+from gateway.state_view.store import ViewStore
 from local_stack.run.stack import Stack
 from shared.flow import FLOW as SAMPLE
 from shared.folding.snapshot import encode_total
@@ -99,7 +99,7 @@ def test_what_persist_has_not_stored_yet_is_not_told_wrong(gateway: Gateway, wor
 def test_the_history_comes_page_by_page_and_by_field(
     gateway: Gateway, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "_AT_ONCE", 2)
+    monkeypatch.setattr(stored_events, "_AT_ONCE", 2)
     values = [21, 22, 22, 22, 40, 22, 22]
     for offset, value in enumerate(values, 1):
         world.fold(event_record(offset, value=value))
@@ -121,7 +121,7 @@ def test_the_history_comes_page_by_page_and_by_field(
     assert state == _asked(gateway, "/state/device-0001")["state"]
     by_field = [*pages("/state/device/device-0001/history?limit=1&field=value")]
     assert [one["version"] for one in by_field] == [6, 5, 2, 1]
-    monkeypatch.setattr(kept, "_LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(stored_events, "_LOOKED_AT_MAX", 2)
     assert [one["version"] for one in pages("/state/device-0001/history?field=max")] == [5, 2, 1]
 
 

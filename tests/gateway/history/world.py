@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from clients.kafka.records import Record
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore
 from shared.events.envelope import EventRecord, Position, event_headers, event_value
 from shared.flow import FLOW as SAMPLE
 from shared.folding.applier import Applier

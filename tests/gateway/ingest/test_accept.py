@@ -175,7 +175,7 @@ def test_more_requests_at_once_than_the_cap_are_refused_and_the_rest_taken(
 
 
 def test_more_payloads_being_written_at_once_than_the_cap_are_refused(gateway: Gateway) -> None:
-    settings = gateway.settings.model_copy(update={"in_flight_requests_max": 2})
+    settings = gateway.settings.model_copy(update={"in_flight_payloads_max": 2})
     narrow = gateway.rebuilt(settings)
     gateway.log.pause_s = 0.2
     answers = narrow.ask_all([_post(f"device-{n}", b"x") for n in range(5)])

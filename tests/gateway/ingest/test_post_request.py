@@ -18,7 +18,7 @@ from gateway.ingest.span import Tracing
 from gateway.kafka_writer.outcome import OnWritten, Receipt, Record
 from gateway.node.node import Node
 from gateway.peers.states import States
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 

@@ -247,7 +247,7 @@ def test_a_batch_that_cannot_be_taken_is_refused_whole(
 
 def test_a_batch_takes_as_many_places_as_it_has_payloads(gateway: Gateway) -> None:
     gateway.log.pause_s = 0.2
-    most = gateway.settings.in_flight_requests_max
+    most = gateway.settings.in_flight_payloads_max
     lines = gateway.settings.batch_payloads_max
     options = {"content": b"1\n" * lines, "headers": NDJSON}
     asked = [("POST", "/v1/telemetry/d", options)] * (most // lines + 1)

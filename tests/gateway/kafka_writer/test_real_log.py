@@ -28,7 +28,7 @@ def real(broker: Stack, tmp_path: Path) -> Iterator[GatewayProcess]:
     # a small deadline, so that the tests need not wait long; the bounds follow from it
     settings = {
         "produce_deadline_s": DEADLINE_S,
-        "in_flight_requests_max": 100,
+        "in_flight_payloads_max": 100,
         "batch_payloads_max": 100,
         "spool_bytes_max": 0,
     }

@@ -6,8 +6,8 @@ from typing import Any, Literal, NotRequired
 import orjson
 from typing_extensions import TypedDict
 
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore, view_path
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore, view_path
 from shared.flow import FLOW
 from shared.model import Entity, Event, Fields
 from shared.tables.indexed_fields import IndexedStates, indexed_states

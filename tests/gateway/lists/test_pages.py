@@ -10,11 +10,11 @@ import pytest
 
 from gateway.http.problems import Problem
 from gateway.lists import page
-from gateway.lists.asked import Asked, asked_of
+from gateway.lists.list_request import Asked, asked_of
 from gateway.lists.queries import Queries
 from gateway.lists.reader import ListReader, Page
 from gateway.lists.spans import spans_of
-from gateway.view.store import view_path
+from gateway.state_view.store import view_path
 from shared.forwarding.conditions import condition
 from shared.ids import tenant_of
 from shared.tables.indexed_fields import IndexedStates, indexed_states
@@ -221,7 +221,7 @@ def test_a_page_of_many_looks_at_few(
 def test_other_fields_are_indexed_out_of_the_states_that_there_are(
     tmp_path: Path, reader: ListReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.view.state_index._ROWS_AT_ONCE", 4)
+    monkeypatch.setattr("gateway.state_view.state_index._ROWS_AT_ONCE", 4)
     before = States(tmp_path, (), ROOMS.topic)
     before.store.begin_topic(ROOMS.topic, "an id")
     before.store.caught_up([ROOMS.topic], 1)

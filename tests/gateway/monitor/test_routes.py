@@ -11,7 +11,7 @@ from gateway.monitor.retention import Unread
 from gateway.node.refusals import Refused
 from gateway.spool.spool import SpoolState
 from gateway.spool.spool_log import STUCK_BY, Stuck
-from gateway.view.reader import Progress
+from gateway.state_view.reader import Progress
 from tests.gateway.support import Gateway
 
 NOW_MS = 1_800_000_000_000

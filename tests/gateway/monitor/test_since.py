@@ -8,7 +8,7 @@ from typing import cast
 
 from gateway.monitor.probes import KafkaProbe, KafkaSeen, Seen
 from gateway.monitor.routes import Health
-from gateway.view.reader import StateView
+from gateway.state_view.reader import StateView
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from shared.timestamps import from_rfc3339

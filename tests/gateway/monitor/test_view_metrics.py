@@ -4,8 +4,8 @@ from prometheus_client.core import Metric
 
 from gateway.monitor.job_news import JobNews
 from gateway.monitor.view_metrics import view_metrics
-from gateway.view.reader import StateView
-from gateway.view.store import ViewStore
+from gateway.state_view.reader import StateView
+from gateway.state_view.store import ViewStore
 from shared.settings import GatewaySettings
 from shared.timestamps import now_ms
 from tests.gateway.views.support import HOT, Rows

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from gateway.peers.lookup import Lookup
-from gateway.view.ranking import ranked
+from gateway.state_view.holders import ranked
 from shared.errors import StaleMasterDataError
 from shared.settings import GatewaySettings, JobSettings, Settings
 from shared.settings.peers import PEER_TOKEN

@@ -12,8 +12,10 @@ from confluent_kafka import Producer
 from pydantic import SecretStr
 
 from gateway.peers.lookup import Lookup
-from gateway.view.peer_protocol import HELD_PATH, STATES_PATH
-from gateway.view.reader import StateView
+from gateway.state_view.holders import ranked
+from gateway.state_view.parts import part_of
+from gateway.state_view.peer_protocol import HELD_PATH, STATES_PATH
+from gateway.state_view.reader import StateView
 from local_stack.run.stack import Stack
 from shared.errors import StaleMasterDataError
 from shared.flow import FLOW
@@ -68,8 +70,16 @@ def topic(broker: Stack) -> Topic:
 def three(broker: Stack, tmp_path: Path) -> Iterator[list[Gateway]]:
     found = [Gateway(broker.kafka_bootstrap, tmp_path / str(number)) for number in range(3)]
     with found[0], found[1], found[2]:
-        until(lambda: _are_shared(found), 60)
+        until(lambda: _are_settled(found), 60)
         yield found
+
+
+def _are_settled(gateways: list[Gateway]) -> bool:
+    """Each holds its own share. Of three each state is held by two also before the third begins."""
+    urls = [one.url for one in gateways]
+    parts = [part_of(TOPIC, partition) for partition in range(PARTITIONS)]
+    first = {part: ranked(urls, part)[:COPIES] for part in parts}
+    return all(one.holds() == {it for it in parts if one.url in first[it]} for one in gateways)
 
 
 def _are_shared(gateways: list[Gateway]) -> bool:

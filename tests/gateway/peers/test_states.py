@@ -16,13 +16,13 @@ from gateway.peers.divided import DividedStates
 from gateway.peers.peer import Peer, Place
 from gateway.peers.route import peer_routes
 from gateway.peers.states import States
-from gateway.view.division import DividedTopic, Division
-from gateway.view.parts import part_of
-from gateway.view.peer_protocol import HELD_PATH, KEYS_MAX, STATES_PATH, bearer
-from gateway.view.ranking import ranked
-from gateway.view.reader import StateView
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore, view_path
+from gateway.state_view.division import DividedTopic, Division
+from gateway.state_view.holders import ranked
+from gateway.state_view.parts import part_of
+from gateway.state_view.peer_protocol import HELD_PATH, KEYS_MAX, STATES_PATH, bearer
+from gateway.state_view.reader import StateView
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore, view_path
 from shared.flow import FLOW
 from shared.settings import GatewaySettings
 from shared.timestamps import now_ms

@@ -23,8 +23,8 @@ from schemathesis.engine import events, from_schema
 from clients.postgres.grants import GATEWAY
 from gateway.ingest.split_batch import FRAMES
 from gateway.server.openapi import FRAMES_FORMAT
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore, view_path
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore, view_path
 from local_stack.run.stack import Stack
 from shared.ids import ENTITY_ID
 from shared.settings import GatewaySettings

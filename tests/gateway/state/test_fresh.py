@@ -10,7 +10,7 @@ from gateway.state import fresh as fresh_state
 from gateway.state.event_tail import Tail, TailRecord
 from gateway.state.event_tail_reader import NotFresh
 from gateway.state.fresh import FreshStates, Shown
-from gateway.view.reader import Found
+from gateway.state_view.reader import Found
 from shared.events.envelope import EventRecord, event_value
 from shared.flow import FLOW
 from shared.folding import snapshot

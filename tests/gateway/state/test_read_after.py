@@ -8,8 +8,8 @@ import httpx
 import orjson
 import pytest
 
-from gateway.view.records import Row
-from gateway.view.store import ViewStore
+from gateway.state_view.records import Row
+from gateway.state_view.store import ViewStore
 from shared.folding.snapshot import id_digest
 from shared.timestamps import now_ms
 from tests.gateway.support import Gateway

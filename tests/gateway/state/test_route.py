@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.view.records import Row
-from gateway.view.store import ViewStore
+from gateway.state_view.records import Row
+from gateway.state_view.store import ViewStore
 from shared.timestamps import now_ms
 from tests.gateway.support import Gateway
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import orjson
 
-from gateway.view.records import Changes, Row
-from gateway.view.store import ViewStore
+from gateway.state_view.records import Changes, Row
+from gateway.state_view.store import ViewStore
 from shared.timestamps import now_ms, to_rfc3339
 from shared.topic_names import JOB_STATUS_TOPIC
 from tests.gateway.event_streams.support import Stream, frames_of

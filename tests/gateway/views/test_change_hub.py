@@ -7,8 +7,8 @@ import pytest
 
 from gateway.auth.authenticate import NoAuthentication
 from gateway.http.message import Request
-from gateway.view.reader import StateView
-from gateway.view.store import ViewStore
+from gateway.state_view.reader import StateView
+from gateway.state_view.store import ViewStore
 from gateway.views.change_hub import ChangeHub
 from gateway.views.change_stream import ChangeStream, WantedRows
 from gateway.views.selection import selection_of

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
-from gateway.view.store import ViewStore, remove, view_path
+from gateway.state_view.store import ViewStore, remove, view_path
 from gateway.views import change_hub
 from gateway.views.change_streams import _takes_streams
 from shared.settings import GatewaySettings

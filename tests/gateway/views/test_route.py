@@ -12,7 +12,7 @@ import pytest
 from gateway.auth.authenticate import CredentialAuthenticator
 from gateway.auth.caller import Caller
 from gateway.pages.parameters import LIMIT_MAX
-from gateway.view.store import ViewStore, view_path
+from gateway.state_view.store import ViewStore, view_path
 from gateway.views import page
 from shared.settings import GatewaySettings
 from shared.timestamps import now_ms, to_rfc3339

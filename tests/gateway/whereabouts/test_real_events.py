@@ -17,7 +17,7 @@ from gateway.auth.caller import Caller
 from gateway.kafka_writer import outcome
 from gateway.spool.frame import Frame
 from gateway.spool.spool import Spool
-from gateway.view.store import ViewStore
+from gateway.state_view.store import ViewStore
 from gateway.whereabouts import log_search
 from local_stack.run.stack import Stack
 from shared.consumer_groups import of_job

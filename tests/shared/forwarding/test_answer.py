@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from shared.forwarding.answer import Answer, Verdict
+from shared.forwarding.answer import Answer, HookVerdict
 
 NOW_MS = 1_700_000_000_000
 
@@ -10,14 +10,14 @@ NOW_MS = 1_700_000_000_000
 @pytest.mark.parametrize(
     ("status", "verdict"),
     [
-        *((status, Verdict.DONE) for status in (200, 201, 202, 204, 299)),
-        *((status, Verdict.FAILED) for status in (100, 301, 302, 400, 401, 404, 429, 500, 503)),
-        (410, Verdict.GONE),
-        (None, Verdict.FAILED),
+        *((status, HookVerdict.DONE) for status in (200, 201, 202, 204, 299)),
+        *((status, HookVerdict.FAILED) for status in (100, 301, 302, 400, 401, 404, 429, 500, 503)),
+        (410, HookVerdict.GONE),
+        (None, HookVerdict.FAILED),
     ],
 )
 def test_a_2xx_is_done_and_410_ends_and_all_else_is_tried_again(
-    status: int | None, verdict: Verdict
+    status: int | None, verdict: HookVerdict
 ) -> None:
     assert Answer(status, 5).verdict is verdict
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.state.pipeline_lag import Behind
 from gateway.state.route import Freshness, _body
-from gateway.view.reader import Found, Progress
+from gateway.state_view.reader import Found, Progress
 from shared.events.envelope import EventRecord, Position
 from shared.flow import FLOW
 from shared.folding import snapshot

@@ -74,7 +74,11 @@ def _highest(told: set[Verdict]) -> Verdict:
 def test_a_repeat_is_late_where_fold_has_gone_by_without_knowing_it() -> None:
     told = [(n, Verdict.REPEAT) for n in range(3)] + [(1, Verdict.KNOWN_REPEAT)]
     page = _posted([told], Reached(by_fold=2))[0]
-    assert list(page[:3]) == [Verdict.LATE_REPEAT, Verdict.KNOWN_REPEAT, Verdict.REPEAT]
+    assert list(page[:3]) == [
+        Verdict.LATE_REPEAT,
+        Verdict.KNOWN_REPEAT,
+        Verdict.REPEAT,
+    ]
     told_after = Entry(TOPIC, 0, 0, bytes([Verdict.KNOWN_REPEAT]))
     assert ledger.post(page, 0, [told_after], Reached(by_fold=2))[0] == Verdict.KNOWN_REPEAT
 
@@ -188,7 +192,9 @@ def test_repeats_are_told_as_offsets_by_partition_and_read_again() -> None:
 
 
 @pytest.mark.parametrize("other", TOLD)
-def test_what_was_dropped_once_counts_as_what_became_of_it_at_another_time(other: Verdict) -> None:
+def test_what_was_dropped_once_counts_as_what_became_of_it_at_another_time(
+    other: Verdict,
+) -> None:
     """A domain that dropped it may be changed, and the payload sent on again."""
     entries = [Entry(TOPIC, 0, 5, bytes([verdict])) for verdict in (Verdict.DROPPED, other)]
     for told in (entries, entries[::-1]):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.settings import JobSettings
-from stream_jobs.forward import kept
+from stream_jobs.forward import bucket_state
 from stream_jobs.forward.beginning import wanted_of
 from stream_jobs.forward.delivery import STAGE
 from stream_jobs.guards import checkpoint_identity
@@ -26,9 +26,9 @@ def test_one_whose_state_is_laid_out_otherwise_does_not_fit(
         return checkpoint_identity.why_not(checkpoint, wanted_of(settings))
 
     # as versions wrote it that had a state for each kind
-    checkpoint_identity.begin(checkpoint, checkpoint_identity.identity(settings, {}))
+    checkpoint_identity.begin_anew(checkpoint, checkpoint_identity.identity(settings, {}))
     assert why_not()
-    checkpoint_identity.begin(checkpoint, wanted_of(settings))
+    checkpoint_identity.begin_anew(checkpoint, wanted_of(settings))
     assert why_not() is None
-    monkeypatch.setattr(kept, "FORMAT", "another")
+    monkeypatch.setattr(bucket_state, "FORMAT", "another")
     assert why_not()

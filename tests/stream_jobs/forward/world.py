@@ -12,7 +12,7 @@ from pyspark.sql import Row
 
 from clients.kafka.records import Outgoing
 from shared.events.envelope import Position, event_headers, event_value
-from shared.forwarding.answer import Answer, Verdict
+from shared.forwarding.answer import Answer, HookVerdict
 from shared.forwarding.hook import Hook, Hooks, new_hook, record
 from stream_jobs.forward import batch, bucket
 from stream_jobs.forward.at_most_once import Begun
@@ -104,9 +104,9 @@ class World:
                 together = [by_number[number + n] for n in range(len(events))]
                 answers = [self.answers(one) for one in together]
                 # one that cannot be taken spoils what came with it
-                answer = next((a for a in answers if a.verdict is not Verdict.DONE), answers[0])
+                answer = next((a for a in answers if a.verdict is not HookVerdict.DONE), answers[0])
                 self.tries += 1
-                is_done = answer.verdict is Verdict.DONE
+                is_done = answer.verdict is HookVerdict.DONE
                 self.requests.append([event.id for event in events])
                 for event in events:
                     seen = Arrival(event.entity, event.id, is_done)

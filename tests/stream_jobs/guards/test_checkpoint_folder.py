@@ -82,7 +82,7 @@ def test_a_checkpoint_is_made_room_for_and_known_by_what_it_is_for(fold: Checkpo
     assert checkpoint_identity.why_not(fold, wanted) == "CHECKPOINT_LOST"
     replace(fold / "commits" / "3", b"v1\n{}")
     replace(fold / "state" / "0" / "1.delta", b"of other code")
-    checkpoint_identity.begin(fold, wanted)
+    checkpoint_identity.begin_anew(fold, wanted)
     assert names_in(fold) == []
     replace(fold / "commits" / "0", b"v1\n{}")
     assert checkpoint_identity.why_not(fold, wanted) is None
@@ -92,7 +92,7 @@ def test_a_checkpoint_is_made_room_for_and_known_by_what_it_is_for(fold: Checkpo
 def test_a_store_that_is_away_is_not_taken_for_a_lost_checkpoint(store: ObjectStore) -> None:
     fold = StoredFolder(f"{BUCKET}/away/fold")
     wanted = checkpoint_identity.identity(JobSettings(), {})
-    checkpoint_identity.begin(fold, wanted)
+    checkpoint_identity.begin_anew(fold, wanted)
     replace(fold / "commits" / "0", b"v1\n{}")
     store.kill()
     try:

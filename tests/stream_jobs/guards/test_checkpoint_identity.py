@@ -16,7 +16,7 @@ def _identity(code: dict[str, str] | None = None, **changes: Any) -> checkpoint_
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     path = tmp_path / "checkpoints" / "fold"
-    checkpoint_identity.begin(path, _identity())
+    checkpoint_identity.begin_anew(path, _identity())
     (path / "commits").mkdir(parents=True)
     (path / "commits" / "0").touch()
     return path
@@ -45,7 +45,7 @@ def test_one_that_does_not_is_told_by_name(
 def test_one_without_a_finished_batch_is_as_good_as_lost(checkpoint: Path) -> None:
     (checkpoint / "commits" / "0").rename(checkpoint / "commits" / ".0.tmp")
     assert checkpoint_identity.why_not(checkpoint, _identity()) == "CHECKPOINT_LOST"
-    checkpoint_identity.begin(checkpoint, _identity())
+    checkpoint_identity.begin_anew(checkpoint, _identity())
     assert not checkpoint.exists()
 
 

@@ -13,7 +13,7 @@ from shared.model import AllEvents
 from shared.published import ledger
 from shared.settings import JobSettings
 from shared.topic_names import REPEAT_TOPIC
-from stream_jobs.ledger.late_repeats import LateRepeats
+from stream_jobs.ledger.repeat_corrections import RepeatCorrections
 from stream_jobs.persist.rows import EventRow
 from tests.stream_jobs.ledger.test_ledger import Pipeline, _unused_flows
 
@@ -80,7 +80,7 @@ def test_of_a_repeat_only_the_events_that_fold_did_not_know_are_corrected(
         fold_knows_the_first_and_the_last()
     pipeline.keep()
     flow = replace(pipeline.keeper._flow, all_events=(AllEvents(),))
-    recounts = LateRepeats(pipeline.connection, flow)
+    recounts = RepeatCorrections(pipeline.connection, flow)
     assert recounts.send() == 0  # fold may yet tell of the one that is left
     pipeline.fold()
     assert pipeline.keep() == {"received": 2, "stored": 1, "duplicate": 1}
@@ -114,7 +114,7 @@ def test_what_fold_knew_is_not_corrected_however_late_persist_comes(
     )
     pipeline._producer.produce(REPEAT_TOPIC, value, b"d")
     pipeline.fold()
-    recounts = LateRepeats(pipeline.connection, pipeline.keeper._flow)
+    recounts = RepeatCorrections(pipeline.connection, pipeline.keeper._flow)
     pipeline.keep()
     assert recounts.send() == 0
     pipeline.persist(*stored, *repeats)

@@ -81,7 +81,7 @@ class World:
                 "master_age_max_s": 60.0,
                 "postgres_url": "",
                 "slow_after_s": 1.0,
-                "waits_max_s": 3600.0,
+                "parked_after_s": 3600.0,
                 "when_parked": "go_on",
                 "master_stale_after_s": 300.0,
                 "waiting_per_entity_max": 1000,
@@ -253,7 +253,7 @@ def test_nothing_is_tried_before_enrich_is_known_to_have_done_with_it(
 def test_what_is_too_old_is_parked_as_it_came_and_those_behind_it_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch, waits_max_s=10.0)
+    world = World(monkeypatch, parked_after_s=10.0)
     world.batch(world.lane(5))
     rows = [row for _ in range(14) for row in world.batch()]
     (letter,) = [row for row in rows if row.topic == "dlq.enrich.v1"]
@@ -268,10 +268,10 @@ def test_what_is_too_old_is_parked_as_it_came_and_those_behind_it_go_on(
 def test_what_waits_is_kept_by_the_rules_of_the_query_that_runs_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch, waits_max_s=3600.0)
+    world = World(monkeypatch, parked_after_s=3600.0)
     world.batch(world.lane(5))
     assert [row for _ in range(5) for row in world.batch()] == []
-    world.task = world.task._replace(waits_max_s=1.0)
+    world.task = world.task._replace(parked_after_s=1.0)
     world.batch(starts=True)
     (letter, _) = [row for _ in range(5) for row in world.batch()]
     assert letter.topic == "dlq.enrich.v1"
@@ -369,7 +369,7 @@ def test_a_line_is_the_same_after_it_was_bytes() -> None:
 def test_nothing_grows_too_old_while_master_data_is_stale(
     monkeypatch: pytest.MonkeyPatch, *, starts_anew: bool
 ) -> None:
-    world = World(monkeypatch, waits_max_s=3600.0)
+    world = World(monkeypatch, parked_after_s=3600.0)
     world.batch(world.lane(5))
     waits_s = sum(1 for _ in range(20) if world.batch(after_s=60) == []) * 60
     assert waits_s == 1200
@@ -388,7 +388,7 @@ def test_nothing_grows_too_old_while_master_data_is_stale(
 
 
 def test_a_batch_that_runs_again_reads_the_same_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, waits_max_s=600.0)
+    world = World(monkeypatch, parked_after_s=600.0)
     world.batch(world.lane(5))
     before = {name: dict(state) for name, state in world.handle.states.items()}
     world.relay_is_away = True

@@ -12,9 +12,9 @@ from shared.published.job_orders import JobOrder, Wanted
 from shared.settings import JobSettings
 from stream_jobs.guards.same_topics import SameTopics
 from stream_jobs.guards.single_copy import OneCopy
-from stream_jobs.orders.feed import OrderFeed
+from stream_jobs.job_orders.feed import OrderFeed
 from stream_jobs.supervision.driver_task import DriverTask
-from stream_jobs.supervision.supervisor import JobRun
+from stream_jobs.supervision.job_run import JobRun
 from tests.stream_jobs.supervision.test_work import Query
 
 AWAY = KafkaException(KafkaError(KafkaError._TRANSPORT))

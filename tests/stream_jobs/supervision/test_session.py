@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_jobs.supervision.session import _sockets_in, tidy_up
+from stream_jobs.supervision.session import _sockets_in, _talks_by, tidy_up
 
 # as Spark waits for a file that never comes, or comes
 _OPENS = """
@@ -65,7 +65,7 @@ def test_sockets_lie_where_their_path_is_short_enough_and_nobody_else_gets_at_th
         scratch = Path(temporary)
         near, far = scratch, scratch / ("x" * 80)
         far.mkdir()
-        found = [_folder(_sockets_in(where)) for where in (near, far)]
+        found = [_folder(where) for where in (near, far)]
         assert found[0] == scratch / "sockets"
         assert found[1].parent == scratch
         for folder in found:
@@ -73,7 +73,7 @@ def test_sockets_lie_where_their_path_is_short_enough_and_nobody_else_gets_at_th
             # with a slash, a dot, a UUID and .sock
             assert len(str(folder)) + 43 < 108
         (found[1] / "left.sock").touch()  # by one that was killed
-        assert _folder(_sockets_in(far)) == found[1]
+        assert _folder(far) == found[1]
         assert not list(found[1].iterdir())
         tidy_up()
         assert not any(folder.exists() for folder in found)
@@ -83,9 +83,13 @@ def test_where_there_is_no_folder_for_sockets_the_jobs_talk_by_tcp(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "x" * 80)
-    assert _sockets_in(Path("/tmp/" + "y" * 80)) == {}
-    assert _sockets_in(Path("/missing")) == {}
+    assert _sockets_in(Path("/tmp/" + "y" * 80)) is None
+    assert _sockets_in(Path("/missing")) is None
+    assert _talks_by(None) == {}
 
 
-def _folder(settings: dict[str, str]) -> Path:
-    return Path(settings["spark.python.unix.domain.socket.dir"])
+def _folder(scratch: Path) -> Path:
+    found = _sockets_in(scratch)
+    assert found is not None
+    assert _talks_by(found)["spark.python.unix.domain.socket.dir"] == str(found)
+    return found

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from shared.flow import FLOW
-from stream_jobs.source.log_rows import ROWS
+from stream_jobs.kafka_io.log_rows import ROWS
 from stream_jobs.views import event_table
 from stream_jobs.views.event_table import EventsOf
 

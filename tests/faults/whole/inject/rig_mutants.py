@@ -15,7 +15,7 @@ def _knows_no_repeat(snapshot: Any) -> None:
 
 
 def _corrects_nothing(recounts: Any) -> None:
-    recounts.LateRepeats.send = lambda _: 0
+    recounts.RepeatCorrections.send = lambda _: 0
 
 
 def _drops_the_rest(spool: Any) -> None:
@@ -54,7 +54,7 @@ def _forgets_keys(ingest: Any) -> None:
 MUTANTS: dict[str, dict[str, Patch]] = {
     "repeats count": {
         "shared.folding.snapshot": _knows_no_repeat,
-        "stream_jobs.ledger.late_repeats": _corrects_nothing,
+        "stream_jobs.ledger.repeat_corrections": _corrects_nothing,
     },
     "spool drops the rest": {"gateway.spool.spool_log": _drops_the_rest},
     "clocks are believed": {"shared.folding.applier": _believes_every_clock},

@@ -134,9 +134,9 @@ PATCHES: dict[str, Callable[[Any], None]] = {
         before("gateway, about to spool", m.SpoolLog, "append"),
         before("gateway, drained and not marked", m.SpoolLog, "drained"),
     ),
-    "gateway.view.store": lambda m: before("view writer, read", m.ViewStore, "apply"),
+    "gateway.state_view.store": lambda m: before("view writer, read", m.ViewStore, "apply"),
     "stream_jobs.enrich.enrich_payload": lambda m: after("enrich, in a batch", m, "_outgoing"),
-    "stream_jobs.source.log_reader": lambda m: before(
+    "stream_jobs.kafka_io.log_reader": lambda m: before(
         "enrich, written and not noted", m, "_is_done"
     ),
     "stream_jobs.retry.lines": lambda m: after_a_bucket("retry", m.BucketOfLines),
