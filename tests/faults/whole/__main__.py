@@ -13,7 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.faults.whole.cluster import CLUSTER_KINDS
+from local_stack.machine.downloads import (
+    fetch_downloads,
+    fetch_for_object_stores,
+    fetch_for_tests,
+)
+from local_stack.machine.java import find_java
+from tests.faults.whole import cut_network
+from tests.faults.whole.cluster import (
+    CLUSTER_KINDS,
+    CUT_KINDS,
+    NEVER_THERE,
+    STORE_KINDS,
+    WITHOUT_STORE,
+)
 from tests.faults.whole.faults import KINDS, plan
 from tests.faults.whole.gateways import GATEWAY_KINDS
 from tests.faults.whole.inject.rig_mutants import FAULTS, MUTANTS
@@ -28,8 +41,16 @@ def main() -> int:
     options = _options()
     if options.mutant in FAULTS:
         options.only, options.away_s = [FAULTS[options.mutant]], 12.0
+    if options.workers:
+        _fetch_all(options.store)  # from there no registry is reached
+        cut_network.enter_own_network("tests.faults.whole")
     kinds = [*KINDS, *(CLUSTER_KINDS if options.workers else ())]
+    kinds = [k for k in kinds if not (options.workers and k in NEVER_THERE)]
+    kinds += CUT_KINDS if cut_network.can_be_cut() else ()
     kinds += GATEWAY_KINDS if options.gateways > 1 else ()
+    if options.store:
+        kinds = [k for k in kinds if not k.startswith(WITHOUT_STORE)]
+        kinds += STORE_KINDS
     kinds = [k for k in kinds if any(word in k for word in options.only or [""])]
     kinds = [k for k in kinds if not any(word in k for word in options.without or [])]
     if options.list:
@@ -59,10 +80,24 @@ def main() -> int:
     return 0 if all(one["is_good"] for one in done) else 1
 
 
+def _fetch_all(store: bool) -> None:
+    java = find_java()
+    fetch_downloads(java)
+    if store:
+        fetch_for_object_stores(java)
+        fetch_for_tests("S3Mock", ["s3mock"], java)
+
+
 async def _one(seed: int, faults: Sequence[str], options: argparse.Namespace) -> Report:
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"headrace-torture-{seed}-"))
-    several = {"workers": options.workers, "gateways": options.gateways}
-    async with Rig(folder, options.away_s, options.mutant, **several) as rig:
+    async with Rig(
+        folder,
+        options.away_s,
+        options.mutant,
+        workers=options.workers,
+        gateways=options.gateways,
+        stores=options.store,
+    ) as rig:
         await rig.start()
         what = options.events, options.per_s, options.lines_per_s, options.times
         report = await run(rig, seed, Load(*what, options.all_clients), faults)
@@ -122,6 +157,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--workers", type=int, default=0, help="the jobs on a Spark cluster")
     parser.add_argument("--gateways", type=int, default=1, help="so many, behind a balancer")
+    parser.add_argument("--store", action="store_true", help="checkpoints in an object store")
     parser.add_argument("--resume", type=Path, help="results, kept there; seeds in it are done")
     parser.add_argument("--at-most", type=int, help="so many seeds now, the others another time")
     parser.add_argument("--only", action="append", help="kinds of fault that have this word")

@@ -52,7 +52,7 @@ def _worker_of_spark(launcher: Launcher) -> int | None:
 
 PARTS: dict[str, Find] = {
     "gateway": service("gateway"),
-    "view writer": _child_of("gateway", "gateway.view.writer"),
+    "view writer": _child_of("gateway", "gateway.state_view.writer"),
     "relay": service("relay"),
     "Spark's driver": service("spark"),
     "Spark's JVM": _child_of("spark", "org.apache.spark"),

@@ -30,6 +30,7 @@ _FILES = {
     "a lease": ("enrich", "*.lease"),
     "made-for.json": ("fold", "*.made-for.json"),
 }
+OF_JOBS = tuple(f"a bit flipped: {name}" for name in _FILES)
 _WORKERS_LIVE_ON_S = 2.0
 _SPOOLED_AFTER_S = (6.0, 8.0)  # the gateway gives Kafka 5 s
 
@@ -147,8 +148,8 @@ def _no_lies(rig: Rig) -> bool:
 
 def kinds() -> dict[str, Fault]:
     of_jobs = {
-        f"a bit flipped: {name}": functools.partial(_in_a_job, *where)
-        for name, where in _FILES.items()
+        name: functools.partial(_in_a_job, *where)
+        for name, where in zip(OF_JOBS, _FILES.values(), strict=True)
     }
     return {
         **of_jobs,

@@ -24,8 +24,10 @@ from local_stack.terminal.errors import StackError
 from local_stack.verbs.ledger import from_database
 from tests.end_to_end.launcher import Launcher, ancestors, parents_of_all
 from tests.faults.proxy import Proxy
+from tests.faults.whole import cut_network
 from tests.faults.whole.fleet import Fleet
 from tests.faults.whole.run_log import say
+from tests.object_store import BUCKET, ObjectStore
 
 DOORS = ("gateway", "jobs", "postgres")  # gateway to Kafka, jobs to Kafka, all to PostgreSQL
 _INJECT = Path(__file__).parent / "inject"
@@ -46,7 +48,9 @@ class Rig:
         seen_within_s: float = 60.0,
         workers: int = 0,
         gateways: int = 1,
+        stores: bool = False,
     ) -> None:
+        """`stores`: checkpoints are in an object store."""
         # a mutant is not to become well
         self._well_within_s, self.seen_within_s = (60.0, 20.0) if mutant else (240.0, seen_within_s)
         self.away_s = away_s  # how long a server stays away; None: some seconds, by chance
@@ -77,6 +81,12 @@ class Rig:
             # which have nothing of the driver's environment
             conf = {"spark.executorEnv.HEADRACE_RIG": environment["HEADRACE_RIG"]}
             self.launcher.more["HEADRACE_SPARK_CONF"] = json.dumps(conf)
+        self.store = ObjectStore(folder) if stores else None
+        if self.store:
+            own = {"HEADRACE_CHECKPOINT_STORE": f"s3a://{BUCKET}/of/the-rig"}
+            # later starts have a proxy that is nowhere, and would ask this store through it
+            near = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
+            self.launcher.more |= {**self.store.access, **own, **near}
         self.gateways = gateways
         self.launcher.arguments += ["--gateways", str(gateways)]
         self.proxies = {
@@ -99,10 +109,14 @@ class Rig:
     async def __aenter__(self) -> Self:
         for proxy in self.proxies.values():
             await proxy.start()
+        if self.store:
+            await asyncio.to_thread(self.store.__enter__)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.launcher.end)
+        if self.store:
+            self.store.kill()
         for proxy in self.proxies.values():
             await proxy.stop()
 
@@ -132,6 +146,7 @@ class Rig:
         """Takes back what a fault that failed has left."""
         for proxy in self.proxies.values():
             proxy.way = "pass"
+        cut_network.mend()
         for point in self.points.iterdir():
             point.unlink(missing_ok=True)
         release_all(self.state_dir)
@@ -171,13 +186,13 @@ class Rig:
 
     def spool_records(self) -> int | None:
         """Of all gateways; None where one of them tells nothing."""
-        depths = [self._health(url).get("spool:depth") for url in self.gateway_urls]
+        depths = [self.health(url).get("spool:depth") for url in self.gateway_urls]
         told = [int(depth[0]["observedValue"]) for depth in depths if depth]
         return sum(told) if told and len(told) == len(depths) else None
 
     def view_is_warm(self) -> bool:
         """Each gateway has one."""
-        views = [self._health(url).get("state_view:lag") for url in self.gateway_urls]
+        views = [self.health(url).get("state_view:lag") for url in self.gateway_urls]
         return bool(views) and all(view and view[0]["status"] == "pass" for view in views)
 
     @property
@@ -185,7 +200,7 @@ class Rig:
         """Past the balancer."""
         return [*self.launcher.status()["gateway_urls"].values()]
 
-    def _health(self, url: str = "") -> dict[str, Any]:
+    def health(self, url: str = "") -> dict[str, Any]:
         with contextlib.suppress(httpx.HTTPError, ValueError):
             url = f"{url or self.launcher.gateway_url}/health"
             answer = httpx.get(url, timeout=10, trust_env=False)
@@ -210,7 +225,7 @@ class Rig:
 
     def is_drained(self) -> bool:
         """By the product's own word: no job has anything left, and each payload has its end."""
-        checks = self._health()
+        checks = self.health()
         jobs = [check[0] for name, check in checks.items() if name.startswith("job:")]
         with contextlib.suppress(StackError):
             now_ms = time.time_ns() // 1_000_000
@@ -221,11 +236,11 @@ class Rig:
             )
         return False
 
-    def rows(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, *arguments: Any, role: str = OWNER) -> list[tuple[Any, ...]]:
         url = self.launcher.status()["postgres_url"]
         if url is None:
             raise psycopg.OperationalError("no stack runs")
-        with psycopg.connect(as_role(url, OWNER), connect_timeout=5) as connection:
+        with psycopg.connect(as_role(url, role), connect_timeout=5) as connection:
             return connection.execute(query.encode(), arguments or None).fetchall()
 
     async def until(

@@ -13,7 +13,7 @@ import psycopg
 from tests.faults.whole import oracles
 from tests.faults.whole.books import read_books
 from tests.faults.whole.callers import Program, programs
-from tests.faults.whole.cluster import CLUSTER_KINDS
+from tests.faults.whole.cluster import CLUSTER_KINDS, CUT_KINDS, STORE_KINDS
 from tests.faults.whole.faults import KINDS
 from tests.faults.whole.fleet import LATE_DEVICES, Fleet
 from tests.faults.whole.gateways import GATEWAY_KINDS
@@ -21,9 +21,11 @@ from tests.faults.whole.movers import move_devices, register
 from tests.faults.whole.rig import NotWellError, Rig
 from tests.faults.whole.run_log import say
 from tests.faults.whole.sends import Sends
+from tests.faults.whole.stuck import why_not_through
 from tests.faults.whole.watcher import Watcher
 
 _FAULTS_IN_A_ROW = 3  # then all has to be well again
+_ALL_KINDS = KINDS | CLUSTER_KINDS | CUT_KINDS | STORE_KINDS | GATEWAY_KINDS
 _DRAINED_WITHIN_S = 600.0  # a lost checkpoint may have brought the whole log again
 
 
@@ -87,7 +89,7 @@ async def _run(
         for number, name in enumerate(faults, 1):
             await asyncio.sleep(chance.uniform(0.3, 2.5))
             fault_s = time.monotonic()
-            await {**KINDS, **CLUSTER_KINDS, **GATEWAY_KINDS}[name](rig, chance)
+            await _ALL_KINDS[name](rig, chance)
             fired[name] += 1
             say(
                 f"{fault_s - began_s:6.1f} s  {name} ({time.monotonic() - fault_s:.1f} s), "
@@ -138,8 +140,11 @@ async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
     """What is still on its way may arrive, and what fold has counted twice be corrected; what is
     wrong then is wrong."""
     began_s = time.monotonic()
-    with suppress(NotWellError):  # then the ledger's oracle shows it
+    why_not: list[str] = []
+    try:
         await rig.until(rig.is_drained, "all is through", _DRAINED_WITHIN_S)
+    except NotWellError as error:  # the ledger's oracle shows it
+        why_not = [str(error), *await why_not_through(rig)]
     say(f"         all is through after {time.monotonic() - began_s:.1f} s")
     deadline_s = time.monotonic() + rig.seen_within_s
     while True:
@@ -149,7 +154,9 @@ async def judge(rig: Rig, sends: Sends) -> tuple[oracles.Run, list[str]]:
         run = oracles.Run(sends.messages, sends.answers, books, rig.spool_flips, rig.gateways)
         found = await asyncio.to_thread(oracles.violations, run)
         say(f"         judged after {time.monotonic() - began_s:.1f} s: {len(found)} do not hold")
-        if not found or time.monotonic() > deadline_s:
-            return run, found
+        if not found:
+            return run, []
+        if time.monotonic() > deadline_s:
+            return run, [*found, *(why_not or await why_not_through(rig))]
         say(f"         such as: {found[0][:150]}")
         await asyncio.sleep(3)
