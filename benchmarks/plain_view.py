@@ -44,7 +44,7 @@ def table(spark: SparkSession, bootstrap: str, row: EventType, late_after_s: flo
 
 
 def main(name: str, bootstrap: str, folder: str, jars: str) -> None:
-    settings = JobSettings(state_dir=Path(folder), spark_jars=Path(jars))
+    settings = JobSettings(state_dir=Path(folder), spark_jars=jars)
     spark = open_session(settings, "plain", computes=True)
     view = VIEWS[name]
     for its in view.of:

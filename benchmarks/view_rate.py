@@ -1,11 +1,16 @@
 """How fast views work off a backlog, beside the same SQL in plain Structured Streaming.
 
     python -m benchmarks.view_rate --bids 1000000 [--queries q0 q7] [--rounds 2]
+        [--beside flink streams --peers FOLDER]
 
 Real broker. Of each query a view (`python -m stream_jobs views`) and a plain query
 (`plain_view.py`) read the same topics in turn, each in a process of its own, with the same settings
 of Spark and at most as many records in a batch. The rate is that from the end of the first batch to
 the end of the one that has the last record, as Spark's own checkpoint has them.
+
+`--beside` runs the same queries in Flink's SQL and in Kafka Streams, too (`peer_views`), whose jars
+are kept in FOLDER. Their rate is that between the first offsets that they commit and the last ones
+before those of the end: these may have waited for their interval.
 """
 
 import argparse
@@ -17,14 +22,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks import peer_views
 from benchmarks.nexmark_flow import FLOW, VIEWS, flow_of
 from benchmarks.processes import cpu_s
 from clients.kafka.connect import admin
@@ -116,37 +124,56 @@ class Run(NamedTuple):
     cpu_us_per_event: float
 
 
+class Done(NamedTuple):
+    at_s: float
+    records: int
+    used_s: float
+
+
 def run(
-    command: list[str], environment: Mapping[str, str], checkpoint: Path, total: int, log: Path
+    command: list[str],
+    environment: Mapping[str, str],
+    committed: Callable[[], tuple[float, int] | None],
+    total: int,
+    log: Path,
+    *,
+    by_interval: bool = False,
 ) -> Run:
+    """`by_interval`: what is done is committed a while later, and so is the last of it."""
     began_s = time.time()
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, env={**os.environ, **environment}, stdout=file, stderr=file,
             start_new_session=True,
         )  # fmt: skip
-        first: tuple[float, int, float] | None = None
+        seen: list[Done] = []
         try:
-            while True:
+            while not seen or seen[-1].records < total:
                 time.sleep(0.1)
                 if process.poll() is not None or time.time() - began_s > _TIMEOUT_S:
                     said = log.read_text(errors="replace")[-2_000:]
                     sys.exit(f"{' '.join(command)} did not finish: {said}")
-                done = committed(checkpoint)
-                if done is None:
-                    continue
-                at_s, records = done
-                if first is None:
-                    first = at_s, records, cpu_s(process.pid)
-                if records >= total:
-                    if records == first[1]:
-                        sys.exit("all came in one batch: set HEADRACE_BATCH_RECORDS_MAX lower")
-                    rest = total - first[1]
-                    used_s = cpu_s(process.pid) - first[2]
-                    return Run(rest / (at_s - first[0]), 1e6 * used_s / rest)
+                done = committed()
+                if done and done[1] and (not seen or done[1] > seen[-1].records):
+                    seen.append(Done(*done, cpu_s(process.pid)))
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    first, last = seen[0], seen[-2 if by_interval and len(seen) > 2 else -1]
+    if first is last:
+        sys.exit("all came in one batch: set HEADRACE_BATCH_RECORDS_MAX lower")
+    records = last.records - first.records
+    return Run(records / (last.at_s - first.at_s), 1e6 * (last.used_s - first.used_s) / records)
+
+
+def committed_by(client: AdminClient, group: str) -> tuple[float, int] | None:
+    """The same of a group of consumers, as Kafka has it."""
+    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    places = asked[group].result(30).topic_partitions or []
+    return time.time(), sum(
+        max(0, one.offset) for one in places if one.topic.startswith("event.") and not one.error
+    )
 
 
 def committed(checkpoint: Path) -> tuple[float, int] | None:
@@ -170,10 +197,15 @@ def main() -> None:
     parser.add_argument("--bids", type=int, default=1_000_000)
     parser.add_argument("--queries", nargs="+", default=[*VIEWS], choices=[*VIEWS])
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--beside", nargs="+", default=[], choices=peer_views.PEERS)
+    parser.add_argument("--peers", type=Path, default=None)
     asked = parser.parse_args()
+    if asked.beside and asked.peers is None:
+        parser.error("--beside needs --peers FOLDER, where their jars are kept")
     java = find_java()
     jars = fetch_for_tests("Spark-Kafka", ["spark-kafka"], java) / "spark-kafka"
     environment = job_environment()
+    peer_jars = {name: peer_views.fetch(name, asked.peers) for name in asked.beside}
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
         both = folder / "jars"
@@ -186,13 +218,15 @@ def main() -> None:
                 flow = flow_of(query)
                 settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=folder)
                 ensure_topics(flow, settings)
-                plain_topic = NewTopic(f"plain.{query}", settings.partitions)
                 client = admin(settings.kafka)
-                client.create_topics([plain_topic])[plain_topic.topic].result(30)
+                names = [f"{name}.{query}" for name in ("plain", *asked.beside)]
+                new = [NewTopic(name, settings.partitions) for name in names]
+                for made in client.create_topics(new).values():
+                    made.result(30)
             counts = load(bootstrap, asked.bids)
             for query in asked.queries:
                 total = sum(counts[name] for name in VIEWS[query].of)
-                ours, plain = list[Run](), list[Run]()
+                runs: dict[str, list[Run]] = {name: [] for name in ("view", "plain", *asked.beside)}
                 for number in range(asked.rounds):
                     own = folder / f"{query}-{number}"
                     (own / "plain").mkdir(parents=True)
@@ -202,31 +236,35 @@ def main() -> None:
                         "HEADRACE_STATE_DIR": str(own),
                         "HEADRACE_FLOW": f"benchmarks.nexmark_flow:{query.upper()}",
                     }
-                    ours.append(
-                        run(
-                            [sys.executable, "-m", "stream_jobs", "views"], variables,
-                            own / "checkpoints" / f"view_{query}", total, folder / "view.log",
-                        )
-                    )  # fmt: skip
+                    done = partial(committed, own / "checkpoints" / f"view_{query}")
+                    command = [sys.executable, "-m", "stream_jobs", "views"]
+                    runs["view"].append(run(command, variables, done, total, folder / "view.log"))
+                    done = partial(committed, own / "plain" / "checkpoint")
                     command = [sys.executable, "-m", "benchmarks.plain_view", query, bootstrap]
                     command += [str(own / "plain"), str(both)]
-                    where = own / "plain" / "checkpoint"
-                    plain.append(run(command, environment, where, total, folder / "plain.log"))
-                rates = [median(one.events_per_s for one in runs) for runs in (ours, plain)]
-                print(
-                    json.dumps(
-                        {
-                            "query": query,
-                            "events": total,
-                            "view_events_per_s": round(rates[0]),
-                            "plain_events_per_s": round(rates[1]),
-                            "ratio": round(rates[0] / rates[1], 2),
-                            "view_cpu_us": [round(one.cpu_us_per_event, 1) for one in ours],
-                            "plain_cpu_us": [round(one.cpu_us_per_event, 1) for one in plain],
-                        }
-                    ),
-                    flush=True,
-                )
+                    log = folder / "plain.log"
+                    runs["plain"].append(run(command, environment, done, total, log))
+                    for name, its_jars in peer_jars.items():
+                        group, where = f"{name}-{query}-{number}", own / name
+                        where.mkdir()
+                        command = peer_views.command(name, its_jars, query, bootstrap, where, group)
+                        done = partial(committed_by, client, group)
+                        log = folder / f"{name}.log"
+                        runs[name].append(run(command, {}, done, total, log, by_interval=True))
+                print(json.dumps({"query": query, "events": total, **told(runs)}), flush=True)
+
+
+def told(runs: Mapping[str, list[Run]]) -> dict[str, object]:
+    """Of each the median rate, and ours in parts of it."""
+    rates = {name: median(one.events_per_s for one in its) for name, its in runs.items()}
+    return {
+        name: {
+            "events_per_s": round(rate),
+            "view_is": round(rates["view"] / rate, 2),
+            "cpu_us": [round(one.cpu_us_per_event, 1) for one in runs[name]],
+        }
+        for name, rate in rates.items()
+    }
 
 
 if __name__ == "__main__":
