@@ -99,6 +99,12 @@ class JobSettings(Settings):
         "arrive. 0 disables it; at most 600",
         json_schema_extra=_ENRICH,
     )
+    stands_still_after_s: float = Field(
+        300.0,
+        ge=0,
+        description="A job on one machine whose batch has shown no sign of work for so long begins "
+        "it again, and writes to its log where its processes stood. 0: never",
+    )
     batch_records_max: int = Field(
         200_000, ge=1, description="Largest number of records in one micro-batch"
     )

@@ -1,1 +1,1 @@
-"""That a job is alone, on the right log, and asks no store that is away."""
+"""That a job is alone, on the right log, asks no store that is away, and does not stand still."""

@@ -10,6 +10,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,6 +20,8 @@ from stream_jobs.guards.claim_watch import watch_of
 LEASE_S = 15.0
 _VARIABLE = "HEADRACE_LEASES"  # Spark hands the driver's environment on to its workers
 _FORMAT = struct.Struct("d32s")
+_SAYS_EVERY_S = 1.0  # that it works
+_said_at_s: dict[Path, float] = {}
 _DRIVER = uuid4().hex
 RUN = _DRIVER[:12]  # by this the driver is known in its claims
 
@@ -84,6 +87,23 @@ def check_lease(job: str) -> None:
         raise LeaseEndedError(
             f"Kafka has not confirmed for {LEASE_S:.0f} s that this copy of {job} is the only one"
         )
+    _say_that_it_works(_sign(Path(folder), job))
+
+
+def last_work_ns(folder: Path, job: str) -> int:
+    """When a worker of this machine took up a piece of work for the last time, by the clock of
+    files; 0: none has."""
+    try:
+        return _sign(folder, job).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _say_that_it_works(sign: Path) -> None:
+    if (now := now_s()) - _said_at_s.get(sign, -math.inf) >= _SAYS_EVERY_S:
+        _said_at_s[sign] = now
+        with suppress(OSError):  # no work is lost for it
+            sign.touch()
 
 
 def now_s() -> float:
@@ -97,6 +117,10 @@ def _tell_workers(folder: Path) -> None:
 
 def _waits(folder: Path, job: str, driver: str) -> Path:
     return folder / f"{job}.{driver}.standby"
+
+
+def _sign(folder: Path, job: str) -> Path:
+    return folder / f"{job}.works"
 
 
 def _path(folder: Path, job: str) -> Path:

@@ -5,11 +5,9 @@ Spark starts several for each query, one after the other: for its source, its pl
 Each would be an interpreter of its own that imports the same again, which takes a second where a
 core is busy. Spark's own daemon forks the workers of tasks alone.
 
-A helper ends with whoever has asked for it, and all end with the driver. Nothing may run beside
-this when it forks: numpy gets no threads.
+A helper ends with whoever has asked for it, and all end with the driver.
 """
 
-import gc
 import os
 import runpy
 import selectors
@@ -19,8 +17,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 
+from shared.machine.forking import import_before_forks
 from shared.machine.parent_process import die_with_parent
 from stream_jobs.spark_helpers.request import Request, received
 
@@ -112,11 +110,7 @@ class HelperServer:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends all
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name in _NEEDED:
-        import_module(name)
-    gc.collect()
-    gc.freeze()
+    import_before_forks(_NEEDED)
     HelperServer(socket.socket(fileno=int(sys.argv[1]))).run()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

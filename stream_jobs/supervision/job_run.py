@@ -26,6 +26,7 @@ from stream_jobs.guards.breaker import Breaker
 from stream_jobs.guards.checkpoint_folder import StoredFolder, checkpoint_of
 from stream_jobs.guards.same_topics import SameTopics
 from stream_jobs.guards.single_copy import OneCopy
+from stream_jobs.guards.standstill import Standstill
 from stream_jobs.job_orders.feed import OrderFeed
 from stream_jobs.job_orders.standing_order import StandingOrder
 from stream_jobs.supervision.driver_task import DriverTask
@@ -37,8 +38,7 @@ from stream_jobs.supervision.work import Work
 _log = logging.getLogger(__name__)
 _REPORT_EVERY_S = _HOLD_EVERY_S = 2.0
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0)
-_BELIEVED_AFTER_S = 5.0
-_WELL_AFTER_S = 60.0
+_BELIEVED_AFTER_S, _WELL_AFTER_S = 5.0, 60.0
 
 Build = Callable[[Report], DataStreamWriter]
 
@@ -78,6 +78,7 @@ class JobRun:
         self._lag = LagReader(settings.kafka, f"headrace-{job}")
         self._copy, self._driver_task = copy, driver_task
         self._progress = Progress(job, self._checkpoint, copy, driver_task)
+        self._standstill = Standstill(job, settings)
         self._breakers = {"kafka": Breaker()}
         self._status = StatusReporter(settings, job)
 
@@ -117,6 +118,10 @@ class JobRun:
                 self._progress.publish_ahead()
                 self._step_beside()
                 self._count_partitions(now_s)
+            is_well = self._state == "running" and not self._breakers["kafka"].is_open
+            if why := self._standstill.why(self._progress.newest if is_well else now_s):
+                self._work.end_query()
+                self._fail(why, now_s)
 
     @property
     def has_failed(self) -> bool:

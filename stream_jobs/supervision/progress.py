@@ -35,6 +35,11 @@ class Progress:
         self._seen: tuple[str, int, str] | None = None
         self.begin()
 
+    @property
+    def newest(self) -> object:
+        """Another one with each that Spark tells, also while there is nothing to do."""
+        return self._seen
+
     def begin(self) -> None:
         """With a query, of a checkpoint that may have been lost meanwhile."""
         self._batch_id = self._heard_batch = -1

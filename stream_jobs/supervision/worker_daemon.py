@@ -6,8 +6,6 @@ at seldom: that was almost half of the cost of folding.
 
 A worker ends with the daemon. One that asks Kafka for something would go on for a minute after the
 daemon was killed, beside those of the next one.
-
-Nothing may run beside the daemon when it forks: numpy gets no threads, pyarrow's one minds forks.
 """
 
 import gc
@@ -15,6 +13,7 @@ import os
 from functools import partial
 from importlib import import_module
 
+from shared.machine.forking import import_before_forks
 from shared.machine.parent_process import die_with_parent
 
 _NEEDED = (
@@ -27,11 +26,7 @@ _SELDOM = (50_000, 20, 100)
 
 
 def main() -> None:
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name in _NEEDED:
-        import_module(name)
-    gc.collect()
-    gc.freeze()
+    import_before_forks(_NEEDED)
     gc.set_threshold(*_SELDOM)
     os.register_at_fork(after_in_child=partial(die_with_parent, os.getpid()))
     import_module("pyspark.daemon").manager()

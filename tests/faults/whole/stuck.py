@@ -2,17 +2,16 @@
 
 import asyncio
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 
 import psycopg
 
 from clients.postgres.grants import JOBS
 from local_stack.machine.log_files import log_path
-from tests.faults.whole.faults import PARTS
-from tests.faults.whole.rig import Rig, signal_all
+from stream_jobs.guards.standstill import ask_where_all_stand
+from tests.faults.whole.rig import Rig
 
 _SESSIONS = """
     SELECT application_name, state, wait_event_type, wait_event,
@@ -20,6 +19,7 @@ _SESSIONS = """
     FROM pg_stat_activity WHERE application_name LIKE 'headrace-persist%'
 """
 _THREAD = re.compile(r'^"((?:stream execution thread for|Executor task launch).*?)".*')
+_CURRENT = re.compile(r"^Current thread .*")
 _FRAMES_MAX = 8
 _DUMP_TAKES_S = 3.0
 
@@ -44,12 +44,13 @@ def _said(rig: Rig) -> list[str]:
 
 
 async def _threads(rig: Rig) -> list[str]:
-    """Where each query and each task of Spark's is: its JVM writes that to its log."""
-    if (jvm := PARTS["Spark's JVM"](rig.launcher)) is None:
+    """Where each query and each task of Spark's is, and its Python processes: they write that to
+    the log."""
+    if (driver := rig.launcher.service_pid("spark")) is None:
         return ["Spark does not run"]
     log = log_path(rig.state_dir, "spark")
     before = log.stat().st_size
-    signal_all([jvm], signal.SIGQUIT)
+    ask_where_all_stand(driver)
     await asyncio.sleep(_DUMP_TAKES_S)
     return [*_at(log.read_bytes()[before:].decode(errors="replace").splitlines())]
 
@@ -59,3 +60,6 @@ def _at(dump: list[str]) -> Iterator[str]:
         if found := _THREAD.match(line):
             frames = (one.strip() for one in dump[number + 1 :] if one.startswith("\tat "))
             yield f"{found[1]}: {' '.join(islice(frames, _FRAMES_MAX))}"
+        elif _CURRENT.match(line):  # of a Python process: where it waits, innermost first
+            its = takewhile(lambda one: one.startswith("  File "), dump[number + 1 :])
+            yield f"Python: {' '.join(one.strip() for one in islice(its, _FRAMES_MAX))}"

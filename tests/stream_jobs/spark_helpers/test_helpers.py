@@ -75,6 +75,7 @@ def test_a_helper_passes_for_the_process_that_was_started(ask: Ask, tmp_path: Pa
     assert said == f"['a word', 'été'] mine {tmp_path} {_server_pid()}\n"
     said, _ = ask("says", OF="another").communicate(timeout=60)
     assert said.startswith("[] another ")
+    assert len(list(Path(f"/proc/{_server_pid()}/task").iterdir())) == 1  # as it forks
 
 
 def test_it_has_its_standard_input(ask: Ask) -> None:

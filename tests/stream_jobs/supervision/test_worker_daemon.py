@@ -39,6 +39,8 @@ def test_a_worker_ends_with_its_daemon_however_that_one_ends() -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=60) as spark:
             (worker,) = struct.unpack("!i", spark.recv(4, socket.MSG_WAITALL))
             assert is_alive(worker)
+            # whoever is forked beside a thread may wait for ever for what that one held
+            assert len(list(Path(f"/proc/{daemon.pid}/task").iterdir())) == 1
             daemon.kill()
             daemon.wait(10)
             eventually(lambda: not is_alive(worker), 10)
