@@ -15,7 +15,6 @@ from clients.kafka.offsets import LogOffsets
 from shared.consumer_groups import of_job
 from shared.errors import AnotherCopyError, CheckpointsAwayError
 from shared.flow_table import Flow
-from shared.machine.forking import tell_where_asked
 from shared.model import VIEW_JOB
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
 from stream_jobs.guards import checkpoint_offsets
@@ -51,7 +50,6 @@ def are_known(names: Sequence[str]) -> bool:
 
 
 def drive(names: Sequence[str], settings: JobSettings, flow: Flow, stop: threading.Event) -> int:
-    tell_where_asked()
     declared = [job.name for job in flow.jobs()]
     if _VIEWS in names:
         others = (name for name in names if name != _VIEWS)

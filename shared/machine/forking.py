@@ -13,17 +13,13 @@ _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 TELLS_WHERE_IT_IS = signal.SIGUSR2
 
 
-def tell_where_asked() -> None:
-    """From then on this process, and each that it forks, writes to its standard error what its
-    threads are at whenever it gets `TELLS_WHERE_IT_IS`."""
-    faulthandler.register(TELLS_WHERE_IT_IS)
-
-
 def import_before_forks(names: Iterable[str]) -> None:
-    """The collector of cycles then passes over what stands there, in each of them."""
+    """The collector of cycles then passes over what stands there, in each of them. Each writes to
+    its standard error what it is at when it gets `TELLS_WHERE_IT_IS`, which is safe while it
+    sleeps: one that runs may end of it."""
     os.environ |= _NO_THREADS | {name: os.environ[name] for name in _NO_THREADS.keys() & os.environ}
     for name in names:
         import_module(name)
-    tell_where_asked()
+    faulthandler.register(TELLS_WHERE_IT_IS)
     gc.collect()
     gc.freeze()

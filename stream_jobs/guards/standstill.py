@@ -1,6 +1,7 @@
 """A job that stands still in a batch: a process that hangs says nothing, and Spark waits for it for
 ever. The batch has to begin again, and the log to show where all stood."""
 
+import faulthandler
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ from shared.settings import JobSettings
 from stream_jobs.guards.lease import last_work_ns
 
 _JAVA = "java"
+_WRITES_S = 0.1
 
 
 class Standstill:
@@ -34,19 +36,25 @@ class Standstill:
         if self._after_s <= 0 or now_s - self._since_s <= self._after_s:
             return ""
         self._since_s = now_s
-        ask_where_all_stand(os.getpid())
+        faulthandler.dump_traceback()
+        ask_where_they_stand(os.getpid())
         return f"it stood still for {self._after_s:.0f} s, its log shows where; it begins again"
 
 
-def ask_where_all_stand(driver: int) -> None:
-    """It, Spark's JVM and the Python processes below it each write to the log what their threads
-    are at."""
-    for pid in (driver, *_descendants(driver)):
+def ask_where_they_stand(driver: int) -> None:
+    """Each Python process of Spark's that sleeps writes to the log what it is at, then its JVM."""
+    jvms = []
+    for pid in _descendants(driver):
         with suppress(OSError):  # it has just ended
-            if (Path("/proc") / str(pid) / "comm").read_text().strip() == _JAVA:
-                os.kill(pid, signal.SIGQUIT)
-            elif _hears(pid, TELLS_WHERE_IT_IS):
+            said = _status(pid)
+            if said["Name"] == _JAVA:
+                jvms.append(pid)
+            elif said["State"].startswith("S") and _hears(said["SigCgt"], TELLS_WHERE_IT_IS):
                 os.kill(pid, TELLS_WHERE_IT_IS)
+                time.sleep(_WRITES_S)  # or the next one would write into its lines
+    for pid in jvms:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGQUIT)
 
 
 def _descendants(of: int) -> Iterator[int]:
@@ -61,8 +69,11 @@ def _descendants(of: int) -> Iterator[int]:
         left += children.get(pid, ())
 
 
-def _hears(pid: int, number: int) -> bool:
-    """Whom it would else end."""
-    status = (Path("/proc") / str(pid) / "status").read_text()
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _hears(caught: str, number: int) -> bool:
+    """Whom it would else end. `caught`: its signals, as the kernel tells them."""
+    return bool(int(caught, 16) >> (number - 1) & 1)

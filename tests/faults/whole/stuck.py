@@ -10,7 +10,7 @@ import psycopg
 
 from clients.postgres.grants import JOBS
 from local_stack.machine.log_files import log_path
-from stream_jobs.guards.standstill import ask_where_all_stand
+from stream_jobs.guards.standstill import ask_where_they_stand
 from tests.faults.whole.rig import Rig
 
 _SESSIONS = """
@@ -50,7 +50,7 @@ async def _threads(rig: Rig) -> list[str]:
         return ["Spark does not run"]
     log = log_path(rig.state_dir, "spark")
     before = log.stat().st_size
-    ask_where_all_stand(driver)
+    ask_where_they_stand(driver)
     await asyncio.sleep(_DUMP_TAKES_S)
     return [*_at(log.read_bytes()[before:].decode(errors="replace").splitlines())]
 

@@ -64,7 +64,13 @@ def test_a_job_whose_workers_hang_begins_its_batch_again_and_shows_where_they_st
     settings = JobSettings(kafka_bootstrap=bootstrap, state_dir=tmp_path / "fold")
     ensure_topics(DEVICES.flow, settings)
     events = [DEVICES.event(number, second=False) for number in range(600)]
-    soon = {**spark_environment, "HEADRACE_STANDS_STILL_AFTER_S": "20"}
+    soon = {
+        **spark_environment,
+        "HEADRACE_STANDS_STILL_AFTER_S": "15",
+        # so that there is one worker: each that hangs holds up a batch of its own
+        "HEADRACE_SPARK_MASTER": "local[1]",
+        "HEADRACE_STATE_PARTITIONS": "1",
+    }
 
     def are_folded(count: int) -> None:
         eventually(lambda: len(read_topic(bootstrap, DEVICES.state_topic)) == count, within_s=240)
@@ -78,13 +84,14 @@ def test_a_job_whose_workers_hang_begins_its_batch_again_and_shows_where_they_st
         DEVICES.write(bootstrap, events[300:])
         are_folded(600)
     said = log.read_text()
-    assert "fold is restarting: it stood still for 20 s" in said
+    assert "fold is restarting: it stood still for 15 s" in said
     assert "Full thread dump OpenJDK" in said
     assert "in manager" in said  # of the daemon, whose own trace is there as well
 
 
 def _workers_below(driver: int) -> list[int]:
     """Those that Spark's daemon of Python workers has forked."""
-    of_daemon = [pid for pid, said in descendants(driver).items() if "worker_daemon" in said]
+    module = "\0-m\0stream_jobs.supervision.worker_daemon\0"
+    of_daemon = [pid for pid, said in descendants(driver).items() if module in said]
     parents = parents_of_all()
     return [pid for pid in of_daemon if parents.get(pid) in of_daemon]
