@@ -10,6 +10,9 @@ from local_stack.plan.parts import touched
 
 _ENOUGH = 1e9  # events/s
 _ALL_THE_TIME_PER_S = 10.0
+# at the highest rate that keeps up: each is as long as the one before, and larger ones of a backlog
+# come only with one
+_BATCH_AT_MOST_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Work:
     assumed: Assumptions = field(default_factory=Assumptions)
 
     def states_per_s(self, events_per_s: float, *, behind: bool = False) -> float:
-        """`behind`: there is a backlog, so that batches are as large as they may be."""
+        """`behind`: batches follow one another, each with what came during the one before."""
         batches = self._batches_per_s("fold", events_per_s, behind=behind)
         return batches * touched(events_per_s / batches, self.need.entities) if batches else 0.0
 
@@ -63,10 +66,10 @@ class Work:
         return 1 + self.assumed.replica_cpu * (self.need.replication - 1)
 
     def _batches_per_s(self, part: str, events_per_s: float, *, behind: bool) -> float:
+        usual = min(self.costs.parts[part].batches_per_s, events_per_s)
         if behind:
-            return events_per_s / BATCH_RECORDS_MAX
-        usual = self.costs.parts[part].batches_per_s
-        return max(min(usual, events_per_s), events_per_s / BATCH_RECORDS_MAX)
+            usual = min(usual, 1 / _BATCH_AT_MOST_S)
+        return max(usual, events_per_s / BATCH_RECORDS_MAX)
 
 
 def highest_rate(cores_at: Callable[[float], float], cores: float) -> float:

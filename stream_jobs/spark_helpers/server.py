@@ -26,6 +26,8 @@ from stream_jobs.spark_helpers.request import Request, received
 _NEEDED = (
     *("pyarrow", "pyspark.logger.worker_io", "pyspark.worker", "pyspark.worker_util"),
     *("pyspark.sql.datasource", "pyspark.sql.datasource_internal", "pyspark.sql.worker.utils"),
+    *("pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.create_data_source"),
+    "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.stateful_processor_api_client",
     *("pyspark.sql.streaming.stateful_processor_util", "stream_jobs.kafka_io.log_reader"),
     "stream_jobs.kafka_io.cut_reader",
@@ -93,6 +95,8 @@ class HelperServer:
 
     def _become(self, request: Request, streams: list[int], asker: socket.socket) -> None:
         die_with_parent(self._pid)
+        # where it is a daemon that forks others
+        os.register_at_fork(after_in_child=partial(die_with_parent, os.getpid()))
         for key in [*self._selector.get_map().values()]:
             close: Callable[[], None] = getattr(key.fileobj, "close", partial(os.close, key.fd))
             if key.fileobj is not sys.stdin:
