@@ -76,8 +76,12 @@ CUT_KINDS: dict[str, Fault] = {
     "the master cut off": functools.partial(_cut_off, service("spark-master")),
 }
 STORE_KINDS: dict[str, Fault] = {"store of checkpoints away": _store_away}
-# on a cluster enrich does not stay at its logs, so it notes nothing ahead of its batches
-NEVER_THERE = ("dead at: enrich, written and not noted",)
+# on a cluster enrich does not stay at its logs, so it notes nothing ahead of its batches; and the
+# driver has no workers of its own
+NEVER_THERE = (
+    "dead at: enrich, written and not noted",
+    *("a Python worker killed", "a Python worker frozen"),
+)
 # which go to the folder that the checkpoints are in
 WITHOUT_STORE = (
     *("dead between batch and commit of", "newest commit of", "checkpoint of"),
