@@ -15,6 +15,7 @@ import psycopg
 
 from local_stack.run.take_down import hold, release
 from local_stack.servers.gateways import names_of
+from local_stack.servers.postgres_address import SUPERUSER
 from tests.end_to_end.launcher import Launcher, descendants, parents_of_all
 from tests.faults.proxy import Way
 from tests.faults.whole import flips
@@ -121,7 +122,7 @@ async def _sessions_ended(rig: Rig, _chance: random.Random) -> None:
 
 def _answer(rig: Rig, query: str) -> object:
     try:
-        return rig.rows(query)
+        return rig.rows(query, role=SUPERUSER)  # no other role may end sessions of all
     except psycopg.OperationalError:
         return None
 
