@@ -23,7 +23,10 @@ def main(arguments: list[str]) -> int:
             send(server, arguments[1:])
         except OSError:
             os.execv(sys.executable, [sys.executable, *arguments])
-        code = server.recv(1)
+        try:
+            code = server.recv(1)
+        except OSError:  # it has ended, and its helpers with it
+            code = b""
     return code[0] if code else 1
 
 

@@ -194,8 +194,12 @@ def test_executors_have_their_code_from_the_application_alone(cluster: Running) 
         found = _processes("stream_jobs.supervision.worker_daemon")
         return [one for one in found if folder in str((one / "cwd").readlink())]
 
+    def have_imported() -> bool:
+        loaded = [(one / "maps").read_text() for one in daemons()]
+        return bool(loaded) and all("/numpy/" in one for one in loaded)
+
     assert cluster.post(DEVICES[0], b'{"value": 1}').status_code == 202
-    cluster.eventually(lambda: bool(daemons()))
+    cluster.eventually(have_imported)
     checkout, packages = str(Path(__file__).parents[2]), sysconfig.get_path("purelib")
     plain = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
     for daemon in daemons():

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,6 +97,22 @@ def test_one_that_is_killed_is_told_as_a_shell_tells_it(ask: Ask) -> None:
     waits = ask("waits")
     os.kill(_pid_of(waits), signal.SIGKILL)
     assert waits.wait(30) == 128 + signal.SIGKILL
+
+
+def test_where_the_server_ends_before_it_has_heard_so_does_who_asked(
+    ask: Ask, tmp_path: Path
+) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        asker = ask("says", OF="mine", HEADRACE_HELPERS=str(path))
+        connection, _ = server.accept()
+        connection.recv(1, socket.MSG_PEEK)
+        time.sleep(0.2)  # all is told by then, and nothing of it was read
+        connection.close()
+    assert asker.communicate(timeout=60) == ("", "")
+    assert asker.returncode == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
