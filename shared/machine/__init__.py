@@ -1,1 +1,1 @@
-"""What the operating system does for us: private folders, children that end with their parents."""
+"""What the operating system does for us: private folders, forks, children that end with us."""

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Iterable
 from importlib import import_module
 
-# A child that is forked beside a thread may wait for ever for a lock that this thread held: it is
-# not in the child, and can never let go. No library is to start one.
+# A child that is forked beside a thread may wait for ever for a lock that this thread held: the
+# thread is not in the child and cannot let go. So no library is to start one.
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 TELLS_WHERE_IT_IS = signal.SIGUSR2
 
@@ -17,7 +17,8 @@ def import_before_forks(names: Iterable[str]) -> None:
     """The collector of cycles then passes over what stands there, in each of them. Each writes to
     its standard error what it is at when it gets `TELLS_WHERE_IT_IS`, which is safe while it
     sleeps: one that runs may end of it."""
-    os.environ |= _NO_THREADS | {name: os.environ[name] for name in _NO_THREADS.keys() & os.environ}
+    for variable, value in _NO_THREADS.items():
+        os.environ.setdefault(variable, value)
     for name in names:
         import_module(name)
     faulthandler.register(TELLS_WHERE_IT_IS)
