@@ -4,7 +4,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from local_stack.measuring.usage import cpu_of, memory_of, stat, tree
+from local_stack.measuring.usage import cpu_of, memory_of
+from shared.machine.process_tree import stat, tree
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

@@ -18,6 +18,7 @@ from local_stack.plan.parts import JOBS
 from local_stack.run.health import ask
 from local_stack.run.stack import Stack
 from local_stack.terminal.errors import StackError
+from shared.machine.process_tree import tree
 
 _FLOW = "local_stack.measuring.measured_flow:FLOW"
 _PARTS = ("kafka", "postgres", "gateway", *JOBS, "relay")
@@ -55,7 +56,7 @@ class Rig:
         found: dict[str, list[int]] = {}
         for name in _PARTS:
             pid = self._stack.pid(name)
-            found[name] = usage.tree(pid) if pid else []
+            found[name] = tree(pid) if pid else []
         views = [pid for pid in found["gateway"] if _VIEW in usage.command(pid)]
         found["gateway"] = [pid for pid in found["gateway"] if pid not in views]
         found["view"] = views

@@ -5,25 +5,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from shared.machine.process_tree import stat
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
-def stat(pid: int) -> list[str]:
-    # the name in parentheses may hold spaces
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-
-
-def tree(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                children.setdefault(int(stat(int(entry.name))[1]), []).append(int(entry.name))
-    found, unvisited = [], [pid]
-    while unvisited:
-        found.append(unvisited.pop())
-        unvisited += children.get(found[-1], [])
-    return found
 
 
 def command(pid: int) -> str:

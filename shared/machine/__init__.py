@@ -1,1 +1,1 @@
-"""What the operating system does for us: private folders, forks, children that end with us."""
+"""What the operating system does for us: private folders, forks, and ends that come together."""

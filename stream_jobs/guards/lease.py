@@ -21,7 +21,7 @@ LEASE_S = 15.0
 _VARIABLE = "HEADRACE_LEASES"  # Spark hands the driver's environment on to its workers
 _FORMAT = struct.Struct("d32s")
 _SAYS_EVERY_S = 1.0  # that it works
-_said_at_s: dict[Path, float] = {}
+_said_at_s: dict[tuple[str, str], float] = {}
 _DRIVER = uuid4().hex
 RUN = _DRIVER[:12]  # by this the driver is known in its claims
 
@@ -87,7 +87,7 @@ def check_lease(job: str) -> None:
         raise LeaseEndedError(
             f"Kafka has not confirmed for {LEASE_S:.0f} s that this copy of {job} is the only one"
         )
-    _say_that_it_works(_sign(Path(folder), job))
+    _say_that_it_works(folder, job)
 
 
 def last_work_ns(folder: Path, job: str) -> int:
@@ -99,11 +99,11 @@ def last_work_ns(folder: Path, job: str) -> int:
         return 0
 
 
-def _say_that_it_works(sign: Path) -> None:
-    if (now := now_s()) - _said_at_s.get(sign, -math.inf) >= _SAYS_EVERY_S:
-        _said_at_s[sign] = now
+def _say_that_it_works(folder: str, job: str) -> None:
+    if (now := now_s()) - _said_at_s.get((folder, job), -math.inf) >= _SAYS_EVERY_S:
+        _said_at_s[folder, job] = now
         with suppress(OSError):  # no work is lost for it
-            sign.touch()
+            _sign(Path(folder), job).touch()
 
 
 def now_s() -> float:

@@ -5,11 +5,12 @@ import faulthandler
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from shared.machine.forking import TELLS_WHERE_IT_IS
+from shared.machine.process_tree import tree
 from shared.settings import JobSettings
 from stream_jobs.guards.lease import last_work_ns
 
@@ -44,7 +45,7 @@ class Standstill:
 def ask_where_they_stand(driver: int) -> None:
     """Each Python process of Spark's that sleeps writes to the log what it is at, then its JVM."""
     jvms = []
-    for pid in _descendants(driver):
+    for pid in tree(driver)[1:]:
         with suppress(OSError):  # it has just ended
             said = _status(pid)
             if said["Name"] == _JAVA:
@@ -55,18 +56,6 @@ def ask_where_they_stand(driver: int) -> None:
     for pid in jvms:
         with suppress(OSError):
             os.kill(pid, signal.SIGQUIT)
-
-
-def _descendants(of: int) -> Iterator[int]:
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    left = [*children.get(of, ())]
-    while left:
-        yield (pid := left.pop())
-        left += children.get(pid, ())
 
 
 def _status(pid: int) -> dict[str, str]:
