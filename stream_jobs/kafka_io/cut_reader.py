@@ -6,9 +6,10 @@ all records up to a cut is the same after a lost checkpoint, and two results can
 their cuts. The cut stands in Spark's own notes of the batch, beside the offsets.
 """
 
+import pickle
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql.datasource import InputPartition
@@ -90,7 +91,8 @@ class CutReader(LogReader):
         if partition.ranges:
             for rows in work_on(self.source, partition):
                 yield _after(rows, partition.after_ms)
-        yield _after(cut_row(partition.cut_ms), partition.after_ms)
+        rows = pickle.loads(self.source.work)
+        yield _after(rows.cut(partition.cut_ms), partition.after_ms)
 
 
 def _after(rows: "pa.RecordBatch", after_ms: int) -> "pa.RecordBatch":
@@ -98,16 +100,6 @@ def _after(rows: "pa.RecordBatch", after_ms: int) -> "pa.RecordBatch":
 
     after = pa.repeat(pa.scalar(after_ms * 1000, rows.schema.field("after").type), rows.num_rows)
     return pa.RecordBatch.from_arrays([*rows.columns[:-1], after], schema=rows.schema)
-
-
-def cut_row(cut_ms: int) -> "pa.RecordBatch":
-    """It carries the cut's time to Spark, whether or not a record does."""
-    import pyarrow as pa
-
-    from stream_jobs.kafka_io.log_rows import ROWS
-
-    none: dict[str, Any] = dict.fromkeys(ROWS.names)
-    return pa.RecordBatch.from_pylist([none | {"appended": cut_ms * 1000, "is_cut": True}], ROWS)
 
 
 def cut_of_batch(checkpoint: CheckpointFolder, batch: int) -> int:

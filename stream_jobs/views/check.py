@@ -7,28 +7,32 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from shared.errors import WrongViewError
 from shared.flow import load_flow
 from shared.flow_table import Flow
 from shared.model import View
 from shared.settings import WRONG_SETTINGS, JobSettings, explain
-from stream_jobs.kafka_io.log_rows import ROWS_DDL
 from stream_jobs.supervision.session import open_session
-from stream_jobs.views.event_table import event_table
+from stream_jobs.views.event_table import EventsOf, event_table
 from stream_jobs.views.query import Query, own_session, query_of
 
 
 def query_on_nothing(spark: SparkSession, flow: Flow, row: View) -> Query:
     """WrongViewError where it cannot be kept up to date."""
-    logs = _no_logs(own_session(spark))
-    return query_of(row, {name: event_table(logs, flow, row, name) for name in row.of})
+    own = own_session(spark)
+    return query_of(
+        row,
+        {name: event_table(_no_logs(own, flow, name), flow, row, name) for name in row.of},
+    )
 
 
-def _no_logs(spark: SparkSession) -> DataFrame:
+def _no_logs(spark: SparkSession, flow: Flow, name: str) -> DataFrame:
     rows = spark.readStream.format("rate").load()
-    kinds = [column.strip().split(" ") for column in ROWS_DDL.split(",")]
-    return rows.select(*(f.lit(None).cast(kind).alias(name) for name, kind in kinds))
+    its = StructType.fromDDL(EventsOf.its("check", "", flow.event_type(name)).ddl)
+    assert isinstance(its, StructType)
+    return rows.select(*(f.lit(None).cast(one.dataType).alias(one.name) for one in its))
 
 
 def main() -> int:

@@ -1,25 +1,17 @@
 """Records of an event topic -> the table that a view's SQL reads.
 
-All of it is a plan of Spark's own: no event passes through Python, but for those of an old shape,
-which a domain's upcasters lift.
+What makes rows of the columns is a plan of Spark's own. Of the events, Python has those in hand
+that are of an old shape, which a domain's upcasters lift, and those that `event_columns.py` takes
+one by one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+import pyarrow as pa
 from confluent_kafka import Message
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from clients.kafka.messages import position_of
 from shared.events.envelope import event_value
@@ -29,16 +21,12 @@ from shared.flow_table import Flow
 from shared.model import EventType, View
 from shared.tables.columns import columns_of
 from shared.tables.view_rows import TENANT
-from stream_jobs.kafka_io.log_rows import LogRows
+from stream_jobs.kafka_io.log_rows import LogRows, quoted
+from stream_jobs.views.event_columns import EventColumns
 
 # what a batch observes of its events: those that count in no row, and why
 LATE, CORRECTIONS, STRAGGLERS = "late", "corrections", "stragglers"
 _NEVER_NULL = "event_id", "entity_id", "time", "arrived"
-_TYPES: Mapping[str, DataType] = {
-    "bigint": LongType(),
-    "double": DoubleType(),
-    "boolean": BooleanType(),
-}
 # of envelopes whose times are none
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
@@ -50,11 +38,25 @@ class EventsOf(LogRows):
     flow: str
     event_type: str
 
+    @classmethod
+    def its(cls, job: str, settings_flow: str, event_type: EventType) -> "EventsOf":
+        fields = pa.schema([("key", pa.binary()), *EventColumns(event_type).fields])
+        return cls(job, fields, settings_flow, event_type.name)
+
+    def columns(self, messages: list[Message]) -> list[pa.Array]:
+        keys = pa.array([message.key() for message in messages], pa.binary())
+        return [keys, *_event_columns(self.flow, self.event_type).of(self.values(messages))]
+
     def values(self, messages: list[Message]) -> list[bytes | None]:
         reader = _lifting_reader(self.flow, self.event_type)
         if reader is None:
-            return super().values(messages)
+            return [message.value() for message in messages]
         return [_in_shape(reader, message) for message in messages]
+
+
+@cache
+def _event_columns(flow: str, event_type: str) -> EventColumns:
+    return EventColumns(load_flow(flow).event_type(event_type))
 
 
 def _in_shape(reader: EventReader, message: Message) -> bytes | None:
@@ -78,23 +80,17 @@ def event_table(logs: DataFrame, flow: Flow, row: View, name: str) -> DataFrame:
     known. So nothing in the table depends on which events came in a batch together."""
     event_type = flow.event_type(name)
     late_after = f.make_dt_interval(secs=f.lit(row.late_after_s))
-    read = logs.select(
-        f.from_json(f.col("value").cast("string"), _schema(event_type)).alias("event"),
-        *("key", "appended", "is_cut", "after"),
-    )
     is_cut = f.col("is_cut").isNotNull()
     # no event has happened after it arrived, or was here: by a clock that is ahead it would have,
     # and nothing may be ahead of the cut
     time = f.least(_time("time_ms"), _time("arrived_ms"), f.col("appended"))
-    # No filter before this select: Spark would push it down, and parse each JSON again for every
-    # field that it names.
-    known = read.select(
+    known = logs.select(
         f.when(is_cut, f.col("appended")).otherwise(time).alias("time"),
         _time("arrived_ms").alias("arrived"),
         f.coalesce(_is_event(event_type), f.lit(False)).alias("is_event"),
         # a straggler is late by the cut before, which it should not be older than
         (time < f.greatest("appended", "after") - late_after).alias("is_late"),
-        (f.coalesce("event.revision", f.lit(0)) > 0).alias("is_correction"),
+        (f.coalesce("revision", f.lit(0)) > 0).alias("is_correction"),
         (f.col("appended") <= f.col("after")).alias("is_straggler"),
         *_columns(event_type),
         is_cut.alias("is_cut"),
@@ -124,11 +120,11 @@ def event_table(logs: DataFrame, flow: Flow, row: View, name: str) -> DataFrame:
 def _is_event(event_type: EventType) -> Column:
     """Anyone may have written it: what is none is persist's to park."""
     return (
-        (f.col("event.type") == event_type.name)
-        & (f.col("key").cast("string") == f.col("event.entity_id"))
-        & (f.coalesce("event.shape", f.lit(1)) == event_type.shape)
-        & f.col("event.id").isNotNull()
-        & f.col("event.data").isNotNull()
+        (f.col("type") == event_type.name)
+        & (f.col("key").cast("string") == f.col("entity_id"))
+        & (f.coalesce("shape", f.lit(1)) == event_type.shape)
+        & f.col("id").isNotNull()
+        & f.col("has_data")
         & _time("time_ms").isNotNull()
         & _time("arrived_ms").isNotNull()
     )
@@ -136,34 +132,19 @@ def _is_event(event_type: EventType) -> Column:
 
 def _time(field: str) -> Column:
     """Null where it is none; Spark would stop at one that is too large."""
-    ms = f.col(f"event.{field}")
+    ms = f.col(field)
     return f.timestamp_millis(f.when(ms.between(_FIRST_MS, _LAST_MS), ms))
 
 
 def _columns(event_type: EventType) -> list[Column]:
-    entity_id = f.col("event.entity_id")
+    entity_id = f.col("entity_id")
     tenant = f.when(entity_id.contains("/"), f.split_part(entity_id, f.lit("/"), f.lit(1)))
     return [
-        f.col("event.id").alias("event_id"),
+        f.col("id").alias("event_id"),
         entity_id.alias("entity_id"),
         tenant.alias(TENANT),
         *(
-            f.col("event.data").getField(column.field).alias(column.name)
+            f.col(quoted(f"data_{column.name}")).alias(column.name)
             for column in columns_of((event_type,))
         ),
     ]
-
-
-def _schema(event_type: EventType) -> StructType:
-    texts = "id", "type", "entity_id"
-    numbers = "time_ms", "arrived_ms", "revision", "shape"
-    data = StructType()
-    for column in columns_of((event_type,)):
-        data.add(column.field, _TYPES.get(column.kind, StringType()))
-    return StructType(
-        [
-            *(StructField(name, StringType()) for name in texts),
-            *(StructField(name, LongType()) for name in numbers),
-            StructField("data", data),
-        ]
-    )

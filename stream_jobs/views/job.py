@@ -67,7 +67,7 @@ def _table(
         settings,
         row.job,
         (flow.event_type(name).topic,),
-        EventsOf(row.job, settings.flow, name),
+        EventsOf.its(row.job, settings.flow, flow.event_type(name)),
         called=name,
         at_most_every_ms=SELDOM_MS,
     )

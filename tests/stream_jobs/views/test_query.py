@@ -217,6 +217,15 @@ def test_columns_are_of_the_types_that_the_contract_has(spark: SparkSession) -> 
     }
 
 
+def test_a_field_may_have_any_name(spark: SparkSession) -> None:
+    odd = TypedDict("odd", {"temp.c": float, "a`b": str, "key": str, "data_key": int})  # type: ignore[misc]
+    flow = replace(FLOW, event_types=(*FLOW.event_types, EventType("odd", odd)))
+    sql = "SELECT event_id, `temp.c` AS c, `a``b` AS b, key, data_key FROM odd"
+    its = query(spark, View("all_of_it", ("odd",), sql, ("event_id",)), flow).rows.schema
+    kinds = [field.dataType.simpleString() for field in its]
+    assert kinds == ["string", "double", "string", "string", "bigint"]
+
+
 def test_several_rows_of_an_event_are_refused(spark: SparkSession) -> None:
     sql = "SELECT event_id, its, n FROM reading UNPIVOT (n FOR its IN (value))"
     with pytest.raises(WrongViewError, match="VIEW_WRONG"):
