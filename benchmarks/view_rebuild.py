@@ -43,6 +43,8 @@ LIVE, BOTH = (replace(FLOW, views=views) for views in ((_LIVE,), (_LIVE, _NEXT))
 
 _BIDDERS, _WATCHED = 100_000, "watched"
 _WATCH_EVERY_S = 0.1
+# once it is made a view forgets the ids of what came at the log's end, a million or two, at once
+_FORGETS_WITHIN_S = 45
 _TIMEOUT_S = 1_800
 
 
@@ -170,7 +172,8 @@ def until_read(folder: Path, view: View, records: int, process: "subprocess.Pope
 
 def told(waited_s: list[float]) -> dict[str, float]:
     cuts = quantiles(waited_s, n=100)
-    return {"watched": len(waited_s), "p50_s": round(cuts[49], 2), "p99_s": round(cuts[98], 2)}
+    p50_s, p99_s, worst_s = (round(one, 2) for one in (cuts[49], cuts[98], max(waited_s)))
+    return {"watched": len(waited_s), "p50_s": p50_s, "p99_s": p99_s, "worst_s": worst_s}
 
 
 def main() -> None:
@@ -199,7 +202,7 @@ def main() -> None:
                 until_read(folder, _LIVE, asked.events, process)
                 print(json.dumps({"alone_made_in_s": round(time.time() - began_s, 1)}), flush=True)
                 with Trickle(bids, watch, asked.per_s):
-                    time.sleep(15)
+                    time.sleep(_FORGETS_WITHIN_S)
                     since_s = time.time()
                     time.sleep(asked.for_s)
                     until_s = time.time()
@@ -213,11 +216,13 @@ def main() -> None:
                 time.sleep(10)
                 since_s = time.time()
                 until_read(folder, _NEXT, asked.events, process)
+                made_s = time.time()
+                time.sleep(_FORGETS_WITHIN_S)
                 until_s = time.time()
                 time.sleep(5)
                 beside = told(watch.waited(since_s, until_s))
                 mib = resident_mib(process.pid)
-                took_s = round(until_s - began_s, 1)
+                took_s = round(made_s - began_s, 1)
                 said = {"beside": beside, "resident_mib": mib, "made_anew_in_s": took_s}
                 said["p99_ratio"] = round(beside["p99_s"] / alone["p99_s"], 2)
                 print(json.dumps(said), flush=True)
