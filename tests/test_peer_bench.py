@@ -23,6 +23,7 @@ from benchmarks.processes import tree
 from local_stack.machine.ports import accepts, free_port
 from local_stack.run.stack import Stack
 from tests.kafka_log import eventually, last_values, read_topic
+from tests.processes import is_alive
 
 pytestmark = pytest.mark.stack
 
@@ -81,13 +82,6 @@ def running(command: str, folder: Path, environment: dict[str, str]) -> Iterator
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def payloads() -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from local_stack.machine.paths import CHECKOUT
 from local_stack.machine.processes import Service, Supervisor
 from local_stack.terminal.errors import StackError
 from tests import kafka_log
+from tests.processes import is_alive
 
 pytestmark = pytest.mark.slow
 
@@ -23,13 +24,6 @@ eventually = partial(kafka_log.eventually, within_s=60, every_s=0.05)
 
 def sleeper(name: str = "sleeper", command: str = "sleep 1000") -> Service:
     return Service(name, ["sh", "-c", command], dict(os.environ), stage=0)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture

@@ -12,17 +12,10 @@ import pytest
 
 from local_stack.machine.processes import tied_to_this_process
 from tests.kafka_log import eventually
+from tests.processes import is_alive
 
 pytestmark = pytest.mark.slow
 SECRET = "secret"
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_worker_ends_with_its_daemon_however_that_one_ends() -> None:
