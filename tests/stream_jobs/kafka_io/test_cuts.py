@@ -50,6 +50,27 @@ def test_batches_have_all_records_in_their_times_and_none_is_too_large(
         done = so_far
 
 
+def test_batches_of_a_backlog_are_nearly_full_after_two_looks_each() -> None:
+    """A view pays for each batch, whatever is in it."""
+    times = range(1_000_000, 1_200_000)
+    looked_at: list[int] = []
+
+    def up_to(ms: int) -> dict[Partition, int]:
+        looked_at.append(ms)
+        return {("t", 0): bisect_right(times, ms)}
+
+    done, before_ms, span_ms, sizes = 0, times[0] - 1, 4_000, list[int]()
+    while done < len(times):
+        guess_ms = before_ms + 4 * span_ms
+        cut_ms, reached = next_cut(
+            {("t", 0): done}, up_to, before_ms, guess_ms, times[-1], records_max=10_000
+        )
+        sizes.append(reached["t", 0] - done)
+        done, span_ms, before_ms = reached["t", 0], cut_ms - before_ms, cut_ms
+    assert min(sizes[:-1]) > 8_500
+    assert len(looked_at) <= 2 * len(sizes)
+
+
 def test_what_is_little_goes_up_to_now_at_once() -> None:
     assert cuts({("t", 0): [5, 6, 7]}, 10, 100, 100) == [(100, 3)]
 
